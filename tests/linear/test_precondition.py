@@ -207,8 +207,9 @@ def test_many_small_classes_are_inverted_together(dtype, fit_intercept, monkeypa
     monkeypatch.setattr(precondition, "rows_per_class", lambda rows: 10**9)
     together = moments(objective).per_class(objective, theta)
     assert isinstance(together.inverses, np.ndarray)
-    monkeypatch.setattr(precondition, "STACKED_FEATURES", 0)
-    apart = moments(objective).per_class(objective, theta)
+    found = moments(objective)
+    monkeypatch.setattr(precondition, "DOUBLE_FEATURES", 0)
+    apart = found.per_class(objective, theta)
     assert isinstance(apart.inverses, list)
     np.testing.assert_allclose(together(g), apart(g), rtol=1e-3 if dtype == np.float32 else 1e-8)
     assert together(g).dtype == dtype

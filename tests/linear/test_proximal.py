@@ -207,7 +207,7 @@ def test_the_diagonal_metric_finds_the_same(sparse, monkeypatch):
     X[np.abs(X) < 0.5] = 0
     expected = problem(X, y, Penalty(1e-3, 1e-2)).value(solve(problem(X, y, Penalty(1e-3, 1e-2)), 1e-12).theta)
     if not sparse:
-        monkeypatch.setattr(local_models, "MOST_MODEL_FEATURES", 5)
+        monkeypatch.setattr(local_models, "MOST_FEATURES", 5)
     objective = problem(sp.csr_array(X) if sparse else X, y, Penalty(1e-3, 1e-2))
     found = solve(objective, 1e-7)
     assert found.converged

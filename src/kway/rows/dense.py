@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from kway.kernels.linear import fused
 from kway.kernels.linear.sgd import row_hashes
 from kway.kernels.product_tiles import MOST, Tile, in_registers, tile_of
+from kway.memory import CACHE_BYTES
 from kway.rows.matrices import add_gram, rooted_rows, row_squares, transposed_product
 from kway.rows.passes import DISTINCT, IN_MEMORY, QUICK, ClassSums, RowLosses, Sums
 from kway.threads import pmap, shares, spans, spans_of
 
 # a block of rows has about this many values, and at most this many rows: measured over 16 to 4000 features and 5 to 150
 # scores, smaller blocks lose to the overhead of BLAS, larger ones to the caches (T4, T4b)
-BLOCK_VALUES = 1 << 20
+BLOCK_VALUES = CACHE_BYTES // 2
 BLOCK_ROWS = 2048
 LEAST_SHARE = 256  # rows of a worker's share, at least
 FUSED_FEATURES = 48  # with fewer the fused kernel's sums across lanes cost more than its products (T4b: letter)

@@ -27,7 +27,7 @@ from kway.threads import pmap, shares, spans_of, workers
 
 RUN_SLOPES = 1 << 23  # slopes of a run, at most: 32 MB (T4b: texts)
 RUN_ROWS = 1024  # rows of a run, at least: with fewer most columns would be empty (T4b: texts)
-_SQUARED_ROWS = 8192  # rows per block of column sums: a pass over all columns for each block
+_SQUARED_ROWS = 8 * RUN_ROWS  # rows per block of column sums: a pass over all columns for each block
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,23 @@
-"""The numbers of the losses, which kernels switch on; they are named in kway.linear.losses.registry."""
+"""The numbers that kernels know the losses by; kway.linear.losses uses them."""
 
-SQUARED, LOGISTIC, PERCEPTRON, HINGE, SIGMOID_SQUARED, SIGMOID_ABSOLUTE = 0, 1, 2, 3, 4, 5
-SOFTMAX, SOFTMAX_SQUARED, SOFTMAX_ABSOLUTE, ONE_HOT, MULTI_HINGE = 10, 11, 12, 13, 14
+from enum import IntEnum
+
+
+class LossNumber(IntEnum):
+    """Losses of one column of scores, then those of all scores of a row."""
+
+    SQUARED = 0
+    LOGISTIC = 1
+    PERCEPTRON = 2
+    HINGE = 3
+    SIGMOID_SQUARED = 4
+    SIGMOID_ABSOLUTE = 5
+    SOFTMAX = 10
+    SOFTMAX_SQUARED = 11
+    SOFTMAX_ABSOLUTE = 12
+    ONE_HOT = 13
+    MULTI_HINGE = 14
+
+
+SQUARED, LOGISTIC, PERCEPTRON, HINGE, SIGMOID_SQUARED, SIGMOID_ABSOLUTE = (int(kind) for kind in list(LossNumber)[:6])
+SOFTMAX, SOFTMAX_SQUARED, SOFTMAX_ABSOLUTE, ONE_HOT, MULTI_HINGE = (int(kind) for kind in list(LossNumber)[6:])

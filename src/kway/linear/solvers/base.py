@@ -22,6 +22,10 @@ from kway.rows.passes import IN_MEMORY
 
 QUICK_WORK = 2e7  # products of a dense step, about a millisecond, that pays from the start (T4e)
 MOST_WORK = 1e9  # the same, some tenths of a second, that pays if other methods are slow (T4d, the drawn problems)
+NEAR = (
+    4.0  # times that the gain ahead is under tol when a proof is tried: earlier it fails, later costs steps (T4b, T4c)
+)
+SHORTEST_STEP = 1e-10  # share of a step below which rounding is all that a line search finds (the drawn problems)
 SLOW = 100  # iterations after which another method counts as slow (tests/linear/test_crowded.py)
 ARMIJO = 1e-4  # share of the predicted fall that a step must bring (Nocedal and Wright, 3.1)
 

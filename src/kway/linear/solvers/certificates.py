@@ -127,7 +127,7 @@ def curvature_kept(objective: Objective, theta: NDArray, direction: NDArray) -> 
 
     size = rows_per_block(8 * objective.n_scores, CACHE_BYTES)
     total, left = np.sum(pmap(part, spans(objective.n, size)), axis=0)
-    return float(max(left, _TINY) / total) if total > 0 else 1.0
+    return max(float(left / total), _TINY) if total > 0 else 1.0
 
 
 def decrement(objective: Objective, point: Point, precondition: Precondition, enough: float = 0.0) -> NewtonStep:

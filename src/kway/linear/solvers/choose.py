@@ -32,6 +32,7 @@ from kway.linear.solvers.gradient_descent import GradientDescent
 from kway.linear.solvers.interior_point import is_small_with_kinks
 from kway.linear.solvers.lbfgs import LBFGS, solve_smooth
 from kway.linear.solvers.least_squares import LeastSquares
+from kway.linear.solvers.preconditioners import MOST_BYTES
 from kway.linear.solvers.proximal import Proximal
 from kway.linear.solvers.sampled import Sampled
 from kway.linear.solvers.sgd import SGD
@@ -46,7 +47,6 @@ SOLVERS: dict[str, Solver] = {
 
 FEW_ROWS = 30_000  # of a dense hinge: up to here `dual` is faster than `lbfgs` (T4d: Banking77 5 to 9 times, MNIST 0.7)
 MANY_COLUMNS = 1000  # of sparse rows, from which `dual` needs few sweeps over a rounded hinge (T4d, texts)
-MOST_VARIABLES = 1 << 28  # of sweeps, one per row and class: a gigabyte
 ROUNDED = "the coefficients, rounded to float32, are that far off: take large offsets off the columns, or pass float64"
 _UNCHECKED = (
     "how far it is above the optimum was not checked: the problem is large, and sgd's tol only ends epochs that gain "
@@ -96,14 +96,19 @@ def fastest_solver(objective: Objective) -> Solver:
     return _first_of(("least-squares", "lbfgs", "proximal", "sgd"), offered)
 
 
+def _fits(objective: Objective) -> bool:
+    """Return whether one dual variable per row and class fits in memory."""
+    return objective.n * objective.n_scores * objective.rows.dtype.itemsize <= MOST_BYTES
+
+
 def _suits_dual(objective: Objective) -> bool:
     """Return whether coordinate ascent is faster than L-BFGS on a hinge of separate classes."""
     o, sparse = objective, sp.issparse(objective.X)
     if o.penalty.ridge == 0:
         return True
     if o.loss.smooth:
-        return sparse and o.d >= MANY_COLUMNS and o.n * o.n_scores <= MOST_VARIABLES
-    return o.n <= FEW_ROWS or (sparse and o.n * o.n_scores <= MOST_VARIABLES)
+        return sparse and o.d >= MANY_COLUMNS and _fits(o)
+    return o.n <= FEW_ROWS or (sparse and _fits(o))
 
 
 def _fastest_by_passes(objective: Objective) -> Solver:

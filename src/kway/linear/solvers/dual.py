@@ -40,6 +40,7 @@ from kway.linear.solvers.interior_point import (
     solve_undecided,
 )
 from kway.linear.solvers.standard_columns import column_centers
+from kway.memory import rows_per_block
 from kway.rows.matrices import dense_rows, row_squares
 from kway.rows.passes import IN_MEMORY
 from kway.threads import pmap, spans, workers
@@ -48,12 +49,10 @@ from kway.validation import Rows
 Floats = NDArray[np.float64]
 
 _ROUND = 10  # sweeps between two looks at the gap, each about as dear as a sweep (T4d)
-SLOW_SWEEPS = 20  # after which interior points solve for the rows near the margins, if affordable (T4d: letter)
+SLOW_SWEEPS = 2 * _ROUND  # after which interior points solve for the rows near the margins, if affordable (T4d: letter)
 WIDEST_GROUP = 64  # classes of a group: their dual variables are an (n, 64) array (T4d, texts of 150 classes)
 # of the bias, over the mean square of a row: 1 takes three times as many sweeps on texts, 0.001 as many (T4d)
 STIFFNESS = 0.03
-_BLOCK_ROWS = 4096  # of float64 scores made at a time
-_NO_BOX = 1e300  # stands for the box of a hard margin
 FEASIBLE = 1e-10  # the tightest that HiGHS takes: margins down to about 1e-9 of the data's size count as margins
 
 
@@ -212,7 +211,7 @@ class Ascent:
         o = self.objective
         weight = np.ones(o.n) if o.weight is None else o.weight.astype(np.float64)
         if o.penalty.ridge == 0:
-            return np.where(weight > 0, min(_NO_BOX, float(np.finfo(o.X.dtype).max) / 1e3), 0.0).astype(o.X.dtype)
+            return np.where(weight > 0, float(np.finfo(o.X.dtype).max) / 1e3, 0.0).astype(o.X.dtype)
         return np.asarray(weight / (o.n * o.penalty.ridge), o.X.dtype)
 
     # ---------------------------------------------------------------- interior points on the rows near the margin
@@ -306,7 +305,7 @@ class Ascent:
         def part(rows: slice) -> Floats:
             return signed[rows].T @ X[rows].astype(np.float64)
 
-        return np.asarray(sum(pmap(part, spans(self.objective.n, _BLOCK_ROWS))))
+        return np.asarray(sum(pmap(part, spans(self.objective.n, rows_per_block(8 * self.objective.d)))))
 
     def _judge(self, classes: slice, W: Floats, biases: NDArray) -> None:
         """Keep the planes that are better than the best so far; a sharp hinge's bias is solved for."""
@@ -314,7 +313,7 @@ class Ascent:
         if sp.issparse(X):
             scores = X @ W.T
         else:
-            parts = spans(self.objective.n, _BLOCK_ROWS)
+            parts = spans(self.objective.n, rows_per_block(8 * self.objective.d))
             scores = np.concatenate(pmap(lambda rows: X[rows].astype(np.float64) @ W.T, parts))
 
         def one(at: int) -> None:

@@ -20,7 +20,6 @@ from kway.rows.passes import QUICK
 from kway.threads import single_blas
 
 WINDOW = 10  # iterations whose joint decrease is compared with tol
-_LEAST_SHARE = 1e-4  # of tol: who gains no more than that in ten steps has come to an end, bound or not
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def _steepest_descent(objective: Objective, theta: NDArray, control: Control) ->
         gained = history[max(0, len(history) - 1 - WINDOW)] - point.value
         if len(history) > WINDOW and gained < share * control.tol * tol_scale(point.value):
             found = _held(objective, point, history, control)
-            if found.converged or share <= _LEAST_SHARE:
+            if found.converged or share * control.tol <= np.finfo(theta.dtype).eps:
                 return found
             share /= 10
     found = _held(objective, point, history, control)

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.linear.objective import Objective
-from kway.linear.solvers.base import ARMIJO, MOST_WORK, Control, Point, Solution
+from kway.linear.solvers.base import ARMIJO, MOST_WORK, SHORTEST_STEP, Control, Point, Solution
 from kway.linear.solvers.certificates import LEAST_FALL, duality_gap, least_subgradient, newton_step, tol_scale
 from kway.linear.solvers.dense_hessian import DenseHessian, inverse
 from kway.linear.solvers.standard_columns import Units, standard_columns, standardize
@@ -37,11 +37,9 @@ from kway.threads import pmap, single_blas
 Floats = NDArray[np.float64]
 Solve = Callable[[Floats], Floats]
 
-_ROUNDING = 1e-9  # of slopes that add up to 1 in columns of unit size: less is rounding
+_ROUNDING = 1e-9  # of slopes that add up to 1, or of the allowed gap: less is rounding (the drawn problems)
 _MOST_STEPS = 150  # most drawn problems take 8 to 30, some of many classes 80; more than that end in rounding
-_SPENT = 1e-9  # of what the gap may be: if the products are less, rounding is all that the bound lacks
 _NARROWER = 0.1  # factor of mu after a long step of a smooth loss (the drawn problems)
-_SHORTEST = 1e-10  # share of a step below which rounding is all that is left of it
 _SHY = 0.995  # share of the way to the nearest wall (Nocedal and Wright, 16.6)
 ROUNDED = "the coefficients, rounded to float32, are that far off: take large offsets off the columns, or pass float64"
 
@@ -279,7 +277,7 @@ class Run:
                 value, best = found, self.theta
             self.lower = max(self.lower, p.lower_bound(self.hinges.a, self._pulls(), self.theta, value))
             limit = max(enough, tol * tol_scale(value, least)) if np.isfinite(value) else 0.0
-            done = value - self.lower <= limit or self._energy() <= _SPENT * limit
+            done = value - self.lower <= limit or self._energy() <= _ROUNDING * limit
             if done or steps == most or not self._advance(gaps):
                 break
         return Minimum(best, value, self.lower, self.theta, steps, self._zero())
@@ -473,7 +471,7 @@ class LassoRun:
         strength = np.broadcast_to(objective.penalty.lassos(objective.d), W.shape)
         point = Point.at(objective, theta.astype(np.float64))
         unit = point.total / (2 * strength * W.size)  # all products together are as large as the objective
-        return LassoRun(objective, control, point, Kinks.at(2 * strength, W, np.maximum(unit, _SHORTEST)))
+        return LassoRun(objective, control, point, Kinks.at(2 * strength, W, np.maximum(unit, SHORTEST_STEP)))
 
     def go(self) -> Solution:
         """Step until the excess over the optimum is under tol."""
@@ -519,7 +517,7 @@ class LassoRun:
             return False
         before, slope = self._barrier(point, kinks, mu), self._slope(move, step, mu)
         slack = 8 * np.finfo(np.float64).eps * abs(before)
-        while t > _SHORTEST:
+        while t > SHORTEST_STEP:
             new, moved = Point.at(self.objective, point.theta + t * move), replace(kinks)
             moved.move(step, t)
             if self._barrier(new, moved, mu) <= before + ARMIJO * t * slope + slack:

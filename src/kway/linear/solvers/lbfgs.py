@@ -24,17 +24,15 @@ from numpy.typing import NDArray
 
 from kway.linear.objective import Objective
 from kway.linear.solvers import certificates
-from kway.linear.solvers.base import ARMIJO, Carry, Control, Point, Solution, is_small
+from kway.linear.solvers.base import ARMIJO, NEAR, SHORTEST_STEP, Carry, Control, Point, Solution, is_small
 from kway.linear.solvers.certificates import HIDDEN, SEPARABLE, NewtonStep, newton_step, tol_scale
 from kway.linear.solvers.preconditioners import Factor, Moments, Schedule, quick_moments, sample_rows
 from kway.linear.solvers.smoothing import solve_smoothed
+from kway.memory import CACHE_BYTES
 from kway.threads import pmap, shares, single_blas
 
 MEMORY = 10  # pairs; with 20 no row of T4 and T4b takes fewer iterations
 SAMPLE_STEPS, SAMPLE_TOL = 30, 6e-3  # iterations on the sample, and the relative gain at which they end (T4)
-NEAR = 4.0  # times that the gain ahead is under tol when a proof is tried: earlier it fails, later costs steps (T4b)
-_SMALLEST_STEP = 1e-10  # of a line search
-_LEAST_SHARE = 1 << 16  # numbers that a worker's share of a vector has at least
 
 
 @dataclass
@@ -282,7 +280,7 @@ def search_along(objective: Objective, point: Point, step: NewtonStep) -> Point 
     if not 0 < slope < np.inf:
         return None
     real = point.theta.dtype.type
-    while size > _SMALLEST_STEP:
+    while size > SHORTEST_STEP:
         new = Point.centred_at(objective, point.theta - real(size) * step.direction)
         fall = point.value - new.value
         if fall >= ARMIJO * size * slope and fall > 0:
@@ -389,7 +387,7 @@ class Pairs:
     def _against(self, rows: NDArray, vector: NDArray) -> NDArray:
         """Return rows (m, P) times vector (P,), each worker a share of the columns."""
         m, out = len(self._order), np.zeros(MEMORY)
-        parts = pmap(lambda s: rows[:m, s] @ vector[s], shares(len(vector), least=_LEAST_SHARE))
+        parts = pmap(lambda s: rows[:m, s] @ vector[s], shares(len(vector), least=CACHE_BYTES // vector.itemsize))
         out[:m] = np.sum(parts, axis=0, dtype=np.float64)
         return out
 
@@ -401,7 +399,7 @@ class Pairs:
         def part(share: slice) -> None:
             np.matmul(used, rows[:m, share], out=out[share])
 
-        pmap(part, shares(len(out), least=_LEAST_SHARE))
+        pmap(part, shares(len(out), least=CACHE_BYTES // out.itemsize))
         return out
 
 

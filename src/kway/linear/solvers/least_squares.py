@@ -22,12 +22,12 @@ from scipy.sparse.linalg import LinearOperator, lsmr
 from kway.linear.losses import Aims
 from kway.linear.objective import Objective
 from kway.linear.solvers.base import Control, Solution
+from kway.linear.solvers.preconditioners import MOST_FEATURES
 from kway.rows.matrices import dense_rows
 from kway.rows.passes import IN_MEMORY
 from kway.threads import pmap, shares, spans_of
 from kway.validation import Rows
 
-WIDE = 4000  # features above which a dense d x d factor costs more than LSMR
 SAFE_CONDITION = 1e-9  # of the normal equations in float64: leaves about seven digits
 
 
@@ -43,7 +43,7 @@ class LeastSquares:
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """The optimum, in one step; the start does not matter."""
         o, Y = objective, regression_targets(objective)
-        if control.carry is not None and not (sp.issparse(o.X) and o.d > WIDE):
+        if control.carry is not None and not (sp.issparse(o.X) and o.d > MOST_FEATURES):
             equations = control.carry.get(o, lambda: NormalEquations(o.X, Y, o.weight, o.fit_intercept))
             found = equations.theta(o.penalty.ridge).astype(theta.dtype)
         else:
@@ -72,7 +72,7 @@ def least_squares(
 ) -> NDArray[np.float64]:
     """theta = [W b] of shape (R, d + 1) for targets Y (n, R)."""
     w = np.ones(X.shape[0]) if weight is None else np.asarray(weight, np.float64)
-    if sp.issparse(X) and X.shape[1] > WIDE:
+    if sp.issparse(X) and X.shape[1] > MOST_FEATURES:
         centre, middle = _means(X, Y, w, fit_intercept)
         W = _wide(X, Y - middle, centre, ridge * w.sum() / 2, np.sqrt(w), n_jobs)
         return np.hstack([W, (middle - W @ centre)[:, None]])

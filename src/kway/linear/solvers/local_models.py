@@ -27,6 +27,9 @@ from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Point
 from kway.linear.solvers.power_method import largest_eigenvalue
 from kway.linear.solvers.preconditioners import (
+    MOST_BYTES,
+    MOST_FEATURES,
+    SHARE_OF_PLAIN,
     Factor,
     mirrored,
     quick_moments,
@@ -37,10 +40,7 @@ from kway.linear.solvers.preconditioners import (
 from kway.threads import pmap
 from kway.validation import Rows
 
-MOST_MODEL_FEATURES = 3000  # a matrix of 3000 x 3000 float32 is 36 MB a column of scores
-MOST_ENTRIES = 1 << 28  # of all matrices together: 1 GB of float32
 SAMPLE = 2  # rows a feature in a class's first sampled Gram matrix; each later one takes twice as many
-_PLAIN = 0.2  # share of the unweighted Gram in a sampled one
 JITTER = 1e-4  # relative; keeps a float32 Gram matrix positive
 MODEL_SWEEPS = 20
 _SETTLED = 1e-4  # a sweep that gains this little of what the first gained ends the descent
@@ -155,7 +155,7 @@ class LocalModels:
         """The best model that is affordable, at a point."""
         self.built += 1
         o, D, theta = self.objective, self.objective.d + 1, point.theta
-        if sp.issparse(o.X) or D > MOST_MODEL_FEATURES or o.n_scores * D * D > MOST_ENTRIES:
+        if sp.issparse(o.X) or D > MOST_FEATURES or o.n_scores * D * D * o.rows.dtype.itemsize > MOST_BYTES:
             return _diagonal_model(o, o.curvatures(theta), self.squares, self.rng)
         if not np.any(theta[:, :-1]) and o.loss.label_free_curvature:  # every row bends alike: one matrix serves all
             bends = o.loss.curvatures(theta[:, -1][None], Targets(np.zeros(1, np.int64)))[0]
@@ -200,7 +200,7 @@ class LocalModels:
 
     def _sampled(self, h: NDArray, squares: NDArray, wanted: int, seed: int) -> NDArray:
         """Return the matrix of a column from about `wanted` rows drawn in proportion to h, mixed with the plain one."""
-        drawn = sampled_gram(self.objective, h, wanted, np.random.default_rng(seed), self.plain, _PLAIN)
+        drawn = sampled_gram(self.objective, h, wanted, np.random.default_rng(seed), self.plain, SHARE_OF_PLAIN)
         return self._positive(_lifted(mirrored(drawn), squares[: len(drawn)]))
 
 

@@ -33,11 +33,9 @@ Factor = Callable[[NDArray], NDArray]
 MOST_FEATURES = 4000  # of a Gram matrix: 64 MB in float32
 MOST_SPARSE_FEATURES = 1000  # the same of sparse rows, which are made dense
 MOST_BYTES = 1 << 30  # of all matrices of "per class"
-DOUBLE_FEATURES = 128  # up to here matrices are float64, and those of a class are made from all rows (T4b, letter)
+DOUBLE_FEATURES = 128  # up to here matrices are float64, from all rows, and made for all classes together (T4b: letter)
 SHARE_OF_PLAIN = 0.1  # of the unweighted matrix in that of a class: no direction is without curvature
-STACKED_FEATURES = 64  # of R matrices that are made and applied together: 2.5 times faster on letter (T4b)
 LEAST_GAP = 4.0  # iterations between two factors per class (T4b, letter)
-_FLOOR = 1e-12  # added to a unit diagonal, first try
 
 
 # ---------------------------------------------------------------- the maps
@@ -176,7 +174,7 @@ class Moments:
         weights = rows.curvatures(theta)  # (R, n)
         if not self.dense:
             return _centered(self._class_diagonals(rows, weights), rows)
-        if rows.n_scores > 1 and len(self.gram) <= STACKED_FEATURES:
+        if rows.n_scores > 1 and len(self.gram) <= DOUBLE_FEATURES:
             return _centered(self._stacked(rows, weights), rows)
 
         def one(k: int) -> NDArray:
@@ -192,7 +190,7 @@ class Moments:
         grams[:, i, i] = _ones_for_zeros(grams[:, i, i] + ridge)
         scale = 1 / np.sqrt(grams[:, i, i])  # (R, D)
         unit = grams * scale[:, :, None] * scale[:, None, :]
-        unit[:, i, i] += _FLOOR
+        unit[:, i, i] += 10 * np.finfo(np.float64).eps
         try:
             np.linalg.cholesky(unit)
             return PerClass(np.linalg.inv(unit) * scale[:, :, None] * scale[:, None, :])
@@ -343,7 +341,7 @@ def safe_inverse(A: NDArray, ridge: NDArray) -> NDArray:
     scale = 1 / np.sqrt(A[i, i])
     A *= scale
     A *= scale[:, None]
-    floor = 1e-6 if A.dtype == np.float32 else _FLOOR
+    floor = 10 * float(np.finfo(A.dtype).eps)
     kept = A.copy(order="F")
     while floor < 10:
         A[i, i] += A.dtype.type(floor)

@@ -24,17 +24,16 @@ from numpy.typing import NDArray
 from kway.linear.equivalent import merge_equal_rows
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.solvers.base import MOST_WORK, SLOW, Control, Point, Solution, is_small
+from kway.linear.solvers.base import MOST_WORK, NEAR, SLOW, Control, Point, Solution, is_small
 from kway.linear.solvers.certificates import duality_gap, has_decrement, lasso_decrement, recent_gain, tol_scale
 from kway.linear.solvers.interior_point import is_small_with_kinks, solve_lasso, solve_small
 from kway.linear.solvers.local_models import LocalModel, LocalModels, ModelMinimum
+from kway.linear.solvers.smoothing import NARROWEST_KINK
 from kway.rows.passes import wrap_rows
 from kway.threads import single_blas
 
-_REFRESH = (3, 10, 30, 90, 270, 810)  # iterations that rebuild the model: early ones move the curvature most
-PROMISE = 4.0  # times that the model may understate what is left when a proof is tried (T4c)
+_REBUILD = 3  # the iteration of the first new model, and the factor to the next: early steps move curvature most (T4c)
 STIFFER = 1.5  # growth of the model's scale after a step that rose
-LAST_WIDTH = 1e-4  # of a rounded hinge
 
 
 @dataclass(frozen=True)
@@ -78,10 +77,10 @@ class ProximalRun:
         best = Point.at(self.objective, theta)
         models = LocalModels(self.objective.some(self.objective.n), self.control.rng)
         model = models.at(best)
-        scale, inertia, last, here = model.start, 1.0, best.theta, best
+        scale, inertia, last, here, due = model.start, 1.0, best.theta, best, _REBUILD
         for iteration in range(1, max(1, self.control.max_iter) + 1):
-            if iteration in _REFRESH:
-                model = models.at(best)
+            if iteration == due:
+                model, due = models.at(best), _REBUILD * due
                 scale, inertia, last, here = model.start, 1.0, best.theta, best
             step = self._step(model, here, scale)
             self.history.append(best.total)
@@ -118,7 +117,7 @@ class ProximalRun:
 
     def _is_near(self, best: Point, promised: float) -> bool:
         """Return whether little seems left to gain: by the model, and by the last third of the iterations."""
-        self.excess, self.proved = max(PROMISE * promised, recent_gain(self.history)), False
+        self.excess, self.proved = max(NEAR * promised, recent_gain(self.history)), False
         return self.excess <= self._enough(best) and len(self.history) >= self.next_proof
 
     def _is_proved(self, iteration: int, end: Point, model: LocalModel) -> bool:
@@ -190,6 +189,6 @@ def _through_smoothed(objective: Objective, theta: NDArray, control: Control) ->
         found = ProximalRun(rounded, left).go(theta)
         theta, used, history = found.theta, used + found.n_iter, history + found.history
         lift = objective.loss.lift(width, objective.n_scores) / tol_scale(history[-1])
-        if lift <= control.tol / 2 or width <= LAST_WIDTH or used >= control.max_iter:
+        if lift <= control.tol / 2 or width <= NARROWEST_KINK or used >= control.max_iter:
             return replace(found, n_iter=used, history=history, miss=found.miss + lift, value=None)
         width /= 4

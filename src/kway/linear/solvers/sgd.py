@@ -115,7 +115,7 @@ class Epochs:
             return float(STEP / (self.objective.d * np.sqrt(self.objective.rows.mean_square() or 1.0)))
         return _first_rate(self.objective, self.distinct, self.control.batch_size)
 
-    def epoch(self, number: int, mean: _Mean | None = None) -> float:
+    def epoch(self, number: int, mean: RunningMean | None = None) -> float:
         """One pass; the mean loss met on the way."""
         rows, rng, batch = self.distinct.rows, self.control.rng, self.control.batch_size
         order = rng.permutation(rows) if self.solver.sampling == "epochs" else rng.choice(rows, len(rows))
@@ -205,13 +205,14 @@ class SingleSteps(HostSteps):
 
 
 @dataclass
-class _Mean:
+class RunningMean:
     """Running mean of iterates."""
 
     total: NDArray
     count: int = 0
 
     def add(self, theta: NDArray) -> None:
+        """Count one more iterate."""
         self.total += theta
         self.count += 1
 
@@ -235,7 +236,7 @@ def _settled(objective: Objective, theta: NDArray) -> NDArray:
 def _epochs(solver: SGD, objective: Objective, theta: NDArray, control: Control) -> Solution:
     run = Epochs(solver, objective, control, distinct_rows(objective), theta)
     objective = run.watched
-    mean = _Mean(np.zeros(theta.shape)) if solver.average else None
+    mean = RunningMean(np.zeros(theta.shape)) if solver.average else None
     history: list[float] = []
     best, answer, since = np.inf, theta, 0
     for number in range(control.max_iter):

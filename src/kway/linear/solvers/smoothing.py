@@ -23,12 +23,12 @@ from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.certificates import tol_scale
 from kway.linear.solvers.interior_point import is_small_with_kinks, solve_small
 from kway.linear.solvers.preconditioners import Moments, quick_moments, sample_rows
+from kway.memory import CACHE_BYTES, rows_per_block
 from kway.threads import pmap, spans
 
 _FIRST = 2.02  # at theta = 0 every gap is 1: just inside the kink, so that the first steps see curvature
 _SHRINK = 5.0
 NARROWEST_KINK = 1e-6
-_BLOCK_ROWS = 4096
 ROUGH_TOL = 1e-2  # tolerance of the problems on the way
 
 
@@ -83,7 +83,9 @@ def cost_of_rounding(objective: Objective, smooth: Objective, theta: NDArray) ->
         cost = value - share * np.abs(slope).sum(axis=1) - np.einsum("ij,ij->i", slope, f)
         return objective.weighted_sum(cost, rows)
 
-    return max(0.0, sum(pmap(part, spans(objective.n, _BLOCK_ROWS), objective.n_jobs)) / objective.n)
+    return max(
+        0.0, sum(pmap(part, spans(objective.n, rows_per_block(8 * objective.n_scores, CACHE_BYTES)))) / objective.n
+    )
 
 
 def _rough(control: Control, left: int, miss: float) -> Control:
