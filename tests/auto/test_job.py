@@ -113,7 +113,7 @@ def test_costly_rows_leave_out_what_softmax_stands_for(monkeypatch):
     scan = found.scans["softmax"]
     run = np.isfinite(scan.accuracy).sum(axis=0)
     assert run.max() == 3
-    assert 2 <= (run == 3).sum() <= 3
+    assert 1 <= (run == 3).sum() <= 3
     assert run[scan.best] == 3
 
 

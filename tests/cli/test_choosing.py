@@ -142,7 +142,7 @@ def test_a_model_without_weights_keeps_why(family, answer, cli, rare):
     kway.save(model, "without.kway")
     code, _, err = cli("explain", "without.kway")
     assert code == 1
-    assert "give labelled rows" in err
+    assert "pass labeled rows" in err
 
 
 def test_means_of_texts_name_their_words(answer):

@@ -36,7 +36,7 @@ def test_two_rows_a_class_are_no_ground_for_a_choice(answer, cli):
     assert found["test"]["low"] >= 0
     (note,) = [note for note in found["notes"] if "too few rows" in note]
     assert "40 of 40 training rows" in note
-    assert "give more rows a class, or name a family (models=)" in note
+    assert "add rows per class, or name a family (models=)" in note
     assert "too few rows" in " ".join(cli("compare", "few.csv", "-t", "label")[1].split())
 
 

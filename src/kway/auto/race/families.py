@@ -197,12 +197,13 @@ class LinearFamily:
 
         On fold 0 the alpha in the middle runs first if fits are slow, if time is limited or if a leader is known. The
         others follow unless that score is out of reach of the leader: all of them, or, if fits are slow or time is
-        limited, those next to the best so far. Later folds run the best alpha of fold 0 and its neighbors, or all
-        alphas if a pass is quick.
+        limited, those next to the best so far. Later folds run the best alpha of fold 0 and its neighbors, only the
+        best if fits are slow, or all alphas if a pass is quick.
         """
         n, first, seconds = scores.accuracy.shape[1], data.cache.get(self.name), data.pass_seconds()
         if first is not None and seconds >= QUICK_PASS:
-            near = {*range(max(0, first.best - 1), min(n, first.best + 2))}
+            reach = 0 if seconds >= HEAVY_PASS else 1
+            near = {*range(max(0, first.best - reach), min(n, first.best + reach + 1))}
             yield sorted(near if first.usual is None else near | {first.usual})
             return
         slow, floor = seconds >= HEAVY_PASS or hurried, data.cache.get("floor", -np.inf)
