@@ -9,7 +9,7 @@ import pytest
 from kway.auto.options import FitOptions
 from kway.auto.race.clock import Clock
 from kway.auto.race.compare import compare, compare_rows
-from kway.auto.race.families import NeighborsFamily, PlainFamily
+from kway.auto.race.families import PlainFamily
 from kway.auto.race.scoring import FoldedRows, Scan
 from kway.auto.refit import SampleToAll, fit_leaderboard
 from kway.labels import encode
@@ -77,26 +77,11 @@ def test_the_comparison_leaves_time_for_the_end(slept):
 
 def test_a_search_that_would_take_too_long_is_not_begun(monkeypatch):
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(3000, 8)), rng.integers(0, 2, 3000)
-    monkeypatch.setattr(FoldedRows, "search_seconds", lambda _: 1e3)
-    monkeypatch.setattr(NeighborsFamily, "_score_few_rows", lambda *_: np.full(100, np.nan))
-    found = compare(X, y, ["centroid", "neighbors"])
+    X, y = rng.normal(size=(300, 8)), rng.integers(0, 2, 300)
+    monkeypatch.setattr(FoldedRows, "search_seconds", lambda _: 1e9)
+    found = compare(X, y, ["centroid", "neighbors"], budget=1e6)
     assert "neighbors" in found.problems
     assert {line.model for line in found.rows} == {"centroid"}
-
-
-def test_a_long_search_without_hope_asks_some_rows_only(monkeypatch):
-    monkeypatch.setattr(FoldedRows, "search_seconds", lambda _: 1e3)
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 2, 4000)
-    X = np.column_stack([3.0 * y + rng.normal(size=4000), 50 * rng.normal(size=(4000, 6))]).astype(np.float32)
-    found = compare(X, y, ["softmax", "neighbors"])  # noise drowns the one column that tells
-    near = next(line for line in found.rows if line.model == "neighbors")
-    assert near.note.startswith("stopped after fold 1")
-    assert not np.isfinite(found.scans["neighbors"].log_loss).any()  # of a few rows no more than accuracies is told
-    easy = np.column_stack([30.0 * y + rng.normal(size=4000), rng.normal(size=4000)]).astype(np.float32)
-    found = compare(easy, y, ["softmax", "neighbors"])
-    assert np.isfinite(found.scans["neighbors"].log_loss).all()
 
 
 def test_what_is_fitted_beside_the_best_follows_from_sizes_not_from_seconds():

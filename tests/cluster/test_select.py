@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import kway
-from kway.auto.race import neighbor_families, rounds
+from kway.auto.race import rounds
 from kway.cli import run as cli
 from kway.errors import InputError
 from kway.report import page
@@ -68,8 +68,6 @@ def test_other_rows_measures_and_wishes(cluster, monkeypatch):
         same(here, kway.compare(X, y, names, **wishes))
         with pytest.raises(InputError, match="learns weights of dense columns"):
             kway.compare(X, y, ["neighbors-nca"])
-        for module in (neighbor_families, rounds):
-            monkeypatch.setattr(module, "LONG_SEARCH", 0.0)  # searches that look at who leads
         line = np.random.default_rng(2).normal(size=(400, 40))
         side = (line[:, 0] > 0).astype(int)  # which no neighbour sees
         there = kway.compare(line, side, ["softmax", "neighbors", "neighbors-cosine"])

@@ -144,12 +144,7 @@ def run_job(
         guaranteed, calibrated, calibration_note = _calibrated(fit, compared, X, chosen, clock)
     stages.end("calibrate")
     with progress.portion(0.84, 0.88), progress.stage("testing"):
-        test_X, y = view.features.transform(data.test_rows), data.test_y
-        evaluation = evaluate_model(calibrated, test_X, y)
-        runner_up = _runner_up(leaderboard, evaluation, chosen, test_X)
-        baselines = _baselines(X, test_X, data)
-        sets = sets_tradeoff(guaranteed, test_X, y) if guaranteed and options.sets else None
-        unknown = unknown_tradeoff(guaranteed, test_X, y) if guaranteed and options.unknown else None
+        tests = _test_results(leaderboard, calibrated, guaranteed, view, chosen)
     stages.end("test")
     clock.reserve = REPORT_SECONDS
     hurried = clock.up()
@@ -164,19 +159,14 @@ def run_job(
         data=data,
         options=options,
         X=X,
-        test_X=test_X,
+        **tests,
         comparison=chosen.comparison,
         leaderboard=leaderboard,
         model=model,
-        evaluation=evaluation,
-        baselines=baselines,
-        runner_up=runner_up,
         temperature=getattr(calibrated, "temperature_", None),
         notes=(*chosen.notes, *adapted, *filter(None, (calibration_note, fit.note, curve_note))),
         seconds=stages.seconds,
         hurried=hurried,
-        sets=sets,
-        unknown=unknown,
         curve=curve,
         reasons=reasons,
         fitted_rows=fit.rows,
@@ -253,6 +243,26 @@ def _reasons(model: FeaturedClassifier, X: Any, data: TrainTest, clock: Clock) -
         return shuffled(model, data.test_rows, data.test_y, whose="test rows", **most)
     except KwayError:
         return None
+
+
+def _test_results(
+    leaderboard: list[LeaderboardRow],
+    model: Any,
+    guaranteed: GuaranteedModel | None,
+    view: View,
+    chosen: DataComparison,
+) -> dict[str, Any]:
+    """Return the fields of JobResult that come from the test rows."""
+    options, test_X, y = chosen.options, view.features.transform(chosen.data.test_rows), chosen.data.test_y
+    evaluation = evaluate_model(model, test_X, y)
+    return {
+        "test_X": test_X,
+        "evaluation": evaluation,
+        "runner_up": _runner_up(leaderboard, evaluation, chosen, test_X),
+        "baselines": _baselines(view.X, test_X, chosen.data),
+        "sets": sets_tradeoff(guaranteed, test_X, y) if guaranteed and options.sets else None,
+        "unknown": unknown_tradeoff(guaranteed, test_X, y) if guaranteed and options.unknown else None,
+    }
 
 
 def _runner_up(

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 import kway
 from kway.auto.race.clock import Clock
-from kway.auto.race.folds import FEW_ROWS, ROWS_PER_CLASS
-from kway.auto.race.scoring import ACCURACY, TABLE_COLUMNS, FoldedRows, FoldScores, HeldOutVotes, Scan
+from kway.auto.race.folds import ROWS_PER_CLASS
+from kway.auto.race.scoring import TABLE_COLUMNS, FoldedRows, FoldScores, HeldOutVotes, Scan
 from kway.errors import InputError
 from kway.memory import has_room
 from kway.neighbors.tuning import Electors, OutsideSearch, score_every_k
@@ -33,7 +33,7 @@ from kway.validation import checked
 
 MOST_NEIGHBORS = 50  # the largest k that is tried (T6)
 SLACK = 0.5  # standard errors of the score that are given up for a lower log loss (T11, digits)
-LONG_SEARCH = 10.0  # expected seconds from which a search first asks FEW_ROWS rows whether the family can win (T11)
+_LONG_SEARCH = 10.0  # expected seconds of a search above which no map of the columns is learned (T11)
 SIGMA = 0.7  # of the votes exp(-d^2 / sigma^2) after a learned map (T11, letter)
 _LEARN_SECONDS = 2e-4  # seconds of learning a map, per drawn row (T11, letter)
 _MAPS = ("scales", "mixtures")
@@ -72,13 +72,8 @@ class NeighborsFamily:
         settings = [{"weights": vote, "n_neighbors": k + 1} for vote in self.votes for k in range(k_max)]
         search = self._search(data, folds, k_max)
         electors = Electors(data.codes, self.votes, search.metric, class_weight=self.class_weight)
-        if which[0] == 0 and data.search_seconds() > LONG_SEARCH:
-            few = self._score_few_rows(data, search, electors, clock)
-            if few is not None:
-                scores = FoldScores.empty(len(which), len(settings))
-                scores.accuracy[0] = few
-                seconds = time.perf_counter() - begun
-                return Scan(settings, seconds=seconds, measure=data.measure, **scores._asdict())
+        if clock.up(data.search_seconds() * len(which) / data.n_folds):
+            return Scan(settings, **FoldScores.empty(len(which), len(settings))._asdict(), seconds=0.0)
         asked = np.flatnonzero(np.isin(folds, which))
         own = np.searchsorted(which, folds[asked])  # position of a row's fold in `which`, which is sorted
         found = search.nearest(asked)
@@ -104,24 +99,6 @@ class NeighborsFamily:
         if has_room(3 * flat(data.size(), Rates()).model_bytes):  # three metrics keep an index each
             data.cache[self.name] = search
         return search
-
-    def _score_few_rows(
-        self, data: FoldedRows, search: OutsideSearch, electors: Electors, clock: Clock
-    ) -> NDArray | None:
-        """Return accuracies (settings,) on some rows of fold 0 if these show that the family cannot win.
-
-        They are nan if the time left is too short for the whole search. None means that all rows should be searched,
-        or that another measure than accuracy decides.
-        """
-        inside, begun = np.flatnonzero(data.folds == 0), time.perf_counter()
-        asked = inside[:: max(1, len(inside) // FEW_ROWS)]
-        one_fold = np.zeros(len(asked), np.int64)
-        few = score_every_k(search.nearest(asked), data.codes[asked], one_fold, electors).accuracy.ravel()
-        if clock.up((time.perf_counter() - begun) * len(data.codes) / len(asked)):
-            return np.full(len(few), np.nan)
-        best, lead = float(few.max()), float(data.cache.get("lead", 0.0) if data.measure is ACCURACY else 0.0)
-        noise = 2 * np.sqrt(max(best * (1 - best), 1 / len(asked)) / len(asked))
-        return few if best + noise < lead else None
 
     def skip_reason(self, data: FoldedRows) -> str:
         """Skip a metric that orders neighbors as another does, and L1 on sparse rows."""
@@ -212,7 +189,7 @@ class NcaNeighborsFamily:
         """Skip rows with many columns, long searches, and classes with few rows."""
         if not data.is_table:
             return f"weights of columns are learned for dense rows with at most {TABLE_COLUMNS} columns"
-        if data.search_seconds() > LONG_SEARCH:
+        if data.search_seconds() > _LONG_SEARCH:
             return "its searches, one per fold, would take long"
         if min(REFERENCES, len(data.codes)) < ROWS_PER_CLASS * data.n_classes:
             return "there are too few rows per class to learn weights of columns"

@@ -23,7 +23,7 @@ import numpy as np
 from kway import progress
 from kway.auto.race.clock import Clock
 from kway.auto.race.families import LIKE_SOFTMAX, SPARSE_SVM, Family
-from kway.auto.race.neighbor_families import LONG_SEARCH, NcaNeighborsFamily, NeighborsFamily
+from kway.auto.race.neighbor_families import NcaNeighborsFamily, NeighborsFamily
 from kway.auto.race.scoring import STOPPED, FoldedRows, LeaderboardRow, Scan, leaderboard_row
 from kway.errors import InputError, KwayError
 from kway.rows.cluster.session import current
@@ -83,9 +83,7 @@ class Rounds:
             raise InputError(f"it has no {found.measure.words}, because it gives no probabilities")
         if np.isfinite(found.scores).any():
             self.scans[name] = self.scans[name].joined(found) if name in self.scans else found
-            leader = self._ranking()[0]
-            self.clock.keep(self.scans[leader].fit_seconds)
-            self.data.cache["lead"] = self._first_score(leader)
+            self.clock.keep(self.scans[self._ranking()[0]].fit_seconds)
 
     def _begin(self, names: Iterable[str], which: list[int], part: float = 1.0, apart: bool = False) -> None:
         """Start scans on the cluster, if there is one."""
@@ -231,8 +229,7 @@ class _RemoteScan(NamedTuple):
 class RemoteScans:
     """Scans that the nodes of a cluster run in advance; without a cluster a scan runs in this process.
 
-    Folds that can be scored separately are calls of their own. A long search needs the score of the leader
-    (`cache["lead"]`), so it is not run in advance.
+    Folds that can be scored separately are calls of their own.
     """
 
     def __init__(self) -> None:
@@ -240,16 +237,12 @@ class RemoteScans:
         self._sent_rows: dict[int, Any] = {}  # rows sent to the cluster, by identity
 
     def begin(self, family: Family, data: FoldedRows, which: list[int], clock: Clock, apart: bool = False) -> None:
-        """Begin a scan if there is a cluster and the scan needs no earlier result; `apart`: each fold by itself."""
-        needs_lead = isinstance(family, NeighborsFamily) and data.search_seconds() > LONG_SEARCH and which[0] == 0
-        if current() is not None and not needs_lead:
-            self._begin(family, data, which, clock, apart)
-
-    def _begin(self, family: Family, data: FoldedRows, which: list[int], clock: Clock, apart: bool) -> None:
+        """Begin a scan if there is a cluster; `apart`: each fold by itself."""
+        if current() is None:
+            return
         own = data.cache.get(family.name)
         cached: dict[str, Any] = {family.name: own} if isinstance(own, _SENT) else {}
-        if which[0] == 0:  # later folds use neither
-            cached |= {name: data.cache[name] for name in ("lead", "floor") if name in data.cache}
+        cached |= {"floor": data.cache["floor"]} if "floor" in data.cache else {}
         until = None if clock.budget is None else time.time() + clock.budget - clock.reserve - clock.spent()
         one_by_one = apart and not isinstance(family, NeighborsFamily)  # these score all folds from one search
         pieces = [[fold] for fold in which] if one_by_one else [which]
@@ -264,7 +257,7 @@ class RemoteScans:
             return family.scan(data, which, clock)
         key = _key(family, data, which)
         if key not in self._calls:
-            self._begin(family, data, which, clock, apart=False)
+            self.begin(family, data, which, clock)
         found: list[_RemoteScan] = [call.result() for call in self._calls.pop(key)]
         clock.cut = clock.cut or any(each.cut for each in found)
         for each in found:
