@@ -13,8 +13,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.spatial.distance import cdist
-from sklearn.metrics.pairwise import cosine_distances, haversine_distances
+from tests.helpers.neighbors import brute_distances
 
 from kway.errors import CombinationError, InputError
 from kway.search import (
@@ -66,23 +65,6 @@ pairs = pairs_of(RECIPES + ESTIMATES, DISTANCES)
 each_recipe = pytest.mark.parametrize("recipe", RECIPES + ESTIMATES, ids=label)
 
 
-def brute(queries, rows, metric):
-    """Float64 distances (q, n), by libraries that share nothing with kway."""
-    q, x = np.asarray(queries, dtype=np.float64), np.asarray(rows, dtype=np.float64)
-    picked = pick_metric(metric)
-    if picked.distance.name == "haversine":
-        return (
-            haversine_distances(np.radians(q), np.radians(x)) * 6371.0088
-            if picked.degrees
-            else haversine_distances(q, x)
-        )
-    if picked.distance.name == "cosine":
-        return cosine_distances(q, x)
-    if picked.distance.name == "dot":
-        return -q @ x.T
-    return cdist(q, x, {"manhattan": "cityblock"}.get(picked.distance.name, picked.distance.name))
-
-
 def clustered(metric, n=500, d=12, q=40, seed=0):
     """Rows in clusters, with duplicates and, beside haversine, a zero row; queries near them and some on them."""
     rng = np.random.default_rng(seed)
@@ -127,7 +109,7 @@ def recall(ids, best):
 def test_answers_are_those_of_brute_force(recipe, metric, dtype):
     rows, queries = (a.astype(dtype) for a in clustered(metric))
     index = recipe.build(rows, metric)
-    expected = brute(queries, kept_rows(index, rows), metric)
+    expected = brute_distances(queries, kept_rows(index, rows), metric)
     kind = np.float64 if pick_metric(metric).distance.name == "haversine" else dtype
     best = in_order(expected, kind)[:, :6]
     found = index.nearest(queries, 6)
@@ -200,7 +182,7 @@ def test_add_then_remove(recipe, metric):
     assert index.n_rows == 500
     assert index.remove([3, 400, 460, 999]) == 3
     left = np.delete(np.arange(500), [3, 400, 460])
-    expected = brute(queries, kept_rows(index, rows[left]), metric)
+    expected = brute_distances(queries, kept_rows(index, rows[left]), metric)
     best = left[in_order(expected, np.float64)[:, :5]]
     found = index.nearest(queries, 5, **everywhere(index)).ids
     if recipe.exact or everywhere(index):
@@ -215,7 +197,7 @@ def test_add_then_remove(recipe, metric):
     again = restore(*index.parts())
     for emptied in (index, again):
         emptied.add(rows[:40], ids=np.arange(40))
-        expected = brute(queries, kept_rows(emptied, rows[:40]), metric)
+        expected = brute_distances(queries, kept_rows(emptied, rows[:40]), metric)
         found = emptied.nearest(queries, 40).ids  # all there are: every index looks everywhere
         np.testing.assert_array_equal(found, in_order(expected, np.float64))
 
@@ -320,7 +302,7 @@ def test_sparse_rows(metric):
     rows = sp.random(400, 60, density=0.1, format="csr", random_state=0)
     queries = sp.random(30, 60, density=0.1, format="csr", random_state=1)
     index = Flat().build(rows, metric)
-    expected = brute(queries.toarray(), rows.toarray(), metric)
+    expected = brute_distances(queries.toarray(), rows.toarray(), metric)
     best = in_order(expected, np.float64)[:, :5]
     for given in (queries, queries.toarray()):
         np.testing.assert_array_equal(index.nearest(given, 5).ids, best)
@@ -358,7 +340,7 @@ def test_sparse_rows_with_duplicates(metric):
     for one, given in ((plain, rows), (index, twice)):
         one.add(given[280:])
     expected = plain.nearest(queries, 6)
-    best = in_order(brute(queries.toarray(), rows.toarray(), metric), np.float64)[:, :6]
+    best = in_order(brute_distances(queries.toarray(), rows.toarray(), metric), np.float64)[:, :6]
     np.testing.assert_array_equal(expected.ids, best)
     for given in (queries, asked):
         found = index.nearest(given, 6)

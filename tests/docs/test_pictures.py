@@ -27,7 +27,12 @@ def tool():
 
 def used():
     """Pictures that the README, the tutorial and the lessons show, as paths under docs/images."""
-    pages = [ROOT / "README.md", ROOT / "docs" / "index.md", ROOT / "docs" / "tutorial.md", *(ROOT / "docs" / "lessons").glob("*.md")]
+    pages = [
+        ROOT / "README.md",
+        ROOT / "docs" / "index.md",
+        ROOT / "docs" / "tutorial.md",
+        *(ROOT / "docs" / "lessons").glob("*.md"),
+    ]
     shown = {(page.parent / link).resolve() for page in pages for link in PICTURE.findall(page.read_text())}
     return {str(path.relative_to(IMAGES)) for path in shown}
 

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from tests.helpers.neighbors import assert_same_neighbors
 
 pytest.importorskip("torch")
 
@@ -27,12 +28,6 @@ def clustered(n, d, seed=0):
     return rows.astype(np.float32), (rows[:40] + 0.3 * rng.standard_normal((40, d))).astype(np.float32)
 
 
-def same(index, oracle, queries, k):
-    found, expected = index.nearest(queries, k), oracle.nearest(queries, k)
-    np.testing.assert_array_equal(found.ids, expected.ids)
-    np.testing.assert_array_equal(found.distances, expected.distances)
-
-
 @pytest.mark.parametrize("where", ["on the GPU", "on the CPU"])
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("bits", [1, 2, 4])
@@ -45,7 +40,7 @@ def test_where_nobody_is_lost_answers_are_those_of_the_cpu(by_device, monkeypatc
     rows, queries = clustered(3000, 100)
     index, oracle = by_device(Flat(store)).build(rows, metric), Flat(store).build(rows, metric)
     assert f"full rows measured {where}" in index.why_
-    same(index, oracle, queries, 7)
+    assert_same_neighbors(index, oracle, queries, 7)
     np.testing.assert_array_equal(index.nearest(queries, 7).ids, Flat().build(rows, metric).nearest(queries, 7).ids)
 
 
@@ -54,7 +49,7 @@ def test_where_nobody_is_lost_answers_are_those_of_the_cpu(by_device, monkeypatc
 def test_codes_alone_give_the_cpus_estimates_to_the_digit(by_device, bits, metric):
     store = Bits(bits, rerank=False, miss=SURE)
     rows, queries = clustered(2500, 70, seed=1)
-    same(by_device(Flat(store)).build(rows, metric), Flat(store).build(rows, metric), queries, 5)
+    assert_same_neighbors(by_device(Flat(store)).build(rows, metric), Flat(store).build(rows, metric), queries, 5)
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "copies", "one huge row", "zeros among them", "far origin"])
@@ -90,7 +85,7 @@ def test_rows_added_and_removed_and_a_file(by_device, tmp_path, monkeypatch):
     for live in (index, oracle):
         live.remove([0, 5, 77])
         live.add(rows[:40] + 1)
-    same(index, oracle, queries, 6)
+    assert_same_neighbors(index, oracle, queries, 6)
     labels = np.arange(800) % 5
     model, other = (NeighborsClassifier(index=Flat(store), device=name).fit(rows, labels) for name in ("cuda", "cpu"))
     assert "device under test" in model.index_.why_
@@ -190,7 +185,7 @@ def test_signs_filter_first_where_a_gpu_has_the_unit_for_it(by_device, device, m
         "_filtered",
         lambda self, asked, *rest: undecided.append(len(asked.norms)) or multiply(self, asked, *rest),
     )
-    same(index, oracle, queries, 1)
+    assert_same_neighbors(index, oracle, queries, 1)
     assert sum(undecided[:1]) <= 20 or metric == "dot"  # the filter decides the near ones
     assert sum(undecided[:1]) < len(queries)
 
@@ -217,6 +212,7 @@ UNPACKED = """
 import numpy as np, torch
 from kway.rows.gpu import bit_codes
 from kway.rows.gpu.device import Device
+from tests.helpers.neighbors import assert_same_neighbors
 words = torch.from_numpy(np.random.default_rng(0).integers(-2**31, 2**31, (70, 12)).astype(np.int32))
 for bits in (1, 2, 4):
     codes = bit_codes.BitCodes(Device("cpu"), bits, words, None, None, 0.0, 0.0)

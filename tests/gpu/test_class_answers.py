@@ -5,6 +5,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from tests.helpers.rows import blobs  # noqa: E402
+
 import kway  # noqa: E402
 from kway.errors import BudgetError, InputError  # noqa: E402
 from kway.linear import LinearClassifier  # noqa: E402
@@ -28,12 +30,6 @@ def _some_device(monkeypatch):
 
     monkeypatch.setattr(planning, "resolve", resolve)
     monkeypatch.setattr(planning, "prediction_device", lambda device, n, coef: None if device == "cpu" else DEVICE)
-
-
-def blobs(n=300, d=6, K=5, seed=0, dtype=np.float32):
-    rng = np.random.default_rng(seed)
-    y = np.r_[np.arange(K), rng.integers(0, K, n - K)]
-    return (rng.standard_normal((K, d))[y] * 2 + rng.standard_normal((n, d))).astype(dtype), y
 
 
 def send(array):
@@ -79,7 +75,7 @@ FORMS = [(loss, K, form) for loss in LOSSES for K in (2, 5) for form in ("joint"
 
 @pytest.mark.parametrize(("loss", "K", "form"), FORMS)
 def test_answers_are_those_of_the_cpu(loss, K, form):
-    X, y = blobs(K=K)
+    X, y = blobs(300, K=K)
     here = LinearClassifier(loss, multiclass=form, alpha=1e-2, max_iter=30, temperature=1.7).fit(X, y * 10 + 3)
     there = LinearClassifier(loss, multiclass=form, temperature=1.7, device="cuda")
     there.__dict__.update({name: value for name, value in vars(here).items() if name.endswith("_")})
@@ -101,7 +97,7 @@ def test_answers_are_those_of_the_cpu(loss, K, form):
 
 
 def test_least_squares_on_numbers_answers_here():
-    X, y = blobs()
+    X, y = blobs(300, K=5)
     model = kway.LeastSquaresClassifier("number", device="cuda").fit(X, y)
     assert isinstance(model.predict(X), np.ndarray)
     there = model.predict(send(X))
@@ -115,7 +111,7 @@ def test_probabilities_name_the_class_that_predict_names():
 
 
 def test_other_number_types_and_labels():
-    X, y = blobs()
+    X, y = blobs(300, K=5)
     names = np.array(["a", "b", "c", "d", "e"])[y]
     model = kway.SoftmaxClassifier(device="cuda").fit(X, names)
     for given in (send(X).double(), send(X).requires_grad_(True)):
@@ -126,7 +122,7 @@ def test_other_number_types_and_labels():
 
 
 def test_a_tensor_is_answered_where_it_is_whatever_the_models_device():
-    X, y = blobs()
+    X, y = blobs(300, K=5)
     model = kway.SoftmaxClassifier().fit(X, y)
     np.testing.assert_allclose(model.predict_proba(torch.from_numpy(X)), model.predict_proba(X), rtol=1e-4, atol=1e-6)
 
@@ -142,7 +138,7 @@ def test_a_tensor_is_answered_where_it_is_whatever_the_models_device():
     ],
 )
 def test_tensors_that_are_no_rows_are_refused(bad, words):
-    X, y = blobs()
+    X, y = blobs(300, K=5)
     model = kway.SoftmaxClassifier().fit(X, y)
     model.coef_ = model.coef_ + 10
     for ask in (model.predict, model.predict_proba, model.decision_function, model.predict_topk):
@@ -155,7 +151,7 @@ def test_weights_that_are_large_are_sent_once_and_again_after_a_change(monkeypat
     sent = []
     real = DeviceClasses.copy
     monkeypatch.setattr(DeviceClasses, "copy", staticmethod(lambda *given: sent.append(1) or real(*given)))
-    X, y = blobs()
+    X, y = blobs(300, K=5)
     model = kway.SoftmaxClassifier(device="cuda").fit(X, y)
     first = model.predict(X)
     np.testing.assert_array_equal(model.predict(X), first)
@@ -168,7 +164,7 @@ def test_weights_that_are_large_are_sent_once_and_again_after_a_change(monkeypat
 
 
 def test_a_table_that_does_not_fit_is_refused_and_the_best_are_not(monkeypatch):
-    X, y = blobs()
+    X, y = blobs(300, K=5)
     model = kway.SoftmaxClassifier(device="cuda").fit(X, y)
     monkeypatch.setattr(Device, "free_bytes", lambda self: 5000)
     monkeypatch.setattr(class_rows, "GPU_BLOCK_BYTES", 100)
@@ -179,7 +175,7 @@ def test_a_table_that_does_not_fit_is_refused_and_the_best_are_not(monkeypatch):
 
 
 def test_a_model_of_a_gpu_answers_here_where_there_is_none(monkeypatch, tmp_path):
-    X, y = blobs()
+    X, y = blobs(300, K=5)
     model = kway.SoftmaxClassifier(device="cuda").fit(X, y)
     expected = model.predict_proba(X)
     model.save(tmp_path / "m.kway")
@@ -198,7 +194,7 @@ def test_auto_answers_there_where_a_block_takes_long(monkeypatch):
 
 @pytest.mark.parametrize("kind", ["TemperatureScaledClassifier", "ConformalClassifier", "OpenSetClassifier"])
 def test_what_is_around_a_model_takes_tensors_as_arrays(kind):
-    X, y = blobs(600)
+    X, y = blobs(600, K=5)
     model = getattr(kway, kind)(kway.SoftmaxClassifier(device="cuda"), random_state=0).fit(send(X), send(y))
     np.testing.assert_array_equal(model.predict(send(X)), model.predict(X))
     if kind == "ConformalClassifier":

@@ -9,6 +9,8 @@ import scipy.sparse as sp
 
 torch = pytest.importorskip("torch")
 
+from tests.helpers.rows import blobs  # noqa: E402
+
 import kway  # noqa: E402
 from kway.errors import BudgetError, CombinationError, InputError  # noqa: E402
 from kway.linear import plan as planning  # noqa: E402
@@ -33,12 +35,6 @@ def _some_device(monkeypatch):
         return ChosenDevice(Device(NAME), "on the GPU")
 
     monkeypatch.setattr(planning, "resolve", resolve)
-
-
-def blobs(n=400, d=6, K=4, seed=0, dtype=np.float32):
-    rng = np.random.default_rng(seed)
-    y = rng.integers(0, K, n)
-    return (rng.standard_normal((K, d))[y] * 2 + rng.standard_normal((n, d))).astype(dtype), y
 
 
 CASES = {

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.helpers.neighbors import assert_same_neighbors
 
 from kway.errors import BudgetError, CombinationError
 from kway.neighbors import NeighborsClassifier
@@ -12,12 +13,6 @@ from .conftest import HOSTILE, hostile
 METRICS = ["euclidean", "cosine", "dot"]
 
 
-def same(index, oracle, queries, k):
-    found, expected = index.nearest(queries, k), oracle.nearest(queries, k)
-    np.testing.assert_array_equal(found.ids, expected.ids)
-    np.testing.assert_array_equal(found.distances, expected.distances)
-
-
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_answers_are_those_of_the_cpu(by_device, kind, metric):
@@ -26,7 +21,7 @@ def test_answers_are_those_of_the_cpu(by_device, kind, metric):
         rows = hostile(kind, n, d)
         near = rows[rng.integers(0, n, 20)]
         queries = np.concatenate([near, near + 0.1 * rng.standard_normal((20, d)).astype(np.float32)])
-        same(by_device(Flat()).build(rows, metric), Flat().build(rows, metric), queries, k)
+        assert_same_neighbors(by_device(Flat()).build(rows, metric), Flat().build(rows, metric), queries, k)
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -35,8 +30,8 @@ def test_float64_rows_and_queries(by_device, metric):
     rows = rng.standard_normal((800, 9)) + 50
     given = rows.copy()
     index, oracle = by_device(Flat()).build(rows, metric), Flat().build(given, metric)
-    same(index, oracle, rows[:50], 4)
-    same(index, oracle, 1e6 * rng.standard_normal((20, 9)), 4)
+    assert_same_neighbors(index, oracle, rows[:50], 4)
+    assert_same_neighbors(index, oracle, 1e6 * rng.standard_normal((20, 9)), 4)
     np.testing.assert_array_equal(rows, given)  # torch on the processor shares memory with them
 
 
@@ -48,7 +43,7 @@ def test_rows_added_and_removed(by_device):
         live.remove([0, 5, 77])
         live.add(rows[:40] + 1)
         live.remove([601])
-    same(index, oracle, rows[:60], 6)
+    assert_same_neighbors(index, oracle, rows[:60], 6)
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -115,7 +110,7 @@ def test_bytes_answer_as_on_the_cpu(by_device, rerank, metric):
     rows, store = hostile("heavy tails", 1500, 20), Int8(rerank=rerank)
     index, oracle = by_device(Flat(store)).build(rows, metric), Flat(store).build(rows, metric)
     assert ("exact" if rerank else "int8 rows, decoded") in index.why_
-    same(index, oracle, rows[:40] + np.float32(0.01), 6)
+    assert_same_neighbors(index, oracle, rows[:40] + np.float32(0.01), 6)
 
 
 def test_other_indexes_are_refused_on_a_gpu():

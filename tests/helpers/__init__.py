@@ -1,0 +1,1 @@
+"""Data and oracles that tests of several folders share."""

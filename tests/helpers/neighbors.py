@@ -1,0 +1,29 @@
+"""Oracles of nearest neighbors."""
+
+import numpy as np
+from scipy.spatial.distance import cdist
+from sklearn.metrics.pairwise import cosine_distances, haversine_distances
+
+from kway.search import pick_metric
+
+
+def brute_distances(queries, rows, metric):
+    """Return the distances (q, n) in float64, by libraries that share no code with kway."""
+    q, x = np.asarray(queries, dtype=np.float64), np.asarray(rows, dtype=np.float64)
+    picked = pick_metric(metric)
+    name = picked.distance.name
+    if name == "haversine":
+        degrees = getattr(picked, "degrees", False)
+        return haversine_distances(np.radians(q), np.radians(x)) * 6371.0088 if degrees else haversine_distances(q, x)
+    if name == "cosine":
+        return cosine_distances(q, x)
+    if name == "dot":
+        return -q @ x.T
+    return cdist(q, x, {"manhattan": "cityblock"}.get(name, name))
+
+
+def assert_same_neighbors(index, oracle, queries, k):
+    """Check that two indexes return the same ids and distances, to the last digit."""
+    found, expected = index.nearest(queries, k), oracle.nearest(queries, k)
+    np.testing.assert_array_equal(found.ids, expected.ids)
+    np.testing.assert_array_equal(found.distances, expected.distances)
