@@ -1,7 +1,7 @@
 """What a solver is: an objective and a start in, a Solution out; and the one check of what works with what.
 
 A solver says what it `needs`, the loss and the penalty what they have; `check_needs` compares, and its message lists
-what is missing. Solvers are small frozen dataclasses; their names are shorthand (`SOLVERS` in registry.py).
+what is missing. Solvers are small frozen dataclasses; their names are shorthand (`SOLVERS` in choose.py).
 """
 
 from __future__ import annotations

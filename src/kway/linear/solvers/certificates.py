@@ -4,7 +4,7 @@
 
 Every solver that guarantees tol asks `bound_excess` (or one of the two parts of it) for a bound of F(theta) - F*:
 
-    Newton decrement   D / 2 / kept, D = g' H^-1 g (newton_step.py): dense if the problem is small, else by conjugate
+    Newton decrement   D / 2 / kept, D = g' H^-1 g (dense_hessian.py): dense if the problem is small, else by conjugate
                        gradients on Hessian-vector products. With an L1 part g is the subgradient of least norm
     duality gap        hinges, and whatever else has a penalty: any slopes of the losses give a lower bound of F*
 
