@@ -3,7 +3,7 @@
     euclidean   mu_c = mean of the rows of c         z_c = -||x - mu_c||^2 / (2 s^2)
     cosine      mu_c = mean of the unit rows of c    z_c = kappa cos(x, mu_c)
 
-p = softmax(z): classes that are round clouds of one common width with equal priors (class_distributions.py). Means and widths are
+p = softmax(z): classes that are round clouds of one common width with equal priors. Means and widths are
 kept as running sums, taken a block of rows at a time, so partial_fit is as good as one fit and rows may lie in a memory
 map; means have the rows' float type, sums of a block float64. Values far from 1 are kept in a unit of their own
 (kway.search.power_scaling), and `scale_` is that of the unit.
