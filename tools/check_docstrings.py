@@ -24,10 +24,6 @@ from check_structure import PUBLIC
 
 # Names whose docstrings are still to be written in numpydoc form; the list only gets shorter.
 NOT_YET: tuple[str, ...] = (
-    "kway.auto.reasons.explain",
-    "kway.auto.tune.tune",
-    "kway.modelfile.load",
-    "kway.modelfile.save",
     "kway.neighbors.centroid.CentroidClassifier",
     "kway.neighbors.centroid.CentroidClassifier.fit",
     "kway.neighbors.centroid.CentroidClassifier.fit_blocks",
@@ -134,16 +130,6 @@ NOT_YET: tuple[str, ...] = (
     "kway.tables.datasets.synthetic.outliers",
     "kway.tables.datasets.synthetic.overlapping",
     "kway.tables.datasets.synthetic.separable",
-    "kway.tables.features.features.Features",
-    "kway.tables.features.features.Features.explain",
-    "kway.tables.features.features.Features.fit",
-    "kway.tables.features.features.Features.fit_transform",
-    "kway.tables.features.features.Features.get_feature_names_out",
-    "kway.tables.features.features.Features.requirements",
-    "kway.tables.features.features.Features.transform",
-    "kway.tables.features.features.Features.use_embed",
-    "kway.tables.features.features.Features.with_shapes",
-    "kway.tables.features.features.Features.without",
 )
 
 

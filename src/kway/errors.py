@@ -1,14 +1,14 @@
-"""Every error kway raises on purpose.
+"""The errors that kway raises.
 
     KwayError
-    ├── InputError        (ValueError)   data that cannot be used: what, got, do
-    │   ├── KindError     (TypeError)    of a kind that is not taken here, such as sparse rows
-    │   └── UsageError                   an option that cannot be meant, such as a column that is not there
+    ├── InputError        (ValueError)   data that cannot be used
+    │   ├── KindError     (TypeError)    data of a type that is not accepted, such as sparse rows
+    │   └── UsageError                   an option that is wrong, such as a missing column
     ├── CombinationError  (ValueError)   loss, penalty and solver (or metric and index) that cannot work together
-    ├── NotSeparableError (ValueError)   a hard margin was asked of data that no hyperplane separates
-    ├── BudgetError       (MemoryError)  the answer would not fit in memory; names the way that does
-    ├── ModelFileError    (ValueError)   a model file that is foreign, damaged or too new
-    └── ClusterError      (RuntimeError) a cluster that is not there, or lost what it held
+    ├── NotSeparableError (ValueError)   a hard margin for data that no hyperplane separates
+    ├── BudgetError       (MemoryError)  the result does not fit into memory; names an alternative
+    ├── ModelFileError    (ValueError)   a file that is not a model, damaged or too new
+    └── ClusterError      (RuntimeError) a cluster that cannot be reached, or lost data
 
 Each is also the built-in error that scikit-learn users expect, so `except ValueError` keeps working.
 """
@@ -23,11 +23,11 @@ class InputError(KwayError, ValueError):
 
 
 class KindError(InputError, TypeError):
-    """Data of a kind that is not taken here."""
+    """Data of a type that is not accepted."""
 
 
 class UsageError(InputError):
-    """An option that cannot be meant; the command line leaves with 2, as on other bad usage."""
+    """An option that is wrong; the command line exits with 2."""
 
 
 class CombinationError(KwayError, ValueError):
@@ -39,7 +39,7 @@ class NotSeparableError(KwayError, ValueError):
 
 
 class BudgetError(KwayError, MemoryError):
-    """The answer asked for would not fit in the memory budget."""
+    """The result would not fit into the memory budget."""
 
 
 class ModelFileError(KwayError, ValueError):
@@ -47,4 +47,4 @@ class ModelFileError(KwayError, ValueError):
 
 
 class ClusterError(KwayError, RuntimeError):
-    """A cluster that cannot be reached, or that lost a part of the answer."""
+    """A cluster that cannot be reached, or that lost a part of the result."""

@@ -16,13 +16,13 @@ class LazyNames(NamedTuple):
 
 
 def lazy_names(package: str, home: Mapping[str, str]) -> LazyNames:
-    """Those of a package; `home` says in which of its modules each name lives."""
+    """Return `__getattr__` and `__dir__` of a package; `home` maps names to its modules."""
 
     def find(name: str) -> Any:
         if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(importlib.import_module(f"{package}.{home[name]}"), name)
-        setattr(sys.modules[package], name, value)  # asked for once
+        setattr(sys.modules[package], name, value)  # looked up once
         return value
 
     return LazyNames(find, lambda: sorted({*vars(sys.modules[package]), *home}))

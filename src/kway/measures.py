@@ -1,4 +1,4 @@
-"""How good answers are: log loss, balanced accuracy and macro F1, the same everywhere.
+"""Measures of predictions: log loss, balanced accuracy and macro F1.
 
     log loss   mean of -log p_y over rows, each p_y taken as at least 1e-6
     balanced   mean over classes of hits_c / rows_c
@@ -16,21 +16,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-LEAST_PROBABILITY = 1e-6  # of the right class in a log loss
+LEAST_PROBABILITY = 1e-6  # smallest probability of the right class in a log loss (see above)
 
 
 def log_losses(own: NDArray) -> NDArray:
-    """-log p_y of each row, from the probability p_y of its right class, any shape."""
+    """Return -log p_y from the probability p_y of the right class, any shape."""
     return -np.log(np.maximum(own, LEAST_PROBABILITY))
 
 
 def log_loss(own: NDArray) -> float:
-    """Their mean over all rows (n,)."""
+    """Return the mean of `log_losses` over all rows (n,)."""
     return float(log_losses(own).mean())
 
 
 def own_probability(p: NDArray, y: Any, classes: NDArray) -> NDArray[np.float64]:
-    """p_y (n,) of probabilities p (n, K) over sorted classes (K,); 0 for a label that is not among them."""
+    """Return p_y (n,) from probabilities p (n, K) over sorted classes (K,); 0 for an unknown label."""
     labels = np.asarray(y)
     place = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
     return np.where(classes[place] == labels, p[np.arange(len(labels)), place], 0.0)
@@ -44,7 +44,7 @@ class ClassScores(NamedTuple):
 
 
 def class_scores(codes: NDArray[np.int64], predicted: NDArray[np.int64]) -> ClassScores:
-    """Of answers predicted (n, m) to rows of classes codes (n,).
+    """Return the scores of m predictions (n, m) for rows with codes (n,).
 
     >>> [v.round(3).tolist() for v in class_scores(np.array([0, 0, 0, 1]), np.array([[0], [0], [1], [1]]))]
     [[0.833], [0.733]]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A clause that offers the nearest known name, empty where none is near.
+    """Return a clause that suggests the nearest known name; empty if none is near.
 
     >>> nearest("speices", ["species", "width"])
     " (did you mean 'species'?)"
@@ -19,7 +19,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def listing(names: Iterable[object], most: int = 12) -> str:
-    """Names joined by commas, the tail counted where they are many.
+    """Join names by commas; if there are more than `most`, count the rest.
 
     >>> listing("abcd", most=2)
     'a, b and 2 more'

@@ -1,7 +1,7 @@
 """Validation of input, the only place where it happens. Validated arrays are finite, 2-D, of a known dtype and order.
 
     X   numpy, torch, lists, pandas or polars frames, scipy sparse, memory maps -> (n, d) C-contiguous array or CSR;
-        a tensor for a `device` -> TensorRows there, checked there
+        a tensor for a `device` -> TensorRows, validated on the device
     y   (n,) labels of any one kind, or (n, K) soft targets              -> Labels(classes (K,), codes (n,))
     w   None or (n,)                                                     -> (n,) weights, or None
 
@@ -258,7 +258,7 @@ def plain_rows(X: Any, name: str = "X", *, sparse: bool = False) -> Rows:
 
 
 def plain_far(X: Any, device: Device) -> TensorRows | None:
-    """Rows of floats on the device where they are a tensor or `checked` TensorRows; None: they are read here."""
+    """Return rows of floats on the device if X is a tensor or `checked` TensorRows, else None."""
     if isinstance(X, ValidatedRows):
         return X.rows if isinstance(X.rows, TensorRows) else None
     if not is_tensor(X) or not X.is_floating_point() or X.element_size() < 4 or not _sound(X):

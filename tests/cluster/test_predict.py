@@ -123,7 +123,7 @@ def stations(nodes):
             )
         except OSError:
             continue
-        if parent in raylets and b"Map(Station)" in title:
+        if parent in raylets and b"Map(ItemWorker)" in title:
             yield int(place.name)
 
 

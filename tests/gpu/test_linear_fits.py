@@ -189,7 +189,7 @@ def test_memory_that_runs_out_in_the_middle_is_told_and_nothing_is_half_fitted(m
 
     monkeypatch.setattr("kway.rows.gpu.passes.GpuRows.value_gradient", short)
     model = kway.SoftmaxClassifier(device="cuda", solver="lbfgs")
-    with pytest.raises(BudgetError, match="planned for 1 GiB there, ran out of memory"):
+    with pytest.raises(BudgetError, match="planned for 1 GiB on the device, ran out of memory"):
         model.fit(*blobs())
     assert not [name for name in vars(model) if name.endswith("_")]
     monkeypatch.setattr("kway.auto.race.compare.resolve", planning.resolve)

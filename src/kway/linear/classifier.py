@@ -237,7 +237,7 @@ class LinearClassifier(Classifier):
         folder : str or Path
             The folder.
         target : str, default=None
-            Column of the labels; not needed for .npy files, where one file has the labels.
+            Column of the labels; not needed for .npy files, one of which has the labels.
 
         Returns
         -------
@@ -314,7 +314,7 @@ class LinearClassifier(Classifier):
         return class_shares(self._sent(rows), self.coef_, self.intercept_, self._link())
 
     def _sent(self, rows: Any) -> Any:
-        """Return the rows, wrapped to be scored on a GPU if the model's device says so and it pays."""
+        """Return the rows, wrapped to be scored on a GPU if `device` allows it and it pays."""
         if self.device == "cpu" or sp.issparse(rows) or isinstance(rows, TensorRows):
             return rows
         from kway.linear.plan import prediction_device  # not needed for predictions on the CPU

@@ -4,7 +4,7 @@ Each fit is that of the estimator: the same plan, solver, columns and stopping r
 starts at the solution of its last alpha, and its solver keeps what does not depend on alpha (`Carry`): the second
 moments of the rows, normal equations, or dual variables.
 
-Nothing goes from fold to fold. Another fold has learned from the rows that are held out here; if alpha is weak and the
+Nothing goes from fold to fold. Another fold has learned from the held-out rows of this one; if alpha is weak and the
 solver stops within its tolerance, a start from its weights is not forgotten, and scores come out too high.
 
 accuracy, log_loss, objective, seconds, balanced, macro_f1: (folds, alphas)

@@ -128,7 +128,7 @@ def sampled_formula(model: LinearClassifier, size: Size) -> Formula:
 
 
 def choose_device(device: str, size: Size, formula: Formula = costs.gpu_softmax, X: Any = None) -> ChosenDevice:
-    """Return the device for a fit of this size, which costs `formula` on a GPU; rows X on a GPU stay there."""
+    """Return the device for a fit of this size, which costs `formula` on a GPU; rows X on a GPU keep their device."""
     if isinstance(X, TensorRows):
         return ChosenDevice(X.device, resolve(device).why)
     if device != "auto":
@@ -174,7 +174,7 @@ class PlacedObjective(NamedTuple):
         o = self.objective
         if self.device is None:
             return nullcontext()
-        planned = f"planned for {format_bytes(self.planned)} there"
+        planned = f"planned for {format_bytes(self.planned)} on the device"
         return self.device.room(f"a fit of {o.n:,} rows x {o.d:,} features, {o.n_scores:,} scores, {planned},")
 
 

@@ -2,7 +2,7 @@
 
     row_blocks(rows)            slices of at most BLOCK_BYTES
     ConvertedRows(values)[a:b]  rows of any number type, converted to floats when a block is read
-    ValidatedRows(rows)         rows that have been validated, so that nobody validates them again
+    ValidatedRows(rows)         rows that have been validated and need no second check
     labeled_blocks(blocks)      pairs (X, y) of an iterable, such as a generator, checked as they come
 
 A million images of 784 bytes take 0.8 GB as uint8 and 3 GB as float32, but a prediction needs only a block at a time.

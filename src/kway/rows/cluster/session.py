@@ -31,24 +31,24 @@ class Cluster:
     split: str = "auto"
 
 
-_SERVERS = 3  # of a client, one after another, before it is told that nobody answers
+_SERVERS = 3  # servers that a client tries to start before it gives up (tests/cluster/test_client.py)
 _SPLITS = ("auto", "rows")
 _current: ContextVar[Cluster | None] = ContextVar("kway_cluster", default=None)
 
 
 def current() -> Cluster | None:
-    """The cluster that calls run on here, None for this process."""
+    """Return the cluster of the current block; None outside of one."""
     return _current.get()
 
 
 def shared_folder() -> Path | None:
-    """Where the cluster's shards keep their files, if they do."""
+    """Return the folder for the files of shards, if the cluster has one."""
     home = current()
     return None if home is None else home.folder
 
 
 def n_nodes() -> int:
-    """Nodes of the cluster that work; 1 for this process."""
+    """Return the number of nodes that have cores; 1 without a cluster."""
     return 1 if current() is None else len(working_nodes())
 
 
@@ -62,34 +62,34 @@ def format_nodes(count: int) -> str:
 
 
 class WorkingNode(NamedTuple):
-    """A living node that has a core to work with: under KubeRay the head often has none."""
+    """A living node with at least one core; under KubeRay the head often has none."""
 
     node: str
     cores: float
 
 
 def working_nodes() -> list[WorkingNode]:
-    """At least one."""
+    """Return the nodes with cores; raise ClusterError if there is none."""
     living = [node for node in import_ray().nodes() if node["Alive"]]
     found = [WorkingNode(node["NodeID"], node["Resources"].get("CPU", 0.0)) for node in living]
     able = [node for node in found if node.cores > 0]
     if not able:
-        raise ClusterError("no node of the cluster has a core to work with; see `kway cluster status`")
+        raise ClusterError("no node of the cluster has a free core; see `kway cluster status`")
     return able
 
 
 class NodeCores(NamedTuple):
-    """What a worker that uses all cores of its node asks for, and how many such workers there is room for."""
+    """The cores that a worker reserves to have a node for itself, and how many such workers fit."""
 
     each: float
     workers: int
 
 
 def node_cores() -> NodeCores:
-    """More than half of the cores of the smallest node: one worker a node, beside small actors."""
+    """Return more than half of the cores of the smallest node: one worker per node, in addition to small actors."""
     sizes = [node.cores for node in working_nodes()]
     least = min(sizes)
-    each = least // 2 + 1 if least > 2 else least / 2  # of more than 1 Ray takes whole numbers only
+    each = least // 2 + 1 if least > 2 else least / 2  # above 1, Ray takes only whole numbers
     return NodeCores(each, sum(int(cores // each) for cores in sizes))
 
 
@@ -155,7 +155,7 @@ def cluster(
 
 
 def import_ray() -> Any:
-    """The library, or a sentence that says how to get it."""
+    """Return the ray module; raise ClusterError if it is not installed."""
     try:
         import ray
     except ImportError as error:
@@ -165,17 +165,17 @@ def import_ray() -> Any:
 
 def _connect(ray: Any, address: str | None) -> None:
     try:
-        _knock(address)
+        _check_address(address)
         _init(ray, address or "local")
     except (OSError, ValueError, RuntimeError) as error:
         raise ClusterError(
             f"no Ray cluster answers at {address!r} ({str(error).splitlines()[0]}); start one with `ray start --head`, "
-            "or give the address of another; 'local' is one on this machine, for as long as it is used"
+            "or give another address; 'local' starts one on this machine"
         ) from error
 
 
 def _init(ray: Any, address: str) -> None:
-    """ray:// gives every client a process of its own; where that one dies at its start, another is asked for."""
+    """Connect to Ray; ray:// starts one server process per client, and another one if it dies at its start."""
     for more in reversed(range(_SERVERS)):
         try:
             ray.init(address=address, log_to_driver=False, logging_level="error", include_dashboard=None)
@@ -186,8 +186,8 @@ def _init(ray: Any, address: str) -> None:
             return
 
 
-def _knock(address: str | None) -> None:
-    """Ray tries a dead address for minutes; whether somebody listens there is known at once."""
+def _check_address(address: str | None) -> None:
+    """Raise OSError at once if no process listens at the address; Ray would try it for minutes."""
     named = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address or ""
     host, _, port = named.removeprefix("ray://").rpartition(":")
     if host and port.isdigit():
@@ -207,12 +207,12 @@ class NodeStatus(NamedTuple):
 
 
 def node_status(address: str | None = "auto") -> list[NodeStatus]:
-    """Every node that the cluster knows, the living first."""
+    """Return the status of every node, living nodes first."""
     ray = import_ray()
     with cluster(address):
         from ray.util.state import list_actors
 
-        nodes, actors = ray.nodes(), _counted(list_actors)
+        nodes, actors = ray.nodes(), _count_actors(list_actors)
     found = [
         NodeStatus(
             node["NodeID"][:12],
@@ -228,8 +228,8 @@ def node_status(address: str | None = "auto") -> list[NodeStatus]:
     return sorted(found, key=lambda status: (not status.alive, status.address, status.node))
 
 
-def _counted(list_actors: Any) -> dict[str, int]:
-    """Living actors of each node; none where the state of the cluster cannot be read (it needs the dashboard)."""
+def _count_actors(list_actors: Any) -> dict[str, int]:
+    """Return the living actors per node; empty if the state of the cluster cannot be read (it needs the dashboard)."""
     counts: dict[str, int] = {}
     try:
         actors = list_actors(filters=[("state", "=", "ALIVE")])

@@ -1,10 +1,10 @@
-"""Shards: objects made by functions, in this process or as Ray actors on the nodes of a cluster, all asked the same.
+"""Shards: objects made by functions, in this process or as Ray actors on the nodes of a cluster.
 
     shards = make_shards([maker_0, maker_1, ...])
     shards.ask("nearest", queries, k)    one answer per shard, in order; None if a shard is lost
 
-Actors are made all at once, each on the node that has the fewest and none of the same shard. Ray makes an actor of a
-dead worker or node again, on another node if need be, and repeats what it was asked. Beyond that:
+Actors are made in parallel, each on the node that has the fewest actors and none of the same shard. Ray restarts an
+actor whose worker or node died, on another node if necessary, and repeats its call. In addition:
 
     slow    a shard that has not answered after `patience` seconds is asked again at its next replica; the first answer
             counts
@@ -33,21 +33,21 @@ _TICK = 0.05  # seconds between two checks for late answers (tests/cluster)
 
 
 class Shards(ABC):
-    """Members that answer."""
+    """Members, one per shard, that all receive the same calls."""
 
-    place: str  # where the members live, in words
+    place: str  # where the members live, as text
 
     @abstractmethod
     def ask(self, method: str, *arguments: Any) -> list[Any]:
-        """What `member.method(*arguments)` gives, for every member in order; None where a member is lost."""
+        """Return member.method(*arguments) for every member in order; None if a member is lost."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let the members go."""
+        """Release the members."""
 
 
 class LocalShards(Shards):
-    """Members in this process, asked one after another: each uses all cores."""
+    """Members in this process, called one after another; each uses all cores."""
 
     place = "in this process"
 
@@ -55,16 +55,16 @@ class LocalShards(Shards):
         self.members = [make() for make in makers]
 
     def ask(self, method: str, *arguments: Any) -> list[Any]:
-        """One after another."""
+        """Call the members one after another."""
         return [getattr(member, method)(*arguments) for member in self.members]
 
     def close(self) -> None:
-        """Nothing is held elsewhere."""
+        """Release the members."""
         self.members = []
 
 
 def make_shards(makers: Sequence[Callable[[], Any]], replicas: int = 1) -> Shards:
-    """Members, one a maker: in this process, or as actors, `replicas` of each, on the nodes of the cluster."""
+    """Make one member per maker: in this process, or as actors, `replicas` of each, on the nodes of the cluster."""
     home = current()
     if home is None or not makers:
         return LocalShards(makers)
@@ -72,21 +72,21 @@ def make_shards(makers: Sequence[Callable[[], Any]], replicas: int = 1) -> Shard
 
 
 class Host:
-    """What runs in an actor: a member and the questions to it."""
+    """The actor that holds a member and calls it."""
 
     def __init__(self, made_of: list[Any]) -> None:
         self.member = import_ray().get(made_of[0])()
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """member.method(*arguments)."""
+        """Return member.method(*arguments)."""
         return getattr(self.member, method)(*arguments)
 
     def process(self) -> int:
-        """The process that the member lives in."""
+        """Return the id of the process of the member."""
         return os.getpid()
 
     def ready(self) -> str:
-        """Answers once the member is made: the node it lives on."""
+        """Return the node of the member, once it is made."""
         return str(import_ray().get_runtime_context().get_node_id())
 
 
@@ -97,35 +97,35 @@ class RayShards(Shards):
         self._ray, self._home = import_ray(), home
         nodes = [found.node for found in working_nodes()]
         places = spread_over(len(makers), replicas, len(nodes))
-        self.place = _said(places, len(nodes))
-        self._kept = [self._ray.put(make) for make in makers]  # what a member is made of again: Ray drops it otherwise
+        self.place = _describe_places(places, len(nodes))
+        self._kept = [self._ray.put(make) for make in makers]  # kept, because Ray needs them to restart a member
         self.hosts = [[self._host(make, nodes[node]) for node in own] for make, own in zip(self._kept, places)]
         self.where = self._made()
 
     def _host(self, make: Any, node: str) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        # a share of a core: an actor that asks for nothing is put anywhere, near or not (seen with Ray 2.60)
+        # a small share of a core: an actor without one is placed on any node (seen with Ray 2.60)
         options = {"num_cpus": 0.01, "max_restarts": -1, "max_task_retries": -1}
-        near = NodeAffinitySchedulingStrategy(node_id=node, soft=True)  # elsewhere where that node is gone
+        near = NodeAffinitySchedulingStrategy(node_id=node, soft=True)  # on another node if that one is gone
         return self._ray.remote(Host).options(scheduling_strategy=near, **options).remote([make])
 
     def _made(self) -> list[str]:
-        """The node of every first replica, once all replicas are made."""
+        """Return the node of every first replica, once all replicas are made."""
         try:
             found = self._ray.get([host.ready.remote() for hosts in self.hosts for host in hosts])
         except self._ray.exceptions.RayError as error:
             self.close()
-            raise _meant(error) from error
+            raise _as_kway_error(error) from error
         return found[:: len(self.hosts[0])]
 
     def ask(self, method: str, *arguments: Any) -> list[Any]:
-        """All at once; large arguments travel once to each node."""
+        """Call all members in parallel; arrays are sent once to each node."""
         shared = [self._ray.put(value) if isinstance(value, np.ndarray) else value for value in arguments]
         asking = _Question(self, method, shared)
         while asking.open:
             asking.collect()
-            asking.look_at_the_late()
+            asking.retry_late_members()
         return asking.answers
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ class RayShards(Shards):
 
 
 class _Question:
-    """One question under way: who was asked where, since when."""
+    """One call to all members: which replicas were called, and since when."""
 
     def __init__(self, shards: RayShards, method: str, shared: list[Any]) -> None:
         self._shards, self._ray = shards, shards._ray
@@ -157,12 +157,12 @@ class _Question:
         self._waiting[host.call.remote(self._method, *self._shared)] = member
 
     def collect(self) -> None:
-        """Take the answers that are there."""
+        """Collect the answers that have arrived."""
         done, _ = self._ray.wait(list(self._waiting), num_returns=1, timeout=_TICK)
         for answer in done:
             member = self._waiting.pop(answer)
             if member not in self.open:
-                continue  # another replica was quicker
+                continue  # another replica was faster
             try:
                 self.answers[member] = self._ray.get(answer)
             except (self._ray.exceptions.ActorDiedError, self._ray.exceptions.ObjectLostError):
@@ -171,11 +171,11 @@ class _Question:
                     continue
                 self._lose(member)
             except self._ray.exceptions.RayTaskError as error:
-                raise _meant(error) from error
+                raise _as_kway_error(error) from error
             self.open.discard(member)
 
-    def look_at_the_late(self) -> None:
-        """Ask again at the next replica, or give up."""
+    def retry_late_members(self) -> None:
+        """Call the next replica of late members, or give them up."""
         waited, home = time.monotonic() - self._since, self._shards._home
         for member in sorted(self.open):
             if waited > home.give_up:
@@ -189,12 +189,12 @@ class _Question:
         if home.strict:
             raise ClusterError(
                 f"shard {member} of {len(self.answers)} did not answer within {home.give_up:g} s; see `kway cluster "
-                "status`, or take what the others know: kway.cluster(strict=False)"
+                "status`, or accept answers without it: kway.cluster(strict=False)"
             )
 
 
 def spread_over(members: int, replicas: int, nodes: int) -> list[list[int]]:
-    """The nodes of every member's replicas: none twice, and no node with more than others, as far as that goes.
+    """Return the nodes of the replicas of every member: different nodes, and equally many per node, if possible.
 
     >>> spread_over(2, 2, 4), spread_over(3, 2, 3), spread_over(1, 2, 1)
     ([[0, 2], [1, 3]], [[0, 1], [1, 2], [2, 0]], [[0, 0]])
@@ -210,8 +210,8 @@ def spread_over(members: int, replicas: int, nodes: int) -> list[list[int]]:
     return found
 
 
-def _said(places: list[list[int]], nodes: int) -> str:
-    """Where the members live, and what that lacks."""
+def _describe_places(places: list[list[int]], nodes: int) -> str:
+    """Return where the members live, with a warning if a node holds too much."""
     held = Counter(node for own in places for node in own)
     said = f"on {format_nodes(nodes)}, {len(places[0])} of each"
     if len(places[0]) > nodes:
@@ -219,15 +219,15 @@ def _said(places: list[list[int]], nodes: int) -> str:
     return said if held.total() <= nodes else f"{said}: up to {max(held.values())} of the {held.total()} on one node"
 
 
-def _meant(error: Any) -> Exception:
-    """The kway error that a member raised, or one that says what went wrong there."""
+def _as_kway_error(error: Any) -> Exception:
+    """Return the kway error that a member raised, or a ClusterError with its message."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, KwayError):
         return cause
     return ClusterError(f"a worker of the cluster failed: {str(cause or error).strip().splitlines()[-1]}")
 
 
-# ---- rows that another process is to hold
+# ---- rows for another process
 
 
 class FilePlace(NamedTuple):
@@ -239,22 +239,22 @@ class FilePlace(NamedTuple):
     dtype: str
 
     def rows(self) -> NDArray:
-        """Mapped, not read."""
+        """Map the rows."""
         return np.memmap(self.path, self.dtype, "r", self.offset, self.shape)
 
 
 class Carried(NamedTuple):
-    """Rows (m, d) as they are, dense or CSR."""
+    """Rows (m, d), dense or CSR, that are sent."""
 
     held: Any
 
     def rows(self) -> Any:
-        """As they are."""
+        """Return the rows."""
         return self.held
 
 
 def row_source(rows: Any, run: slice) -> FilePlace | Carried:
-    """Where a run of rows comes from."""
+    """Return the source of a run of rows: a place in a file, or the rows themselves."""
     part = rows[run]
     owner = None if sp.issparse(part) or not part.flags.c_contiguous else _mapped(part)
     if owner is None:
@@ -264,7 +264,7 @@ def row_source(rows: Any, run: slice) -> FilePlace | Carried:
 
 
 def _mapped(rows: NDArray) -> np.memmap | None:
-    """The whole memory map that an array is a view of."""
+    """Return the memory map that an array is a view of, if any."""
     owner: Any = rows
     while isinstance(owner, np.ndarray) and isinstance(owner.base, np.ndarray):
         owner = owner.base

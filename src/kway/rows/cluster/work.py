@@ -24,7 +24,7 @@ _ITEM, _WRONG, _REFUSED = "item", "wrong", "refused"
 
 
 def stream(make: Callable[[], Worker], items: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """The results, in the order of their ends."""
+    """Yield the results in the order in which they are finished."""
     if current() is None or not items:
         yield from map(make(), items) if items else ()
         return
@@ -35,37 +35,37 @@ def stream(make: Callable[[], Worker], items: Sequence[Any]) -> Iterator[dict[st
 
 
 def _results(make: Callable[[], Worker], items: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """What the dataset gives, wherever it is held."""
+    """Yield the rows of the dataset, which an actor holds for a client."""
     ray = import_ray()
     from ray.util.client import ray as client
 
     if not client.is_connected():
         yield from _dataset(make, items).iter_rows()
         return
-    holder = ray.remote(Holder).options(num_cpus=0.01).remote(make, list(items))
+    holder = ray.remote(DatasetActor).options(num_cpus=0.01).remote(make, list(items))
     try:
         while (result := ray.get(holder.next.remote())) is not None:
             yield result
     except ray.exceptions.RayError as error:
-        said = str(getattr(error, "cause", None) or error).strip().splitlines()[-1]
-        raise ClusterError(f"who held the items on the cluster failed ({said}); run the same again") from error
+        reason = str(getattr(error, "cause", None) or error).strip().splitlines()[-1]
+        raise ClusterError(f"the Ray actor that held the items failed ({reason}); run the command again") from error
     finally:
         ray.kill(holder)
 
 
-class Holder:
-    """What lives on the cluster for a client: the dataset, asked for one result after another."""
+class DatasetActor:
+    """The actor that holds the dataset for a client and returns one result after another."""
 
     def __init__(self, make: Callable[[], Worker], items: list[Any]) -> None:
         self.results = iter(_dataset(make, items).iter_rows())
 
     def next(self) -> dict[str, Any] | None:
-        """Another result; None behind the last."""
+        """Return the next result; None after the last."""
         return next(self.results, None)
 
 
 def _dataset(make: Callable[[], Worker], items: Sequence[Any]) -> Any:
-    """A block an item: what is lost with a worker is the item it was at."""
+    """Return a dataset with one block per item, so that a lost worker costs only its current item."""
     import_ray()
     try:
         from ray import data
@@ -78,24 +78,24 @@ def _dataset(make: Callable[[], Worker], items: Sequence[Any]) -> Any:
     cores = node_cores()
     most = max(1, min(len(items), cores.workers))
     return numbers.map(
-        Station,
+        ItemWorker,
         fn_constructor_args=(make, list(items)),
         compute=data.ActorPoolStrategy(min_size=1, max_size=most),
         num_cpus=cores.each,
     )
 
 
-class Station:
-    """What lives in a process of the cluster: a worker and the items; what goes wrong is told, not raised."""
+class ItemWorker:
+    """A worker and its items in a process of the cluster; errors are returned, not raised."""
 
     def __init__(self, make: Callable[[], Worker], items: list[Any]) -> None:
         self.work, self.items = make(), items
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The result of an item."""
-        told = {_WRONG: "", _REFUSED: False}
+        """Return the result of an item."""
+        no_error = {_WRONG: "", _REFUSED: False}
         try:
-            return {**self.work(self.items[int(row[_ITEM])]), **told}
+            return {**self.work(self.items[int(row[_ITEM])]), **no_error}
         except KwayError as error:
             return {_WRONG: str(error), _REFUSED: True}
         except Exception as error:
@@ -103,41 +103,41 @@ class Station:
 
 
 class Task:
-    """A call under way."""
+    """A running call."""
 
     def __init__(self, answer: Any) -> None:
         self._answer = answer
 
     def result(self) -> Any:
-        """What the call gave; an error of kway's is raised as it was there."""
+        """Return the result of the call; raise the kway error that it raised."""
         ray = import_ray()
         try:
             found = ray.get(self._answer)
         except ray.exceptions.RayError as error:
-            said = str(getattr(error, "cause", None) or error).strip().splitlines()
-            raise ClusterError(f"a worker of the cluster failed: {said[-1] if said else error!r}") from error
+            lines = str(getattr(error, "cause", None) or error).strip().splitlines()
+            raise ClusterError(f"a worker of the cluster failed: {lines[-1] if lines else error!r}") from error
         if isinstance(found, KwayError):
             raise found
         return found
 
     def cancel(self) -> None:
-        """The result is not needed any more."""
+        """Cancel the call."""
         import_ray().cancel(self._answer, force=True)
 
 
 def send(value: Any) -> Any:
-    """Stands for a value among the arguments of `begin`."""
+    """Send a value to the cluster once; the returned reference can be an argument of `begin`."""
     return import_ray().put(value)
 
 
 def begin(f: Callable[..., Any], *arguments: Any) -> Task:
-    """The call, on the node that has room first."""
+    """Start a call on the first node with free cores."""
     options = {"num_cpus": node_cores().each, "max_retries": -1, "scheduling_strategy": "SPREAD"}
-    return Task(import_ray().remote(_told).options(**options).remote(f, *arguments))
+    return Task(import_ray().remote(_call).options(**options).remote(f, *arguments))
 
 
-def _told(f: Callable[..., Any], *arguments: Any) -> Any:
-    """kway's errors are results: Ray would wrap them."""
+def _call(f: Callable[..., Any], *arguments: Any) -> Any:
+    """Return f(*arguments), or the kway error that it raised, which Ray would wrap."""
     try:
         return f(*arguments)
     except KwayError as error:
