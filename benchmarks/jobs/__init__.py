@@ -1,1 +1,1 @@
-"""The measurements by target: T1 exact neighbours, ... each a function (rounds, quick) -> rows of the table."""
+"""The jobs by target, such as T1 for exact neighbors: each is a function (rounds, quick) -> rows of the table."""

@@ -1,11 +1,11 @@
-"""C2b: sampled softmax on something real, and against the anchors of the field, each alone in a process.
+"""C2b: sampled softmax on real images, and against libraries for very many classes, each alone in a process.
 
-omniglot   1,623 classes of real images: sampled against full softmax at one alpha, top-1 within a point
+omniglot   1,623 classes of real images: sampled against full softmax at one alpha, top-1 accuracy within one point
 drawn      10^4 and 10^5 classes in families of 20: against napkinXC and PECOS in the Python that $KWAY_XMC_PYTHON
            names (models/extreme.py), at their defaults, and class means
 
 kway's alphas are those of examples/million_classes.py (1e-3 / K) and, on Omniglot, 4e-4 for both. `--classes 10000`
-leaves the larger set out.
+leaves out the larger set.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..child import spawn
 from ..models import extreme
 from ..race import Row
 
-SIZES = ((10_000, 5), (100_000, 2))  # classes, rows of each
+SIZES = ((10_000, 5), (100_000, 2))  # classes, rows per class
 QUICK = ((1000, 5),)
 FEATURES, FAMILY, APART, NOISE, ASKED = 64, 20, 0.6, 0.7, 2000
 POINT = 0.01
@@ -35,7 +35,7 @@ SAMPLED, FULL, MEANS = "softmax, sampled", "softmax, all classes", "class means"
 
 
 def c2b(rounds: int, quick: bool) -> list[Row]:
-    """Rows of both."""
+    """Return the rows of both parts."""
     rows = [] if quick or datasets.folder() is None else omniglot()
     most = datasets.classes()
     for K, each in QUICK if quick else SIZES:
@@ -45,7 +45,7 @@ def c2b(rounds: int, quick: bool) -> list[Row]:
 
 
 def omniglot() -> list[Row]:
-    """Sampled against full softmax: seconds, and accuracy lost."""
+    """Compare sampled with full softmax: seconds and loss of accuracy."""
     data = datasets.images("omniglot")
     found = _children([SAMPLED, FULL], OMNIGLOT_ALPHA, (data.X, data.y, data.Q, data.yq))
     ours, full = found[SAMPLED], found[FULL]
@@ -58,7 +58,7 @@ def omniglot() -> list[Row]:
 
 
 def against(K: int, each: int) -> list[Row]:
-    """Sampled softmax against the others on one drawn set."""
+    """Compare sampled softmax with the other libraries on one drawn data set."""
     found = _children([SAMPLED, MEANS, *extreme.PEERS], 1e-3 / K, drawn(K, each))
     data = f"{K:,} classes x {FEATURES}, {each} rows each"
     ours = found[SAMPLED]
@@ -72,7 +72,7 @@ def against(K: int, each: int) -> list[Row]:
 
 
 def drawn(K: int, each: int) -> tuple[np.ndarray, ...]:
-    """Rows about the centres of classes, which lie about those of their families; labels; the same to be asked."""
+    """Draw rows around class centers, which lie around centers of families, and queries; return both with labels."""
     rng = np.random.default_rng(0)
     centres = np.repeat(rng.standard_normal((-(-K // FAMILY), FEATURES), dtype=np.float32), FAMILY, axis=0)[:K]
     centres += np.float32(APART) * rng.standard_normal(centres.shape, dtype=np.float32)
@@ -89,7 +89,7 @@ def _compared(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
 
 
 def _children(names: list[str], alpha: float, rows: tuple[np.ndarray, ...]) -> dict[str, Any]:
-    """What each contestant measured on these rows, in a process of its own."""
+    """Measure each contestant on these rows in its own process."""
     with tempfile.TemporaryDirectory() as folder:
         for part, values in zip("xyqt", rows):
             np.save(Path(folder) / f"{part}.npy", values)
@@ -107,7 +107,7 @@ def _child(name: str, alpha: float, folder: str) -> dict[str, Any]:
 
 
 def main(name: str, alpha: float, folder: str) -> None:
-    """What kway's children do."""
+    """Run in the child processes of kway."""
     import kway
 
     warnings.simplefilter("ignore")

@@ -1,7 +1,7 @@
-"""R1: exact search through 1, 2 and 3 shards on a Ray cluster of three nodes on this machine, beside one process.
+"""R1: exact search through 1, 2 and 3 shards, on three Ray nodes of this machine, compared with one process.
 
-The nodes share this machine's cores, so shards cannot add speed here: what is measured is what the way there and back
-costs a call, and a query in a large batch.
+The nodes share this machine's cores, so shards cannot add speed. R1 measures the overhead
+per call, and per query of a large batch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROUNDS = 30  # calls of the many queries; ten times as many of the one
 
 
 def r1(rounds: int, quick: bool) -> list[Row]:
-    """One query and many, here and through shards: the ratio is that of one process."""
+    """Time one query and many, in one process and through shards."""
     from kway import cluster
     from kway.search import Flat, Sharded
 
@@ -61,14 +61,14 @@ def _problem(n: int) -> Any:
 
 
 class Times(NamedTuple):
-    """A call: the median of its seconds, and the mean processor seconds of whoever calls."""
+    """A call: the median of its seconds, and the mean processor seconds of the caller."""
 
     seconds: float
     processor: float
 
 
 def _timed(indexes: list[Any], queries: Any, calls: int) -> list[Times]:
-    """Of each index, asked in turn: a slow spell of the machine meets all of them."""
+    """Time each index in turn, so that a slow phase of the machine affects all."""
     for index in indexes:
         index.nearest(queries, K)
     spent = np.zeros((2, len(indexes), calls))  # seconds of the clock and of this process
@@ -81,7 +81,7 @@ def _timed(indexes: list[Any], queries: Any, calls: int) -> list[Times]:
 
 
 def count(shards: int) -> str:
-    """In words.
+    """Return a number of shards as text.
 
     >>> count(1), count(3)
     ('1 shard', '3 shards')
@@ -91,7 +91,7 @@ def count(shards: int) -> str:
 
 @contextmanager
 def _nodes() -> Iterator[str]:
-    """The address of three nodes on this machine."""
+    """Start three nodes on this machine and yield their address."""
     try:
         import ray
         from ray.cluster_utils import Cluster

@@ -1,10 +1,10 @@
-"""C1: the nearest of 100 million classes x 512 features by codes of one bit a feature.
+"""C1: the nearest of 100 million classes x 512 features by codes of one bit per feature.
 
-    isotropic    prototypes in all directions alike, the worst case: there is nothing to exploit but the codes
-    clustered    prototypes about CLUSTERS centres, at a cosine of 0.71 to theirs; more cells than clusters
+    isotropic    uniformly random directions, the worst case
+    clustered    prototypes around CLUSTERS centers, at a cosine of 0.71; more cells than clusters
 
 Prototypes come from a counter, block after block, and are never all in memory; queries lie at a cosine of 0.6 to one of
-them, its class. Each kind runs in a process of its own, whose peak of memory, the build's included, is what counts.
+them, its class. Each kind runs in its own process, whose peak memory includes the build.
 Parts that are made are kept in the cache folder until the end, so that a run that was killed goes on behind them; the
 seconds of building are then those of the last run alone, and said to be.
 `python -m benchmarks C1 --classes 1000000` is smaller.
@@ -44,7 +44,7 @@ FIRST_CENTRE = 2**31  # counters of centres, beyond those of prototypes
 
 
 def c1(rounds: int, quick: bool) -> list[Row]:
-    """Memory, one query and many at once against their limits."""
+    """Compare memory, one query and many queries with their limits."""
     n = datasets.classes() or (QUICK if quick else CLASSES)
     rows: list[Row] = []
     for kind in ONE:
@@ -89,12 +89,12 @@ class Prototypes:
 
 
 def blocks(kind: str, n: int) -> Iterator[Prototypes]:
-    """n prototypes in blocks."""
+    """Return n prototypes in blocks."""
     return (Prototypes(kind, part.start, part.stop) for part in spans(n, CHUNK * CHUNKS))
 
 
 def prototypes(kind: str, classes: NDArray[np.int64], out: NDArray[np.float32]) -> None:
-    """The prototypes of classes (m,) into out (m, d): of length 1, or sqrt(2) about a centre of length 1."""
+    """Write the prototypes of classes (m,) to out (m, d): of length 1, or sqrt(2) around a unit center."""
     fill_counted(classes, out)
     out /= np.sqrt(np.einsum("ij,ij->i", out, out))[:, None]
     if kind == "clustered":
@@ -105,7 +105,7 @@ _made: list[NDArray[np.float32]] = []
 
 
 def _centres() -> NDArray[np.float32]:
-    """The centres of the clusters (c, d), unit rows."""
+    """Return the centers of the clusters (c, d), rows of unit length."""
     if not _made:
         out = np.empty((CLUSTERS, FEATURES), dtype=np.float32)
         fill_counted(np.arange(FIRST_CENTRE, FIRST_CENTRE + CLUSTERS), out)
@@ -114,7 +114,7 @@ def _centres() -> NDArray[np.float32]:
 
 
 def queries(kind: str, truth: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float32]:
-    """Queries (q, d) at the cosine to the prototypes of these classes."""
+    """Return queries (q, d) at a fixed cosine to the prototypes of these classes."""
     made = np.empty((len(truth), FEATURES), dtype=np.float32)
     prototypes(kind, truth, made)
     own = made / np.linalg.norm(made.astype(np.float64), axis=1, keepdims=True)
@@ -125,7 +125,7 @@ def queries(kind: str, truth: NDArray[np.int64], rng: np.random.Generator) -> ND
 
 
 def built(kind: str, n: int, folder: Any) -> Any:
-    """The index over n prototypes."""
+    """Build the index over n prototypes."""
     from kway.search import Bits, Flat, Landmarks
 
     store = Bits(1, rerank=False)
@@ -134,7 +134,7 @@ def built(kind: str, n: int, folder: Any) -> Any:
 
 
 def measure(kind: str, n: int, rounds: int) -> dict[str, Any]:
-    """What the child does: build, then ask."""
+    """Run in the child process: build the index, then search."""
     from ..peak import MB, peak
 
     folder = cache_folder() / "bench" / f"C1-{kind}-{n}"

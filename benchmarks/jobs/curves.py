@@ -1,12 +1,12 @@
-"""T10: cost curves. Time and memory against n, d and K, the slope in log-log, and what theory says of it.
+"""T10: cost curves. Time and memory against n, d and K, and their log-log slopes compared with theory.
 
-    exact neighbours   build n d^2 (rotation) at most; search at most q n d, less where bounds rule rows out
+    exact neighbors    build n d^2 (rotation) at most; search at most q n d, less if bounds rule out rows
     landmarks          build n sqrt(n) d (k-means of 2 sqrt(n) cells) at most; search q sqrt(n) d at fixed probes
     softmax fit        a pass is n d K; a factor of the features is n d^2 at most
     predict_topk       n d K
 
-Theory bounds the slope from above: fixed costs flatten a curve at its small end. No step may exceed it by much either
-(a cliff, where a cache or a buffer is outgrown, hides in an average slope).
+Theory bounds the slope from above: fixed costs flatten a curve at its small end. No single step may exceed it by
+much either, because a jump at the size of a cache hides in an average slope.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class Curve:
 
 
 class Shape(NamedTuple):
-    """What a fitted line says."""
+    """The slope of a fitted line."""
 
     slope: float
     worst_step: float  # cost of the steepest step over theory's
 
 
 def doubling(first: int, last: int) -> tuple[int, ...]:
-    """first, 2 first, ... last.
+    """Return first, 2 first, ... last.
 
     >>> doubling(5, 40)
     (5, 10, 20, 40)
@@ -60,7 +60,7 @@ def doubling(first: int, last: int) -> tuple[int, ...]:
 
 
 def clusters(n: int, d: int = 64) -> Any:
-    """Rows with structure, the same for every run."""
+    """Return rows with structure, the same in every run."""
     return smooth_clusters(n, d, 2000)
 
 
@@ -87,7 +87,7 @@ def landmarks_search(n: int) -> Callable[[], Any]:
 
 
 def softmax_fit(n: int = 10_000, d: int = 64, K: int = 10) -> Callable[[], Any]:
-    """Overlapping classes, so that no optimum lies at infinity."""
+    """Time a fit of overlapping classes, so that the optimum is finite."""
     rng = np.random.default_rng(0)
     centres = rng.standard_normal((K, d)).astype(np.float32)
     y = np.arange(n) % K
@@ -102,7 +102,7 @@ def topk(n: int = 4000, d: int = 64, K: int = 5000) -> Callable[[], Any]:
 
 
 def curves(quick: bool) -> list[Curve]:
-    """All of them; a quick run has the small sizes."""
+    """Return all curves; a quick run has small sizes."""
     few = 8 if quick else 1
     n, d, K = doubling(10_000, 160_000 // few), doubling(32, 512 // min(few, 4)), doubling(1000, 64_000 // few)
     return [
@@ -122,7 +122,7 @@ def curves(quick: bool) -> list[Curve]:
 
 
 def shape(sizes: tuple[int, ...], costs: list[float], theory: float, least: float = 0.0) -> Shape:
-    """The slope by least squares in log-log, and the steepest step among costs above `least`.
+    """Return the log-log slope by least squares, and the steepest step among costs above `least`.
 
     >>> shape((1, 2, 4), [3.0, 6.0, 12.0], 1.0)
     Shape(slope=1.0, worst_step=1.0)
@@ -135,7 +135,7 @@ def shape(sizes: tuple[int, ...], costs: list[float], theory: float, least: floa
 
 
 def measure(curve: Curve, rounds: int) -> Row:
-    """Time and memory at every size."""
+    """Measure time and memory at every size."""
     seconds, megabytes = [], []
     for size in curve.sizes:
         call = curve.prepare(size)
@@ -163,5 +163,5 @@ def _seconds(call: Callable[[], Any]) -> float:
 
 
 def t10(rounds: int, quick: bool) -> list[Row]:
-    """Every curve."""
+    """Measure every curve."""
     return [measure(curve, 1 if quick else 3) for curve in curves(quick)[:: 2 if quick else 1]]

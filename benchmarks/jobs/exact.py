@@ -1,7 +1,7 @@
-"""T1, T1b, T2, T2b: exact search, every answer compared; T1f: the same with the build counted, fit + one predict.
+"""T1, T1b, T2, T2b: exact search with all results compared; T1f: the same including the build (fit and one predict).
 
-A case is a set, a metric and its peers, each a builder of a function queries -> ids (q, k). T1 and its kin build all
-before the clock starts and race the searches; T1f races builder and search together.
+A case is a data set, a metric and its peers, each a function that builds queries -> ids (q, k). T1, T1b, T2 and T2b
+build before the clock starts and time the searches; T1f times both together.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from ..models import NotInstalled, faiss_flat, sklearn_knn
 from ..race import WITH_FIT, Row, Timing, absent, race, row
 
 K = 5
-SAME = 0.999  # share of neighbours that must be the same for a ratio to be quoted
-CLOSE = 1e-5  # relative; float32 peers order rows that are nearer to each other than this by chance
+SAME = 0.999  # share of neighbors that must be equal for a ratio to be printed
+CLOSE = 1e-5  # relative difference of distances that float32 peers cannot order
 
 Search = Callable[[np.ndarray], np.ndarray]
 
 
 class Case(NamedTuple):
-    """Rows, queries, a metric, and who else searches them."""
+    """Rows, queries, a metric, and the peers."""
 
     data: datasets.Data
     metric: str
@@ -41,7 +41,7 @@ class Case(NamedTuple):
 
 
 def same_neighbors(case: Case, ours: np.ndarray, theirs: np.ndarray) -> float:
-    """Share of places where the ids are equal, or the two rows are equally far in float64."""
+    """Return the share of results with equal ids, or with equal distances in float64."""
     equal = ours == theirs
     for q, place in zip(*np.nonzero(~equal)):
         pair = case.data.X[[ours[q, place], theirs[q, place]]].astype(np.float64)
@@ -51,13 +51,13 @@ def same_neighbors(case: Case, ours: np.ndarray, theirs: np.ndarray) -> float:
 
 
 def ours(case: Case) -> Search:
-    """kway's exact search, built."""
+    """Build the exact search of kway."""
     model = kway.NeighborsClassifier(K, metric=case.metric, index="flat").fit(case.data.X, case.data.y)
     return lambda Q: model.kneighbors(Q)[1]
 
 
 def exact_rows(target: str, case: Case) -> list[Row]:
-    """The searches alone."""
+    """Time the searches alone."""
     search = ours(case)
     search(case.data.Q[:64])  # compiles
     contestants: dict[str, Callable] = {"kway": functools.partial(search, case.data.Q)}
@@ -72,7 +72,7 @@ def exact_rows(target: str, case: Case) -> list[Row]:
 
 
 def compared(target: str, job: str, case: Case, timings: dict[str, Timing]) -> list[Row]:
-    """A line for each peer, its neighbours held against kway's."""
+    """Return one line per peer, with its neighbors compared with kway's."""
     rows, found = [], {name: np.asarray(_ids(t.answer)) for name, t in timings.items()}
     for name in list(timings)[1:]:
         same = same_neighbors(case, found["kway"], found[name])
@@ -85,7 +85,7 @@ def _ids(answer):
 
 
 def whole(build: Callable[[], Search], Q: np.ndarray) -> SimpleNamespace:
-    """Build and search once; how long the build took of it."""
+    """Build and search once; return the seconds of the build too."""
     start = time.perf_counter()
     search = build()
     built = time.perf_counter() - start
@@ -93,7 +93,7 @@ def whole(build: Callable[[], Search], Q: np.ndarray) -> SimpleNamespace:
 
 
 def whole_rows(target: str, case: Case) -> list[Row]:
-    """Build and search together; what each part took in the last round is kept for the page."""
+    """Time build and search together; the seconds of both parts of the last round are saved for the page."""
     job = WITH_FIT + case.job
     ours(case)(case.data.Q[:64])  # compiles
     builders, rows = {"kway": functools.partial(ours, case)}, []
@@ -114,7 +114,7 @@ def whole_rows(target: str, case: Case) -> list[Row]:
 
 
 def l2_images(rounds: int) -> Case:
-    """MNIST, all peers."""
+    """Return the case of MNIST with all peers."""
     data = datasets.images("mnist")
     peers = {
         faiss_flat.NAME: lambda: faiss_flat.exact(data.X, K),
@@ -125,7 +125,7 @@ def l2_images(rounds: int) -> Case:
 
 
 def l2_others(rounds: int) -> list[Case]:
-    """The other sets."""
+    """Return the cases of the other data sets."""
     sets = [datasets.images("fashion_mnist"), datasets.images("omniglot")]
     sets += [datasets.embeddings("clinc150"), datasets.embeddings("banking77"), datasets.glove()]
     flat = lambda data: {faiss_flat.NAME: lambda: faiss_flat.exact(data.X, K)}  # noqa: E731
@@ -133,7 +133,7 @@ def l2_others(rounds: int) -> list[Case]:
 
 
 def l1_images(rounds: int) -> Case:
-    """MNIST by L1; the peers take minutes for all queries, so they get the first 1,000."""
+    """Return the case of MNIST with L1; the peers get 1,000 queries, because all would take minutes."""
     data = datasets.images("mnist")
     few = data._replace(Q=data.Q[:1000], yq=data.yq[:1000])
     peers = {
@@ -144,7 +144,7 @@ def l1_images(rounds: int) -> Case:
 
 
 def cosine_texts(rounds: int) -> list[Case]:
-    """Embeddings by cosine."""
+    """Return the cases of embeddings with cosine."""
 
     def peers(X: np.ndarray) -> dict[str, Callable[[], Search]]:
         return {
@@ -177,6 +177,6 @@ def t2b(rounds: int, quick: bool) -> list[Row]:
 
 
 def t1f(rounds: int, quick: bool) -> list[Row]:
-    """All of these with the build counted; a quick run has the images only."""
+    """All of these including the build; a quick run has only the images."""
     others = [] if quick else [*l2_others(rounds), *cosine_texts(rounds)]
     return [r for case in (l2_images(rounds), l1_images(rounds), *others) for r in whole_rows("T1f", case)]

@@ -1,6 +1,6 @@
-"""Time against quality: each library over its settings, on the same rows. For the plots; nothing is aimed at here.
+"""Time against quality of each library over its settings, on the same rows. For the plots; there are no goals.
 
-neighbours   seconds for all queries against recall@5 (share of the true 5 nearest that are found)
+neighbors    seconds for all queries against recall@5 (share of the true 5 nearest that are found)
 linear       seconds to fit against accuracy on the test rows
 """
 
@@ -28,14 +28,14 @@ FEW = 64  # features, beyond which Newton's Hessian of (K d)^2 entries takes gig
 
 
 class Way(NamedTuple):
-    """A contestant: setting -> answer, over its settings."""
+    """A contestant: a function setting -> result, and its settings."""
 
     run: Callable[[int], Any]
     settings: tuple[int, ...] = (0,)
 
 
 def frontier(rounds: int, quick: bool) -> list[Row]:
-    """Search on images; fits on images and on letters."""
+    """Measure search on images, and fits on images and letters."""
     images = datasets.images("mnist")
     return [
         *neighbors(images, quick),
@@ -45,7 +45,7 @@ def frontier(rounds: int, quick: bool) -> list[Row]:
 
 
 def neighbors(data: datasets.Data, quick: bool) -> list[Row]:
-    """Recall of every index."""
+    """Measure the recall of every index."""
     flat = kway.search.Flat().build(data.X)
     truth = flat.nearest(data.Q, K).ids
     quality = lambda ids: float((np.asarray(ids)[:, :, None] == truth[:, None, :]).any(axis=2).mean())  # noqa: E731
@@ -107,7 +107,7 @@ def graph(data: datasets.Data) -> Way:
 
 
 def linear(data: datasets.Data, quick: bool) -> list[Row]:
-    """Accuracy of every solver; kway decides itself when to stop."""
+    """Measure the accuracy of every solver; kway uses its own stopping rule."""
     quality = lambda model: float(np.mean(model.predict(data.Q) == data.yq))  # noqa: E731
     fit = lambda f: lambda steps: f(data.X, data.y, ALPHA, steps)  # noqa: E731
     ours = {
@@ -129,7 +129,7 @@ def linear(data: datasets.Data, quick: bool) -> list[Row]:
 
 
 def line(job: str, data: str, name: str, build: Callable[[], Way], quality: Callable, what: str, quick: bool) -> Row:
-    """One contestant over its settings."""
+    """Measure one contestant over its settings."""
     try:
         way = build()
         _timed(way, way.settings[0])  # compiles, and shows what is not installed

@@ -1,4 +1,4 @@
-"""Beside G3: the nearest of many rows by `Bits(1)` of 512 columns: a filter of signs first, or all codes multiplied.
+"""In addition to G3: nearest rows by `Bits(1)` of 512 columns, with a filter of signs first or all codes multiplied.
 
 Rows come from a counter and are never stored; full rows, by which those in doubt are measured, are made again from it.
 """

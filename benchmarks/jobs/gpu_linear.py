@@ -1,7 +1,7 @@
-"""Beside G2: steps of sampled softmax over a million classes on a GPU, and the ten best of a million.
+"""In addition to G2: steps of sampled softmax over a million classes on a GPU, and the ten best of a million.
 
-Weights and rows are synthetic and on the device; draws, which the host makes, are counted. The ten best are held to
-float64 on some rows.
+Weights and rows are synthetic and on the device; draws, which the host makes, are counted. The ten best are
+compared with float64 on some rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BEST = 10
 
 
 class SampledTimes(NamedTuple):
-    """Seconds of the median epoch after the first, rows a second, and GB of device memory at the peak."""
+    """Seconds of the median epoch after the first, rows per second, and GB of device memory at the peak."""
 
     seconds: float
     rows_a_second: float

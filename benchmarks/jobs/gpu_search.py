@@ -1,4 +1,4 @@
-"""G1 and G3, on a GPU: exact neighbours of 10M rows, and the nearest of 1.0 and 1.4 billion classes by codes.
+"""G1 and G3, on a GPU: exact neighbors of 10M rows, and the nearest of 1.0 and 1.4 billion classes by codes.
 
 Times are those between two events on the device, medians; rows and queries are tensors there. Beside them stand a floor
 (a bfloat16 product at its measured rate) and plain torch on the same rows, in the best of several block sizes. Ids are
@@ -33,7 +33,7 @@ RIGHT = {0.6: 0.9999, 0.4: 0.90}  # share that must be right, by cosine
 
 
 class Sizes(NamedTuple):
-    """How much is measured."""
+    """The sizes of the measurements."""
 
     rows: int
     queries: int
@@ -62,7 +62,7 @@ def gpu_search(rounds: int, quick: bool) -> list[Row]:
 
 
 def gpu_facts() -> dict[str, Any]:
-    """The GPU, its driver, and the libraries that ran."""
+    """Return the GPU, its driver and the versions of the libraries."""
     import torch
 
     asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
@@ -143,7 +143,7 @@ def _sets(sizes: Sizes) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _bf16_rate(rounds: int) -> float:
-    """Operations a second of a bfloat16 product of random numbers."""
+    """Return the operations per second of a bfloat16 product of random numbers."""
     import torch
 
     a = torch.randn((8192, 8192), device="cuda").bfloat16()
@@ -168,7 +168,7 @@ def _plain_torch(rows: Any, queries: Any, block: int) -> Any:
 
 
 def _absent() -> list[Row]:
-    """Peers that are not on this machine, by name."""
+    """Return the peers that are not installed, by name."""
     return [
         absent(TARGET, f"exact euclidean, k={K}, on the GPU", "-", name, NotInstalled(name))
         for module, name in PEERS.items()
@@ -238,7 +238,7 @@ def _codes(sizes: Sizes, rounds: int) -> Iterator[Row]:
 
 
 def _right(made: Any, codes: Any, cosine: float, asked: int) -> float:
-    """Share of queries at this cosine whose own class is found."""
+    """Return the share of queries at this cosine whose own class is found."""
     import torch
 
     source, found = torch.Generator(device="cuda").manual_seed(3), 0

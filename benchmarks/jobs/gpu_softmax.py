@@ -1,11 +1,11 @@
-"""G2: one softmax step over a million classes on a GPU, weights updated in place, beside the products it cannot avoid.
+"""G2: one softmax step over a million classes on a GPU with weights updated in place, and the products that it needs.
 
     B = 8192 rows, d = 1024 features, K = 1,000,000 classes; weights in bfloat16 (2 GB) or float32 (4 GB)
 
 Floors are the library's own products on the same arrays: scores and dW (two), scores twice and dW (three). Contestants
-take turns, since the clock falls with heat; times are those of the device's events. Loss and gradient are held against
-float64 on a small case first. Then a whole fit by L-BFGS, its rows on the device, beside the same on this machine's
-processor. Everything is synthetic.
+take turns, because the GPU slows down when it is hot; times are those of CUDA events. Loss and gradient are first
+compared with float64 on a small case. Then a whole fit by L-BFGS is timed on the GPU and on the CPU. All data is
+synthetic.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ FIT = (400_000, 512, 100)  # rows, features, classes of the whole fit
 
 
 class Measured(NamedTuple):
-    """Milliseconds of each round, and the peak of device memory in GB."""
+    """Milliseconds per round, and the peak of GPU memory in GB."""
 
     rounds: list[float]
     peak: float
 
 
 def g2(rounds: int, quick: bool) -> list[Row]:
-    """Both ways of a step against their floors, other rules and weights, plain torch, and a whole fit."""
+    """Time both kinds of step against their floors, other update rules and weights, plain torch, and a whole fit."""
     if find_spec("torch") is None:
         raise NotInstalled("torch")
     import torch
@@ -63,7 +63,7 @@ def g2(rounds: int, quick: bool) -> list[Row]:
 def _steps(
     sizes: tuple[int, int, int], rounds: int, peers: dict[str, Loss], absent: dict[str, Absent]
 ) -> dict[str, Measured]:
-    """All contestants; a peer that fails joins the absent."""
+    """Time all contestants; a peer that fails is listed as absent."""
     import torch
 
     B, K, d = sizes
@@ -86,13 +86,13 @@ def _steps(
 
 
 def _peer_group(name: str, loss: Loss, absent: dict[str, Absent]) -> Callable[[Any, Any, Any], dict[str, Any]]:
-    """A peer, tried once: what it fails with is told in its place; kway beside it, where fewer classes fit."""
+    """Try a peer once; if it fails, its error is recorded. If fewer classes fit, kway is timed with as many."""
     from kway.rows.gpu.softmax_step import Batch, SoftmaxStep
 
     def group(X: Any, codes: Any, W: Any) -> dict[str, Callable[[], Any]]:
         try:
             run, weights = largest_step(loss, X, W, codes)
-        except Exception as error:  # of another library: whatever it raises
+        except Exception as error:  # another library may raise anything
             absent[name] = Absent(name, f"failed here: {type(error).__name__}: {str(error).splitlines()[0][:100]}")
             return {}
         if len(weights) == len(W):
@@ -104,7 +104,7 @@ def _peer_group(name: str, loss: Loss, absent: dict[str, Absent]) -> Callable[[A
 
 
 def _kept_group(X: Any, codes: Any, W: Any) -> dict[str, Callable[[], Any]]:
-    """Two products, and the steps that keep their exponentials; they share the room for them."""
+    """Time two products, and the steps that store their exponentials in a shared buffer."""
     import torch
 
     from kway.rows.gpu.softmax_step import Batch, RowAdagrad, SoftmaxStep
@@ -155,7 +155,7 @@ def _free_float(X: Any, codes: Any, W: Any) -> dict[str, Callable[[], Any]]:
 
 
 def _race(contestants: dict[str, Callable[[], Any]], rounds: int) -> dict[str, Measured]:
-    """Each once a round, in turn, after a run that is not counted."""
+    """Run each contestant once per round, in turn, after one run that is not counted."""
     import torch
 
     times: dict[str, list[float]] = {name: [] for name in contestants}
@@ -175,7 +175,7 @@ def _race(contestants: dict[str, Callable[[], Any]], rounds: int) -> dict[str, M
 
 
 def _errors(peers: dict[str, Loss]) -> dict[str, str]:
-    """Relative errors of loss and gradient against float64, the worst of two spreads of scores."""
+    """Return the relative errors of loss and gradient against float64, the worst of two spreads of scores."""
     import torch
 
     from kway.rows.gpu.softmax_step import Batch, SoftmaxStep
@@ -236,7 +236,7 @@ def _row(
 
 
 def _absent(sizes: tuple[int, int, int], absent: dict[str, Absent]) -> list[Row]:
-    """Peers that were not measured, by name, and why."""
+    """Return the peers that were not measured, and why."""
     data, nan = f"{sizes[0]:,} x {sizes[1]:,} classes x {sizes[2]:,}", float("nan")
     return [
         Row("gpu_softmax", "softmax step, kept", data, name, nan, nan, None, gone.why, missing=gone.package)
@@ -245,7 +245,7 @@ def _absent(sizes: tuple[int, int, int], absent: dict[str, Absent]) -> list[Row]
 
 
 def _gpu_facts() -> dict[str, Any]:
-    """The GPU, its driver, and the libraries that ran."""
+    """Return the GPU, its driver and the versions of the libraries."""
     import torch
 
     asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
@@ -256,7 +256,7 @@ def _gpu_facts() -> dict[str, Any]:
 
 
 def _beside(quick: bool) -> list[Row]:
-    """Sampled steps and answers over as many classes."""
+    """Time sampled steps and predictions over as many classes."""
     sizes = QUICK if quick else (BATCH, CLASSES, FEATURES)
     data, facts, nan = f"{sizes[1]:,} classes x {sizes[2]:,}", _gpu_facts(), float("nan")
     found = sentences(16 * sizes[0], sizes)
@@ -270,7 +270,7 @@ def _beside(quick: bool) -> list[Row]:
 
 
 def _whole_fit(quick: bool) -> list[Row]:
-    """SoftmaxClassifier by L-BFGS, on the device, of arrays and of tensors that are there, and on the processor."""
+    """Time SoftmaxClassifier by L-BFGS on the GPU, from arrays and from GPU tensors, and on the CPU."""
     import torch
 
     import kway
@@ -304,7 +304,7 @@ def _whole_fit(quick: bool) -> list[Row]:
 
 
 def _many_classes(quick: bool) -> list[Row]:
-    """SoftmaxClassifier by steps over all classes, none sampled; fresh rows of the same classes are asked for."""
+    """Time SoftmaxClassifier by steps over all classes, and test it on new rows of the same classes."""
     import kway
     from kway.linear.solvers.sgd import SGD
 

@@ -1,7 +1,7 @@
-"""Approximate indexes of others, ready to be tuned: how long the build took, ids of queries, and one setting.
+"""Approximate indexes of other libraries, ready to be tuned: seconds of the build, ids of queries, and one setting.
 
-    peer.tune(name, quality, Q, 0.99)             the first setting whose answers are good enough
-    quickest(name, variants, quality, Q, 0.99)    of several builds, the one that is quickest at that quality
+    peer.tune(name, quality, Q, 0.99)             the first setting that reaches the quality
+    quickest(name, variants, quality, Q, 0.99)    the fastest of several builds at that quality
 
 Both run before the clock of a race starts.
 """
@@ -24,7 +24,7 @@ Quality = Callable[[np.ndarray], float]
 
 @dataclass(frozen=True)
 class Peer:
-    """An index: ids of queries, and one setting, from quick to thorough."""
+    """An index: ids of queries, and one setting with values from fast to accurate."""
 
     seconds: float  # to build
     ids: Callable[[np.ndarray], np.ndarray]
@@ -33,7 +33,7 @@ class Peer:
     threads: Callable[[int], None] = lambda n: None
 
     def tune(self, name: str, quality: Quality, Q: np.ndarray, least: float) -> float:
-        """Take the first setting whose answers to Q reach a quality, else the last; the quality reached."""
+        """Choose the first setting that reaches the quality on Q, else the last; return the quality."""
 
         def search() -> list[float]:
             reached = []
@@ -50,7 +50,7 @@ class Peer:
 
 
 class Tuned(NamedTuple):
-    """A variant at the setting that is good enough."""
+    """A variant at the setting that reaches the quality."""
 
     variant: str
     peer: Peer
@@ -60,7 +60,7 @@ class Tuned(NamedTuple):
 def quickest(
     name: str, variants: dict[str, Callable[[], Peer]], quality: Quality, Q: np.ndarray, least: float
 ) -> Tuned:
-    """Build and tune every variant, keep the quickest that reaches the quality, or the best where none does."""
+    """Build and tune every variant; return the fastest that reaches the quality, or the best if none does."""
     kept: dict[str, Tuned] = {}
 
     def tuned(variant: str) -> Tuned:
@@ -83,21 +83,21 @@ def quickest(
 
 
 class Timed(NamedTuple):
-    """What a call answered, and after how long."""
+    """The result of a call and its seconds."""
 
     answer: Any
     seconds: float
 
 
 def timed(call: Callable, *arguments: Any) -> Timed:
-    """Call once."""
+    """Time one call."""
     start = time.perf_counter()
     answer = call(*arguments)
     return Timed(answer, time.perf_counter() - start)
 
 
 def cells_peer(X: np.ndarray, cells: int = 245) -> Peer:
-    """faiss's cells."""
+    """Build the IVF index of faiss."""
     index, seconds = timed(faiss_ivf.build, X, cells)
     probes = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
     search, setting = lambda Q: index.search(Q, K)[1], lambda v: setattr(index, "nprobe", v)
@@ -105,14 +105,14 @@ def cells_peer(X: np.ndarray, cells: int = 245) -> Peer:
 
 
 def graph_peer(X: np.ndarray) -> Peer:
-    """hnswlib's graph."""
+    """Build the graph of hnswlib."""
     index, seconds = timed(hnsw.build, X)
     search = lambda Q: index.knn_query(Q, K)[0].astype(int)  # noqa: E731
     return Peer(seconds, search, index.set_ef, (16, 32, 64, 128, 256), index.set_num_threads)
 
 
 def faiss_graph_peer(X: np.ndarray) -> Peer:
-    """faiss's graph."""
+    """Build the graph of faiss."""
     index, seconds = timed(faiss_hnsw.build, X)
     search, setting = lambda Q: index.search(Q, K)[1], lambda v: setattr(index.hnsw, "efSearch", v)
     return Peer(seconds, search, setting, (16, 32, 64, 128, 256), faiss_flat.threads)

@@ -1,6 +1,6 @@
-"""T4: linear classifiers at the same objective: a peer runs with growing iteration limits until it is as low.
+"""T4: linear classifiers at the same objective. A peer gets more iterations until its objective is as low as kway's.
 
-A problem is what both sides solve; a peer is a name with one or more ways to solve it, of which the quickest races.
+A peer may have several solvers; the fastest of them is timed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TOL = 1e-3  # of kway's fits: how far above the optimum, relatively, an objectiv
 
 
 def softmax_objective(model, X, y, alpha, penalty="l2"):
-    """Mean cross-entropy plus penalty of any model with coef_ and intercept_, in float64."""
+    """Return the mean cross-entropy plus penalty of a model with coef_ and intercept_, in float64."""
     W, b = np.asarray(model.coef_, np.float64), np.asarray(model.intercept_, np.float64)
     codes = np.searchsorted(model.classes_, y)
     total = 0.0
@@ -48,7 +48,7 @@ def logistic_objective(model, X, y, alpha):
 
 
 def margins(model, X, y):
-    """Scores (n, K) in float64, the sign turned where the class is another."""
+    """Return the margins (n, K) in float64: scores with the opposite sign for other classes."""
     classes = np.unique(y)  # not every peer keeps them
     return (X.astype(np.float64) @ np.asarray(model.coef_, np.float64).T) * (2.0 * (y[:, None] == classes) - 1)
 
@@ -58,7 +58,7 @@ def _square(model):
 
 
 def accuracy(model, data):
-    """Share of the test rows that any model with coef_ and intercept_ gets right."""
+    """Return the test accuracy of a model with coef_ and intercept_."""
     return float((model.classes_[(data.Q @ model.coef_.T + model.intercept_).argmax(axis=1)] == data.yq).mean())
 
 
@@ -80,7 +80,7 @@ class Problem(NamedTuple):
 
 
 class Peer(NamedTuple):
-    """Somebody else's solver: ways (X, y, alpha, iterations) -> model by name, and the iteration limits to try."""
+    """A peer: its solvers (X, y, alpha, iterations) -> model by name, and the iteration limits to try."""
 
     name: str
     ways: dict[str, Callable[..., Any]]
@@ -106,7 +106,7 @@ SNAP_SVM = Peer(snap_linear.NAME, {"": snap_linear.svm}, snap_linear.PASSES)
 
 
 class Reached(NamedTuple):
-    """How a peer came as low as kway, or as low as it could."""
+    """How a peer reached the objective of kway, or how close it came."""
 
     way: str
     steps: int
@@ -143,14 +143,14 @@ def _run(problem: Problem, peer: Peer, way: str, steps: int) -> Reached:
 
 
 def _in_time(run: Callable[[int], Reached], limits: tuple[int, ...], seconds: float) -> Reached:
-    """The run with the highest limit that so many seconds allow, as two with low ones foretell."""
+    """Return the run with the highest limit that fits into so many seconds, extrapolated from two runs."""
     few, more = run(limits[0]), run(limits[len(limits) // 4])
     each = (more.seconds - few.seconds) / (more.steps - few.steps)
     return run(max(s for s in limits if s == few.steps or few.seconds + each * (s - few.steps) <= seconds))
 
 
 def against(target: str, problem: Problem, peer: Peer, rounds: int, patience: float = np.inf) -> Row:
-    """Find how the peer gets as low as kway, then race the two, interleaved.
+    """Find how the peer reaches the objective of kway, then time both in turns.
 
     `patience`: times kway's own seconds after which the peer gets no more iterations. Where it is above kway's
     objective after that long (and kway, where the optimum is known, within TOL of it), their ratio is less than it
@@ -180,7 +180,7 @@ def against(target: str, problem: Problem, peer: Peer, rounds: int, patience: fl
 
 
 def softmax(data: datasets.Data, alpha: float, penalty: str = "l2") -> Problem:
-    """Softmax with its bias free."""
+    """Return the softmax problem with an unpenalized bias."""
     return Problem(
         f"softmax{' L1' if penalty == 'l1' else ''}, alpha {alpha:g}",
         data,
@@ -191,7 +191,7 @@ def softmax(data: datasets.Data, alpha: float, penalty: str = "l2") -> Problem:
 
 
 def one_vs_all(data: datasets.Data, alpha: float, loss: str = "hinge") -> Problem:
-    """Each class against the rest, without a bias (the peers would penalise it)."""
+    """Return the one-vs-all problem without a bias, because the peers would penalize it."""
     kind, objective = {
         "hinge": (kway.SVMClassifier, hinge_objective),
         "logistic": (kway.LogisticClassifier, logistic_objective),
@@ -206,7 +206,7 @@ def one_vs_all(data: datasets.Data, alpha: float, loss: str = "hinge") -> Proble
 
 
 def sgd_row(target, data, alpha):
-    """For information: SGDClassifier minimises another loss, so what stands beside the time is the test accuracy."""
+    """For information: SGDClassifier minimizes another loss, so its test accuracy is given."""
     contestants = {
         "kway": lambda: kway.SoftmaxClassifier(alpha=alpha).fit(data.X, data.y),
         peers.SGD: lambda: peers.logistic_sgd(data.X, data.y, alpha),
@@ -226,7 +226,7 @@ def sgd_row(target, data, alpha):
 
 
 def t4(rounds: int, quick: bool) -> list[Row]:
-    """Softmax on MNIST; Snap ML has one-vs-all only, so that stands beside it for information."""
+    """Softmax on MNIST; Snap ML has only one-vs-all, which is listed for information."""
     data = datasets.images("mnist")
     rows = [against("T4", softmax(data, 1e-4), peer, rounds) for peer in (LBFGS, INTEL, CYANURE)]
     return [*rows, against("T4", one_vs_all(data, 1e-4, "logistic"), SNAP, rounds), sgd_row("T4", data, 1e-4)]

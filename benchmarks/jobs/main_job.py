@@ -1,11 +1,11 @@
-"""The main job against scikit-learn: `kway fit DATA`, nothing else said, beside tuned rivals on the same rows.
+"""The main job against scikit-learn: `kway fit DATA` without options, and tuned rivals on the same rows.
 
 python -m benchmarks.jobs.main_job                                every set, every rival (models/tuned_rivals.py): hours
 python -m benchmarks.jobs.main_job --only letter --what boosting  some of them; the others stay as they were written
 python -m benchmarks.jobs.main_job --smoke                        a few rows of each, nothing is written
 python -m benchmarks.jobs.main_job --page                         the page again from what was measured
 
-Writes benchmarks/results/main_job.json and docs/benchmarks/main_job.md. Tables are standardised for the rivals, texts
+Writes benchmarks/results/main_job.json and docs/benchmarks/main_job.md. Tables are standardized for the rivals, texts
 go through TF-IDF, embeddings are used as they are, pixels / 255.
 
 Both parts, train and test, are those that kway itself makes. A standard error is that of a share on the test rows;
@@ -38,7 +38,7 @@ SMOKE = 1500  # rows
 
 
 class Plan(NamedTuple):
-    """A set, what its rows are, and how much of the rivals' tuning ends within minutes on two cores."""
+    """A data set, the kind of its rows, and the limits of the tuning of the rivals."""
 
     data: str
     rows: str  # table, text, unit or pixels
@@ -84,7 +84,7 @@ class Parts(NamedTuple):
 
 
 def kway_job(data: str) -> Entry:
-    """The command as a person would give it, in a process of its own."""
+    """Run the command in its own process."""
     as_installed()
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "kway", "fit", data, "--json"]
@@ -112,7 +112,7 @@ def read(plan: Plan, most: int | None = None) -> Parts:
 
 
 def prepared(plan: Plan, rival: Rival, parts: Parts) -> Parts:
-    """Rows as a careful user of scikit-learn would prepare them for a rival."""
+    """Prepare the rows for a rival as a careful user of scikit-learn would."""
     from sklearn.preprocessing import StandardScaler
 
     if plan.rows in ("unit", "pixels"):
@@ -123,7 +123,7 @@ def prepared(plan: Plan, rival: Rival, parts: Parts) -> Parts:
 
 
 def race(plan: Plan, name: str, parts: Parts) -> Entry:
-    """One rival on one set."""
+    """Measure one rival on one data set."""
     rival = RIVALS[name]
     begun = time.perf_counter()
     rows = prepared(plan, rival, parts)
@@ -134,7 +134,7 @@ def race(plan: Plan, name: str, parts: Parts) -> Entry:
 
 
 def measure(plan: Plan, what: tuple[str, ...] = (), smoke: bool = False) -> dict[str, Any]:
-    """The contestants named, all where none is, on one set."""
+    """Measure the named contestants, or all, on one data set."""
     found: dict[str, Any] = {}
     if not smoke and (not what or "kway" in what):
         found["kway"] = asdict(kway_job(plan.data))
@@ -146,18 +146,18 @@ def measure(plan: Plan, what: tuple[str, ...] = (), smoke: bool = False) -> dict
 
 
 def best_rival(line: dict[str, Any]) -> str:
-    """The name of the most accurate one."""
+    """Return the name of the most accurate rival."""
     return max((name for name in RIVALS if name in line), key=lambda name: line[name]["accuracy"])
 
 
 def holds(line: dict[str, Any]) -> bool:
-    """Whether kway is at least as accurate as the best rival, within one standard error of its accuracy."""
+    """Return whether kway is at least as accurate as the best rival, within one standard error of its accuracy."""
     best = line[best_rival(line)]["accuracy"]
     return bool(line["kway"]["accuracy"] >= best - line["kway"]["error"])
 
 
 def page(record: dict[str, Any]) -> str:
-    """The tables for the documentation."""
+    """Return the page with the tables."""
     measured = {name: line for name, line in record["sets"].items() if "kway" in line and set(line) & set(RIVALS)}
     lines = [
         "# One command against tuned rivals",
@@ -244,7 +244,7 @@ def main() -> int:
 
 
 def keep(data: str, found: dict[str, Any]) -> None:
-    """Write what was measured on a set beside what was there."""
+    """Add the results of a data set to the record."""
     record = json.loads(RESULT.read_text()) if RESULT.exists() else {"sets": {}}
     record["sets"].setdefault(data, {}).update(found)
     record |= {"target": "JOB", "machine": machine.facts()}

@@ -1,7 +1,7 @@
-"""T9: memory while predicting. Above index and answers at most 256 MB, however many queries and classes there are.
+"""T9: memory of predictions: at most 256 MB in addition to the index and the results.
 
-Each case runs in a process of its own: the model is fitted, a few rows are predicted so that kernels are loaded, the
-peak is set back, then all queries are predicted. Peak less what was resident before, less the answers, is what counts.
+Each case runs in its own process: the model is fitted, a few rows are predicted to load the kernels, the peak is reset,
+and all queries are predicted. The peak minus the memory before and minus the results is compared with the limit.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ..child import spawn
 from ..datasets import smooth_clusters
 from ..race import Row
 
-LIMIT = 256.0  # MB beside index and answers
+LIMIT = 256.0  # MB in addition to index and results
 TWICE = 2.0  # the index against its rows
 
 
 @dataclass(frozen=True)
 class Case:
-    """A model, its size and what is asked of it."""
+    """A model, its size and the predictions."""
 
     what: str  # a key of MODELS
     rows: int
@@ -33,7 +33,7 @@ class Case:
 
 
 def cases(quick: bool) -> list[Case]:
-    """Growing queries, then growing classes."""
+    """Return cases with more and more queries, then classes."""
     few = 10 if quick else 1
     neighbors = [
         Case(what, 20_000, 64, 100, queries // few)
@@ -46,7 +46,7 @@ def cases(quick: bool) -> list[Case]:
 
 
 def t9(rounds: int, quick: bool) -> list[Row]:
-    """One row a case against the limit, and the index against its rows."""
+    """Return one row per case against the limit, and the size of the index against its rows."""
     rows = []
     for case in cases(quick):
         said = alone(case)
@@ -68,12 +68,12 @@ JOBS = {
 
 
 def alone(case: Case) -> dict[str, float]:
-    """The figures of one case, from a child."""
+    """Measure one case in a child process."""
     return json.loads(spawn("jobs.memory", json.dumps(vars(case))))
 
 
 def measure(case: Case) -> dict[str, float]:
-    """What the child does; MB."""
+    """Run in the child process; return MB."""
     from ..peak import MB, working_megabytes
 
     rng = np.random.default_rng(0)
@@ -87,7 +87,7 @@ def measure(case: Case) -> dict[str, float]:
 
 
 def fitted(case: Case, rng: np.random.Generator) -> tuple[Any, int, int]:
-    """The model, the bytes of its index and those of its rows."""
+    """Return the model, the bytes of its index and those of its rows."""
     import kway
 
     if case.what == "classes":
@@ -99,7 +99,7 @@ def fitted(case: Case, rng: np.random.Generator) -> tuple[Any, int, int]:
 
 
 def linear(classes: int, features: int, rng: np.random.Generator) -> Any:
-    """A softmax classifier of many classes with random weights: prediction does not ask where they came from."""
+    """Return a softmax classifier of many classes with random weights."""
     import kway
 
     model = kway.SoftmaxClassifier(alpha=1.0).fit(np.eye(3, features, dtype=np.float32), np.arange(3))

@@ -1,4 +1,4 @@
-"""T3, T7: approximate neighbours at the same quality: a million rows, all queries at once, and one at a time."""
+"""T3, T7: approximate neighbors at the same quality: a million rows, all queries at once, and one at a time."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ..models import NotInstalled, faiss_hnsw, faiss_ivf, hnsw
 from ..race import WITH_FIT, Row, absent, race, row, settled
 from .indexes import K, Peer, cells_peer, faiss_graph_peer, graph_peer, timed
 
-AGREED = 0.998  # share of votes that must be as exact search's
+AGREED = 0.998  # share of votes that must agree with exact search
 EXACT = "kway, exact"
 APPROXIMATE = "approximate, votes agree with exact"
 QUICK_BUILD, BUILDS = 10.0, 3  # seconds; what builds sooner is built so often, in turns with kway
 
 
 def votes(y, ids):
-    """Majority of the neighbours' labels, the smallest on a tie."""
+    """Return the majority label of the neighbors, the smallest on a tie."""
     return np.array([np.bincount(r).argmax() for r in y[np.maximum(ids, 0)]])
 
 
 def approximate_rows(data, peers: dict[str, Callable[[], Peer]], rounds: int) -> list[Row]:
-    """kway's tuned landmarks against peers at the same agreement with exact votes, and kway's own."""
+    """Compare kway's tuned landmarks with peers, and with its exact search, at the same agreement of votes."""
     exact = kway.NeighborsClassifier(K, index="flat").fit(data.X, data.y)
     truth = votes(data.y, exact.kneighbors(data.Q)[1])
     model = kway.NeighborsClassifier(K, index=kway.search.Landmarks())
@@ -61,7 +61,7 @@ def approximate_rows(data, peers: dict[str, Callable[[], Peer]], rounds: int) ->
 
 
 def _builds(X, build: Callable[[], Peer], first: float) -> list[float]:
-    """Medians of what kway's index and a peer's take to build, which took `first` before."""
+    """Return the median build times of the index of kway and of a peer."""
     own, theirs = [timed(kway.search.Landmarks().build, X).seconds], [first]
     while theirs[0] < QUICK_BUILD and len(own) < BUILDS:
         theirs.append(build().seconds)
@@ -72,7 +72,7 @@ def _builds(X, build: Callable[[], Peer], first: float) -> list[float]:
 def t3(rounds: int, quick: bool) -> list[Row]:
     """Approximate search at the same agreement of votes: images, and a million rows.
 
-    The graphs are not built over a million rows: at 0.2 ms a row that takes minutes.
+    The graphs are not built over a million rows: at 0.2 ms per row that takes minutes.
     """
     images, many = datasets.images("mnist"), datasets.smooth_clusters(1_000_000)
     peers = {
@@ -119,7 +119,7 @@ def t7(rounds: int, quick: bool) -> list[Row]:
 
 
 def _one_by_one(call, Q):
-    """Seconds and ids of each query, asked alone."""
+    """Return seconds and ids of each query, searched one at a time."""
     call(Q[:1])
     seconds, ids = [], []
     for i in range(len(Q)):

@@ -1,8 +1,8 @@
-"""The plan against what happens: time within a factor of 2, peak memory within 20 %, over 33 sizes.
+"""The plan compared with measurements: time within a factor of 2, peak memory within 20%, for 33 sizes.
 
-Each size runs in a process of its own: kernels are loaded by a small fit, rows are made, then the fit is timed and its
-peak taken (rows included, what was resident before them not). The machine is calibrated anew before each way: a rate
-that was measured in another hour of a busy machine says nothing about the plan.
+Each size runs in its own process: a small fit loads the kernels, rows are made, then the fit is timed and its peak
+measured (rows included). The rates of the machine are measured again before each approach, because they change on a
+busy machine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TIME, MEMORY = 2.0, 1.2  # factors
 
 @dataclass(frozen=True)
 class Case:
-    """A way of the plan and a size."""
+    """An approach of the plan and a size."""
 
     way: str
     rows: int
@@ -75,7 +75,7 @@ CASES = (
 
 
 def plan(rounds: int, quick: bool) -> list[Row]:
-    """Two rows a size, its seconds and its MB: what was measured beside what was planned."""
+    """Return two rows per size, for seconds and MB: measured and planned."""
     from kway.planning.rates import measure_rates
 
     rows: list[Row] = []
@@ -88,7 +88,7 @@ def plan(rounds: int, quick: bool) -> list[Row]:
 
 
 def compared(case: Case, rates: Any) -> dict[str, Any]:
-    """What one size was planned to take at these rates, and took."""
+    """Compare the plan of one size at these rates with the measurement."""
     from kway.planning.plan import plan as make
 
     size = (case.rows, case.features, case.classes)
@@ -113,12 +113,12 @@ def _rows(case: Case, said: dict[str, Any]) -> list[Row]:
 
 
 def within(took: float, planned: float, most: float) -> bool:
-    """Whether the two differ by at most this factor."""
+    """Return whether the two differ by at most this factor."""
     return max(took / planned, planned / took) <= most
 
 
 def measure(case: Case) -> dict[str, float]:
-    """What the child does."""
+    """Run in the child process."""
     from ..peak import CLEAR, MB, peak, resident, tidy
 
     warnings.simplefilter("ignore")  # of convergence: time is all that is asked
@@ -155,7 +155,7 @@ def structured_rows(n: int, d: int, seed: int = 0, n_classes: int = 100) -> NDAr
 
 
 def data_of(case: Case, n: int, n_classes: int, seed: int = 0) -> tuple[Any, np.ndarray]:
-    """Rows with structure, or sparse ones whose classes have words of their own."""
+    """Return rows with structure, or sparse rows whose classes have their own words."""
     import scipy.sparse as sp
 
     y = np.arange(n) % n_classes
@@ -175,7 +175,7 @@ def data_of(case: Case, n: int, n_classes: int, seed: int = 0) -> tuple[Any, np.
 
 
 def fitted(case: Case, X: Any, y: np.ndarray) -> Any:
-    """The model, or the index alone where rows are codes."""
+    """Return the model, or the index if rows are codes."""
     import kway
     from kway.search import Bits, Flat, Int8
 
@@ -195,7 +195,7 @@ def fitted(case: Case, X: Any, y: np.ndarray) -> Any:
 
 
 def ask(model: Any, queries: Any) -> None:
-    """Answers to all queries."""
+    """Predict all queries."""
     model.predict(queries) if hasattr(model, "predict") else model.nearest(queries, 5)
 
 

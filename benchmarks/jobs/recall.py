@@ -1,7 +1,7 @@
-"""T3b: exact or approximate, whichever is quickest at recall@5 >= 0.99, against ScaNN, SVS and usearch at the same.
+"""T3b: exact or approximate search, whichever is fastest at recall@5 >= 0.99, against ScaNN, SVS and usearch.
 
-Every library gets its kinds of index, each tuned to the first setting that reaches the recall, and races with the
-quickest of them; so does kway (exact search, and landmarks). All of that happens before the clock starts.
+Each kind of index of a library is tuned to the first setting that reaches the recall, and the fastest is timed. The
+same holds for kway (exact search and landmarks). Tuning happens before the clock starts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def recall_of(data: datasets.Data) -> Callable[[np.ndarray], float]:
 
 
 def _farness(data: datasets.Data, ids: np.ndarray) -> np.ndarray:
-    """Squared distances (q, k) of rows by id, in float64, a thousand queries at a time."""
+    """Return squared distances (q, k) of rows by id, in float64, a thousand queries at a time."""
     out = np.empty(ids.shape)
     for a in range(0, len(ids), 1000):
         part = slice(a, a + 1000)
@@ -52,7 +52,7 @@ def _farness(data: datasets.Data, ids: np.ndarray) -> np.ndarray:
 
 
 def ours(data: datasets.Data) -> Variants:
-    """Exact search, and landmarks."""
+    """Return exact search and landmarks of kway."""
 
     def flat() -> Peer:
         index, seconds = timed(kway.search.Flat().build, data.X)
@@ -66,7 +66,7 @@ def ours(data: datasets.Data) -> Variants:
 
 
 def scann_variants(data: datasets.Data) -> Variants:
-    """ScaNN's three ways."""
+    """Return the three kinds of index of ScaNN."""
 
     def made(kind: str) -> Peer:
         searcher, seconds = timed(scann_tree.build, data.X, K, kind)
@@ -78,7 +78,7 @@ def scann_variants(data: datasets.Data) -> Variants:
 
 
 def svs_variants(data: datasets.Data) -> Variants:
-    """SVS's graphs."""
+    """Return the graphs of SVS."""
 
     def made(kind: str) -> Peer:
         index, seconds = timed(svs_vamana.build, data.X, kind)
@@ -89,7 +89,7 @@ def svs_variants(data: datasets.Data) -> Variants:
 
 
 def usearch_variants(data: datasets.Data) -> Variants:
-    """usearch's graphs."""
+    """Return the graphs of usearch."""
 
     def made(kind: str) -> Peer:
         index, seconds = timed(usearch_graph.build, data.X, kind)
@@ -107,7 +107,7 @@ PEERS = {
 
 
 def recall_rows(data: datasets.Data, rounds: int) -> list[Row]:
-    """One set."""
+    """Measure one data set."""
     recall, rows = recall_of(data), []
     few = data._replace(X=data.X[::10])
     for build in ours(few).values():

@@ -1,8 +1,8 @@
-"""C2: softmax over a million classes x 1,000 features by sampling: rows a second, and memory, against their limits.
+"""C2: softmax over a million classes x 1,000 features by sampling: rows per second and memory against their limits.
 
-Rows lie about the unit centres of their classes, which come from a counter; a pass over ROWS of them, the exact loss of
-some rows at its end included, is timed in a process of its own. Whether sampling costs accuracy is asked where both can
-run: SMALL classes, SEEDS sets, against a softmax over all classes at its optimum, alphas chosen for each on other rows.
+Rows lie around the unit centers of their classes, which come from a counter. One pass over ROWS of them, including the
+exact loss of some rows at its end, is timed in its own process. The loss of accuracy by sampling is measured on a small
+case (SMALL classes, SEEDS sets) against a softmax over all classes at its optimum, each with its own best alpha.
 `python -m benchmarks C2 --classes 100000` is smaller.
 """
 
@@ -32,7 +32,7 @@ NOISE = 0.7  # of a row about its centre of length 1
 
 
 def c2(rounds: int, quick: bool) -> list[Row]:
-    """Rows a second and memory of the large case, points of accuracy lost on the small one."""
+    """Return rows per second and memory of the large case, and the loss of accuracy of the small one."""
     n_classes = datasets.classes() or (QUICK if quick else CLASSES)
     said = json.loads(spawn("jobs.sampled", str(n_classes), str(ROWS // (8 if quick else 1))))
     lost = accuracy(1 if quick else SEEDS)
@@ -57,7 +57,7 @@ def c2(rounds: int, quick: bool) -> list[Row]:
 
 
 def rows_of(codes: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float32]:
-    """Rows (n, d) about the centres of their classes (n,)."""
+    """Return rows (n, d) around the centers of their classes (n,)."""
     out, seeds = np.empty((len(codes), FEATURES), np.float32), rng.integers(2**31, size=len(codes))
 
     def work(part: slice) -> None:
@@ -73,7 +73,7 @@ def rows_of(codes: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.fl
 
 
 def measure(n_classes: int, n: int) -> dict[str, Any]:
-    """What the child does: one pass; every class is among the labels, whether it has a row or not."""
+    """Run one pass in the child process; classes without rows are among the labels too."""
     import warnings
 
     from kway.linear.losses import LOSSES, Targets
@@ -107,7 +107,7 @@ def measure(n_classes: int, n: int) -> dict[str, Any]:
 
 
 def accuracy(seeds: int) -> dict[str, Any]:
-    """Of sampled and full softmax on test rows, each at its best alpha by other rows, the mean over the sets."""
+    """Return the mean test accuracy of sampled and full softmax, each at its best alpha."""
     import warnings
 
     import kway

@@ -1,4 +1,4 @@
-"""T8: how fast kway starts."""
+"""T8: start-up time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..race import Row
 
 
 def seconds(code: list[str], rounds: int, env: dict[str, str] | None = None) -> list[float]:
-    """Wall time of a child process, several times."""
+    """Measure the wall time of a child process several times."""
     out = []
     for _ in range(rounds):
         start = time.perf_counter()
@@ -45,7 +45,7 @@ kway.load(sys.argv[1]).predict(numpy.zeros((1, 784)))
 
 
 def first_predictions(rounds: int) -> dict[str, list[float]]:
-    """A fresh process that loads a model and predicts one row, its kernels compiled by an earlier one."""
+    """Time a new process that loads a model and predicts one row, with compiled kernels."""
     with tempfile.TemporaryDirectory() as folder:
         paths = {name: os.path.join(folder, f"{name}.kway") for name in ("softmax", "neighbours")}
         seconds(["-c", FITTED, *paths.values()], 1)
@@ -55,7 +55,7 @@ def first_predictions(rounds: int) -> dict[str, list[float]]:
 
 
 def cold_fit(most: float) -> list[float]:
-    """A first fit with an empty kernel cache, of pixels from 0 to 255 / most.
+    """Time a first fit with an empty kernel cache, of pixels from 0 to 255 / most.
 
     Raw pixels (most = 1) are separable at the default alpha: two hundred iterations, a fit of some seconds by itself.
     """

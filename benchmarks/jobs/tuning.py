@@ -1,4 +1,4 @@
-"""T5, T6: every setting on every fold with shared work, against searches that start each one afresh."""
+"""T5, T6: every setting on every fold with shared work, against searches that fit each setting separately."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLOSE = 1.001  # an objective counts as at least as low up to this factor
 
 
 def folds_of(n: int) -> np.ndarray:
-    """Fold numbers (n,), the same for everybody; equal sizes, so that one C means one alpha on each fold."""
+    """Return fold numbers (n,) of equal sizes, so that one C means one alpha on each fold."""
     return np.random.default_rng(0).permutation(np.arange(n) % FOLDS)
 
 
@@ -30,7 +30,7 @@ def splits_of(folds: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def objectives(paths: np.ndarray, X: np.ndarray, y: np.ndarray, splits: list) -> np.ndarray:
-    """Mean cross-entropy plus alpha / 2 ||W||^2 of weights (folds, alphas, K, d + 1), in float64."""
+    """Return the mean cross-entropy plus alpha / 2 ||W||^2 of weights (folds, alphas, K, d + 1), in float64."""
     out = np.empty(paths.shape[:2])
     for f, (learned, _) in enumerate(splits):
         A, codes = X[learned].astype(np.float64), y[learned]
@@ -64,7 +64,7 @@ def path_row(data: datasets.Data, rounds: int) -> Row:
 
 
 def t5(rounds: int, quick: bool) -> list[Row]:
-    """The regularisation path."""
+    """The regularization path."""
     mnist = datasets.some(datasets.images("mnist"), 500 if quick else 20_000)
     rows = [path_row(mnist, 1 if quick else min(rounds, 2))]
     return rows if quick else [*rows, path_row(datasets.embeddings("banking77"), min(rounds, 3))]
@@ -73,7 +73,7 @@ def t5(rounds: int, quick: bool) -> list[Row]:
 def t6(rounds: int, quick: bool) -> list[Row]:
     """k = 1..50 x 3 votes x 5 folds; ties as scikit-learn breaks them, so that the accuracies must be equal.
 
-    The grid starts every setting afresh, so its time is the sum over its settings: it runs every tenth k (5, 15, ..),
+    The grid fits every setting separately, so its time is the sum over its settings: it runs every tenth k (5, 15, ..),
     and its seconds count ten times. All 50 would take half an hour.
     """
     data = datasets.some(datasets.images("mnist"), 1000 if quick else 20_000)

@@ -1,10 +1,10 @@
-"""T11: the main job, whole: the wall time of `kway fit DATA` in a process of its own, against a limit in seconds.
+"""T11: the wall time of `kway fit DATA`, the main job, in its own process, against a limit in seconds.
 
-Kernels are compiled before the clock starts: each set is run once uncounted. The accuracy on the test rows stands
-beside the time, and may not fall below that of version 0.1.0 by more than one standard error.
+Each data set is run once before the clock starts, to compile the kernels. The test accuracy may not be lower than that
+of version 0.1.0 by more than one standard error.
 
-Of clinc150's test rows 18 % are out of scope, of its training rows 1 %, which no fold can see. Machines as they are
-call few of them so (0.35; LinearSVC 0.34 at C = 1), and are right on 0.829 of all test rows (LinearSVC of words and
+Of clinc150's test rows 18 % are out of scope, of its training rows 1 %, which no fold can see. Linear SVMs
+recognize few of them (0.35; LinearSVC 0.34 at C = 1), and are right on 0.829 of all test rows (LinearSVC of words and
 letters 0.826; complement naive Bayes 0.716). With intercepts moved by training rows held out they call 0.50 of them so,
 and are right on 0.852; softmax, three times as slow, on 0.851.
 """
@@ -57,7 +57,7 @@ class Run(NamedTuple):
 
 
 def fit(data: str, *arguments: str) -> Run:
-    """`kway fit DATA` as a person would give it; the start of the process is counted."""
+    """Run `kway fit DATA`; the time includes the start of the process."""
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         command = [sys.executable, "-m", "kway", "fit", data, *arguments, "--json"]
@@ -70,7 +70,7 @@ def fit(data: str, *arguments: str) -> Run:
 
 
 def small_table(folder: Path) -> Path:
-    """A csv of 700 rows: vowels, or synthetic rows where the data is not at hand."""
+    """Write a csv of 700 rows: vowels, or synthetic rows without the data."""
     if datasets.folder() is None:
         rng = np.random.default_rng(0)
         y = rng.integers(0, 11, SMALL)
@@ -85,7 +85,7 @@ def small_table(folder: Path) -> Path:
 
 
 def measured(job: Job, rounds: int) -> Row:
-    """The line of one set."""
+    """Return the line of one data set."""
     fit(job.data, *job.arguments)  # compiles
     runs = [fit(job.data, *job.arguments) for _ in range(rounds)]
     seconds, last = [r.seconds for r in runs], runs[-1]

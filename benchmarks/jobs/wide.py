@@ -1,7 +1,7 @@
 """T4e: fewer rows than features, at any alpha: softmax, and one-vs-all SVM without a bias, against scikit-learn.
 
 The optimum is found in float64, in n dimensions: weights outside the span of the rows only cost, so with X^T = Q R the
-rows R^T (n, n) have the same optimum as X (n, d). Both sides' objectives are quoted as what they are above it.
+rows R^T (n, n) have the same optimum as X (n, d). Objectives are given relative to it.
 scikit-learn's solvers work in all d columns, and some are not within 1e-3 at 1,280 iterations. They get no more
 iterations after PATIENCE times kway's seconds; the ratio is then that of a peer far above the optimum, as is said.
 """

@@ -1,4 +1,4 @@
-"""The vectorisation ladder: the same work by scalar loops, vectors, matrices and kway's kernels, each rung timed.
+"""The vectorization ladder: the same work by scalar loops, vectors, matrices and kway's kernels, each timed.
 
 products    a matrix product: loops (interpreted, compiled, in C), dot, matrix-vector, matrix-matrix
 distances   a distance matrix: loops over numbers, pairs, rows, none

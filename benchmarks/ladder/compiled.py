@@ -1,4 +1,4 @@
-"""The three loops of a matrix product, compiled: by numba, and by a C compiler where there is one."""
+"""The three loops of a matrix product, compiled: by numba, and by a C compiler if there is one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOURCE = Path(__file__).with_name("loops.c")
 
 @functools.cache
 def numba_product() -> Callable[[NDArray, NDArray], NDArray]:
-    """The loops as numba compiles them, with the same order of sums as C."""
+    """Run the loops compiled by numba, with the same order of sums as in C."""
 
     @numba.njit
     def product(a, b):
@@ -37,7 +37,7 @@ def numba_product() -> Callable[[NDArray, NDArray], NDArray]:
 
 @functools.cache
 def c_product() -> Callable[[NDArray, NDArray], NDArray] | None:
-    """The loops of loops.c; None where there is no C compiler."""
+    """Return the loops of loops.c; None without a C compiler."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         return None

@@ -1,4 +1,4 @@
-"""The ladder drawn: seconds of every rung, and where the rungs of the matrix product lie under the roofline."""
+"""Figures of the ladder: seconds per rung, and the rungs of the matrix product below the roofline."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OURS = "kway"
 
 
 def rungs(record: dict[str, Any]) -> Figure:
-    """One panel a ladder: a bar a rung, time on a logarithmic axis, the factor over the first rung at its end."""
+    """Draw one panel per ladder with one bar per rung, on a logarithmic axis, with the factor over the first rung."""
     ladders = record["ladders"]
     heights = [len(ladder["rungs"]) for ladder in ladders]
     figure = style.figure(width=8.0, height=0.6 + 0.3 * sum(heights) + 0.62 * len(ladders))
@@ -44,7 +44,7 @@ def _panel(axes: Any, ladder: dict[str, Any]) -> None:
 
 
 def roofline(record: dict[str, Any], key: str = "products") -> Figure:
-    """Speed against intensity, in float64: the roofs, and the rungs of one ladder below them."""
+    """Draw speed against intensity in float64: the roofline and the rungs of one ladder."""
     roof = record["roofline"]
     peak = roof["peak_gflops"]["float64"]
     ladder = next(ladder for ladder in record["ladders"] if ladder["key"] == key)
@@ -72,7 +72,7 @@ def roofline(record: dict[str, Any], key: str = "products") -> Figure:
 
 
 def duration(seconds: float) -> str:
-    """A time to read.
+    """Format a time.
 
     >>> duration(95.0), duration(2.5), duration(0.0031), duration(4.2e-5)
     ('95 s', '2.5 s', '3.1 ms', '42 µs')
@@ -85,7 +85,7 @@ def duration(seconds: float) -> str:
 
 
 def times(ratio: float) -> str:
-    """How many times faster.
+    """Format a speed-up.
 
     >>> times(12345.0), times(3.21)
     ('12,000x', '3.2x')
@@ -95,5 +95,5 @@ def times(ratio: float) -> str:
 
 
 def speed(gflops: float) -> str:
-    """GFLOP/s in two digits."""
+    """Format GFLOP/s with two digits."""
     return f"{float(f'{gflops:.2g}'):g} GFLOP/s"

@@ -1,4 +1,4 @@
-"""docs/ladder.md, written from results/ladder.json so that no figure of the text can drift from what was measured."""
+"""Write docs/ladder.md from results/ladder.json."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PICTURES = {"ladder.svg": figure.rungs, "roofline.svg": figure.roofline}
 
 
 def write(record: dict[str, Any], docs: Path) -> None:
-    """The page and its pictures."""
+    """Write the page and its figures."""
     images = docs / "images" / "bench"
     images.mkdir(parents=True, exist_ok=True)
     for name, draw in PICTURES.items():
@@ -23,7 +23,7 @@ def write(record: dict[str, Any], docs: Path) -> None:
 
 
 def text(record: dict[str, Any]) -> str:
-    """The page."""
+    """Return the page."""
     by_key = {ladder["key"]: ladder for ladder in record["ladders"]}
     parts = [_opening(record), _blas(record, by_key["products"])]
     parts += [_section(ladder, WORDS[ladder["key"]]) for ladder in record["ladders"]]

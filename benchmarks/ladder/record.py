@@ -1,4 +1,4 @@
-"""`python -m benchmarks ladder`: climb every ladder, measure the roofline, and put both into one record."""
+"""`python -m benchmarks ladder`: time every ladder and measure the roofline, in one record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def ladders(quick: bool) -> list[Ladder]:
-    """All of them; a quick run has less of the same work."""
+    """Return all ladders; a quick run has less work."""
     if quick:
         small = products.ladder(256), distances.ladder(50, 500), gradients.logistic(200), gradients.softmax(500)
         return [*small, neighbors.ladder(100, 500)]
@@ -22,7 +22,7 @@ def ladders(quick: bool) -> list[Ladder]:
 
 
 def measure(quick: bool = False) -> dict[str, Any]:
-    """The record, as saved to results/ladder.json."""
+    """Return the record that is saved to results/ladder.json."""
     start = time.perf_counter()
     record = {
         "target": "ladder",
@@ -35,7 +35,7 @@ def measure(quick: bool = False) -> dict[str, Any]:
 
 
 def table(record: dict[str, Any]) -> Table:
-    """The rungs on a terminal."""
+    """Return the rungs as a table."""
     from rich.table import Table
 
     roof = record["roofline"]

@@ -1,8 +1,8 @@
 """The roofline of this machine: no code is faster than min(peak, bandwidth x intensity).
 
-peak        operations a second: a large matrix product by BLAS on all cores
-bandwidth   bytes a second: a copy of arrays, from memory and from the cache, on all cores
-intensity   operations for each byte that is moved
+peak        operations per second: a large matrix product by BLAS on all cores
+bandwidth   bytes per second: a copy of arrays, from memory and from the cache, on all cores
+intensity   operations per byte that is moved
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CACHE_BYTES = 1 << 18  # two of them lie in a core's second-level cache
 
 
 def measure() -> dict[str, Any]:
-    """GFLOP/s by number type and GB/s by place."""
+    """Measure GFLOP/s per number type and GB/s of memory and cache."""
     return {
         "peak_gflops": {kind: peak(kind) for kind in ("float32", "float64")},
         "bandwidth_gb": {"memory": bandwidth(MEMORY_BYTES), "cache": bandwidth(CACHE_BYTES)},
@@ -30,7 +30,7 @@ def measure() -> dict[str, Any]:
 
 
 def peak(kind: str, side: int = SIDE) -> float:
-    """GFLOP/s of a side x side product."""
+    """Measure the GFLOP/s of a side x side product."""
     A = np.random.default_rng(0).standard_normal((side, side)).astype(kind)
     out = np.empty_like(A)
     np.matmul(A, A, out=out)
@@ -38,7 +38,7 @@ def peak(kind: str, side: int = SIDE) -> float:
 
 
 def bandwidth(size: int) -> float:
-    """GB/s read and written by copying arrays of `size` bytes, one pair a core."""
+    """Measure the GB/s of copying arrays of `size` bytes, one pair per core."""
     again = max(1, MEMORY_BYTES // size)
     pairs = [(np.ones(size, np.uint8), np.ones(size, np.uint8)) for _ in range(cores())]
 

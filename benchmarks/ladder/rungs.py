@@ -1,6 +1,6 @@
-"""A ladder is one piece of work and several ways to do it; climbing it times each way and compares the answers.
+"""A ladder is one task and several implementations (rungs). Each rung is timed and its result compared.
 
-Interpreted loops would take minutes: such a rung does the first `part` rows of the work, and its time is scaled up.
+Interpreted loops would take minutes. Such a rung does the first `part` rows, and its time is scaled up.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ TIMES = 3
 
 
 class Problem(Protocol):
-    """Arrays of which a part can be taken."""
+    """Arrays of which the first rows can be taken."""
 
     @property
     def rows(self) -> int:
-        """How many rows there are to do."""
+        """Return the number of rows."""
 
     def some(self, rows: int) -> Problem:
-        """The first rows."""
+        """Return the first rows."""
 
 
 @dataclass(frozen=True)
 class Rung:
-    """One way: problem -> answer. `intensity` is operations for each byte that the way itself reads and writes."""
+    """One implementation: problem -> result. `intensity` is its operations per byte read or written."""
 
     name: str
     run: Callable[[Any], NDArray]
@@ -41,7 +41,7 @@ class Rung:
 
 @dataclass(frozen=True)
 class Ladder:
-    """The work and its rungs, slowest first; `reference` says what the answer is, in float64."""
+    """The task and its rungs, slowest first; `reference` computes the result in float64."""
 
     key: str
     title: str
@@ -54,7 +54,7 @@ class Ladder:
 
 
 def climb(ladder: Ladder) -> dict[str, Any]:
-    """The record of a ladder; an answer that differs is an error, not a figure."""
+    """Time all rungs and return the record; raise if a result differs."""
     return {
         "key": ladder.key,
         "title": ladder.title,
@@ -85,12 +85,12 @@ def _climb(ladder: Ladder, rung: Rung) -> dict[str, Any]:
 
 
 def difference(answer: NDArray, truth: NDArray) -> float:
-    """The largest difference over the largest value."""
+    """Return the largest difference divided by the largest value."""
     return float(np.abs(np.asarray(answer, np.float64) - truth).max() / max(1e-30, float(np.abs(truth).max())))
 
 
 def timed(run: Callable[[], Any]) -> float:
-    """Seconds of a call: the median of a few measurements, each of as many calls as it takes to be long."""
+    """Return the seconds of a call: the median of a few measurements, each of enough calls."""
     start = time.perf_counter()
     run()
     once = time.perf_counter() - start

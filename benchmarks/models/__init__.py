@@ -1,7 +1,7 @@
-"""Peers, one small file each: their best sensible settings, two threads, never crippled.
+"""Peers, one small file each, with their best sensible settings and two threads.
 
-A peer's library is imported when it is asked for; where it is not installed, NotInstalled says what to install, and
-the table names the peer all the same.
+The library of a peer is imported when it is needed. If it is not installed, NotInstalled says what to install, and the
+table still names the peer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PACKAGES = {
 
 
 class NotInstalled(ImportError):
-    """A peer that cannot be measured here."""
+    """A peer is not installed."""
 
     def __init__(self, package: str):
         super().__init__(f"{package} is not installed; pip install {package}")
@@ -30,7 +30,7 @@ class NotInstalled(ImportError):
 
 
 def need(module: str) -> ModuleType:
-    """The module, or NotInstalled."""
+    """Import a module, or raise NotInstalled."""
     package = PACKAGES[module.partition(".")[0]]
     try:
         return importlib.import_module(module)

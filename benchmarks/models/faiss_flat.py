@@ -8,7 +8,7 @@ NAME = "faiss Flat"
 
 
 def exact(X, k, metric="euclidean", threads=2):
-    """A function queries -> ids (q, k)."""
+    """Return a function queries -> ids (q, k)."""
     faiss = need("faiss")
     faiss.omp_set_num_threads(threads)
     if metric == "manhattan":
@@ -24,5 +24,5 @@ def exact(X, k, metric="euclidean", threads=2):
 
 
 def threads(n):
-    """All of faiss on so many threads."""
+    """Set the number of threads of faiss."""
     need("faiss").omp_set_num_threads(n)

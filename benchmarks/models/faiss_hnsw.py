@@ -6,7 +6,7 @@ NAME = "faiss HNSW"
 
 
 def build(X, M=16, ef_construction=200, threads=2):
-    """The index; `hnsw.efSearch` is set by the caller."""
+    """Build the index; `hnsw.efSearch` is set by the caller."""
     faiss = need("faiss")
     faiss.omp_set_num_threads(threads)
     index = faiss.IndexHNSWFlat(X.shape[1], M)

@@ -6,7 +6,7 @@ NAME = "faiss IVFFlat"
 
 
 def build(X, cells, threads=2):
-    """The index; `nprobe` is set by the caller."""
+    """Build the index; `nprobe` is set by the caller."""
     faiss = need("faiss")
     faiss.omp_set_num_threads(threads)
     index = faiss.IndexIVFFlat(faiss.IndexFlatL2(X.shape[1]), X.shape[1], cells)

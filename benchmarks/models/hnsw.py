@@ -6,7 +6,7 @@ NAME = "hnswlib"
 
 
 def build(X, M=16, ef_construction=200, threads=2, seed=0):
-    """The index; `set_ef` is the caller's."""
+    """Build the index; the caller calls `set_ef`."""
     index = need("hnswlib").Index("l2", X.shape[1])
     index.init_index(len(X), M=M, ef_construction=ef_construction, random_seed=seed)
     index.set_num_threads(threads)

@@ -38,7 +38,7 @@ def cells(X):
 
 
 def search(searcher, Q, X, setting):
-    """Ids (q, k)."""
+    """Return ids (q, k)."""
     share, reorder = setting
     if not reorder:
         return searcher.search_batched_parallel(Q)[0]

@@ -1,4 +1,4 @@
-"""scikit-learn and its Intel build: brute-force neighbours."""
+"""scikit-learn and its Intel build: brute-force neighbors."""
 
 from sklearn.neighbors import NearestNeighbors
 
@@ -9,7 +9,7 @@ INTEL = "scikit-learn-intelex"
 
 
 def exact(X, k, metric="euclidean"):
-    """A function queries -> ids (q, k), two threads."""
+    """Return a function queries -> ids (q, k), two threads."""
     model = NearestNeighbors(n_neighbors=k, algorithm="brute", metric=metric, n_jobs=2).fit(X)
     return lambda Q: model.kneighbors(Q, return_distance=False)
 

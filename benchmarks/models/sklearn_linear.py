@@ -35,7 +35,7 @@ def softmax_newton(X, y, alpha, iterations):
 
 
 def logistic_sgd(X, y, alpha):
-    """One logistic problem a class by stochastic gradients, with its own stopping rule, on two threads."""
+    """Fit one logistic problem per class by stochastic gradients, with its own stopping rule, on two threads."""
     return _quiet(SGDClassifier(loss="log_loss", alpha=alpha, n_jobs=2, random_state=0), X, y)
 
 

@@ -1,4 +1,4 @@
-"""scikit-learn's other ways to a linear classifier: newton-cholesky, saga and plain SGD."""
+"""scikit-learn's other solvers of linear classifiers: newton-cholesky, saga and plain SGD."""
 
 import warnings
 

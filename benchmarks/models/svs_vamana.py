@@ -23,7 +23,7 @@ def kinds():
 
 
 def build(X, kind, degree=32, window=100, threads=2):
-    """The index; `search_window_size` is set by the caller."""
+    """Build the index; `search_window_size` is set by the caller."""
     svs = need("svs")
     if kind == "float16":
         return _vamana(svs, X.astype(np.float16), degree, window, threads)

@@ -1,11 +1,11 @@
 """Rivals of the main job: what a careful user of scikit-learn would tune on the same rows.
 
-    tables, pixels, embeddings   LogisticRegressionCV, neighbours, linear SVM, random forest, gradient boosting
+    tables, pixels, embeddings   LogisticRegressionCV, neighbors, linear SVM, random forest, gradient boosting
     texts                        TF-IDF of words, or of words and letters, x linear SVM, LogisticRegressionCV,
-                                 complement naive Bayes; neighbours of words
+                                 complement naive Bayes; neighbors of words
 
-Each is tuned by cross-validation over a grid; `Tuning` says how much of it ends within minutes. Seconds count the
-preparing of the rows, the search and the last fit.
+Each is tuned by cross-validation over a grid; `Tuning` limits the grids so that they end within minutes. Seconds
+include the preparation of the rows, the search and the last fit.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def logistic(X: Any, y: Any, tuning: Tuning) -> Tuned:
 
 
 def neighbors(X: Any, y: Any, tuning: Tuning) -> Tuned:
-    """Nearest neighbours over k and weights."""
+    """Tune nearest neighbors over k and weights."""
     from sklearn.neighbors import KNeighborsClassifier
 
     grid = {"n_neighbors": list(tuning.ks), "weights": ["uniform", "distance"]}
@@ -81,21 +81,21 @@ def neighbors(X: Any, y: Any, tuning: Tuning) -> Tuned:
 
 
 def svm(X: Any, y: Any, tuning: Tuning) -> Tuned:
-    """A linear SVM over C."""
+    """Tune a linear SVM over C."""
     from sklearn.svm import LinearSVC
 
     return _searched(LinearSVC(), {"C": list(tuning.margins)}, X, y, folds=5)
 
 
 def bayes(X: Any, y: Any, tuning: Tuning) -> Tuned:
-    """Complement naive Bayes over its smoothing."""
+    """Tune complement naive Bayes over its smoothing."""
     from sklearn.naive_bayes import ComplementNB
 
     return _searched(ComplementNB(), {"alpha": [0.03, 0.1, 0.3, 1.0], "norm": [False, True]}, X, y, folds=5)
 
 
 def forest(X: Any, y: Any, tuning: Tuning) -> Tuned:
-    """A random forest over the share of columns a split looks at."""
+    """Tune a random forest over the share of columns per split."""
     from sklearn.ensemble import RandomForestClassifier
 
     model = RandomForestClassifier(tuning.trees, n_jobs=2, random_state=0)
@@ -103,7 +103,7 @@ def forest(X: Any, y: Any, tuning: Tuning) -> Tuned:
 
 
 def boosting(X: Any, y: Any, tuning: Tuning) -> Tuned:
-    """Gradient boosting on histograms over the learning rate, stopped early."""
+    """Tune histogram gradient boosting over the learning rate, with early stopping."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     model = HistGradientBoostingClassifier(max_iter=300, early_stopping=True, n_iter_no_change=8, random_state=0)
@@ -134,5 +134,5 @@ def _searched(model: Any, grid: dict[str, list[Any]], X: Any, y: Any, folds: int
 
 def _quietly(fit: Callable[..., Any], *rows: Any) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # not converged, announced for a later version: neither is ours to mend
+        warnings.simplefilter("ignore")  # warnings about convergence and deprecation
         fit(*rows)

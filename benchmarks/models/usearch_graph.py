@@ -10,7 +10,7 @@ EXPANSIONS = (8, 16, 32, 64, 96, 128, 192, 256, 512)  # of the search, from quic
 
 
 def build(X, kind, M=16, expansion=128, threads=2):
-    """The index; `expansion_search` is set by the caller."""
+    """Build the index; `expansion_search` is set by the caller."""
     index = need("usearch.index").Index(
         ndim=X.shape[1], metric="l2sq", dtype=kind, connectivity=M, expansion_add=expansion
     )
@@ -19,5 +19,5 @@ def build(X, kind, M=16, expansion=128, threads=2):
 
 
 def search(index, Q, k, threads=2):
-    """Ids (q, k)."""
+    """Return ids (q, k)."""
     return index.search(Q, k, threads=threads).keys.astype(np.int64)
