@@ -1,11 +1,11 @@
-"""`kway.datasets`: data by name.
+"""Datasets by name, and synthetic ones.
 
-load(name)          an embedded set (digits, post-offices), one of scikit-learn's, or a file of the folder $KWAY_DATA,
-                    NAME.npz or NAME.csv.gz
-digits()            5,000 + 1,000 real handwritten digits, in the package
-names()             every name that `load` knows here
+load(name)          a set of the package (digits, post-offices) or of scikit-learn, or a file NAME.npz or NAME.csv.gz of
+                    the folder $KWAY_DATA
+digits()            5,000 + 1,000 handwritten digits, part of the package
+names()             every name that `load` knows
 separable, overlapping, outliers, many_classes      seeded synthetic sets
-counter_rows, CounterRows   rows of a billion classes that are never stored; on a GPU, with their codes
+counter_rows, CounterRows   rows of a billion classes that are computed when needed, on a GPU
 """
 
 from kway.rows.gpu.generated_rows import CounterRows, counter_rows

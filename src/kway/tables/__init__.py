@@ -1,4 +1,4 @@
-"""Tables and arrays in, files out.
+"""Reading tables and arrays, turning them into numbers, and writing files.
 
 reading         the one reader: files, folders, named sets, rows in memory -> LabeledRows
 options         ReadOptions and TextForm: how a table is to be read

@@ -1,8 +1,8 @@
-"""The catalogue: data by name.
+"""Data by name.
 
-digits                                   5,000 + 1,000 MNIST images, in the package (licence beside the file)
-post-offices                             30,000 US ZIP codes as points on earth and their states, in the package
-iris, wine, breast_cancer, digits8x8     scikit-learn's, cut by a stratified split of seed 0
+digits                                   5,000 + 1,000 MNIST images, part of the package (with license)
+post-offices                             30,000 US ZIP codes as points on earth with their states, part of the package
+iris, wine, breast_cancer, digits8x8     sets of scikit-learn, with a stratified split of seed 0
 NAME                                     $KWAY_DATA/NAME.npz or $KWAY_DATA/NAME.csv.gz
 """
 
@@ -24,12 +24,29 @@ from kway.tables.sources.table_files import read_table
 
 _EMBEDDED = Path(__file__).parent / "embedded"
 _FOLDER = "KWAY_DATA"
-TARGET = "label"  # the column with the labels in the csv files of that folder
+TARGET = "label"  # column with the labels in the csv files of that folder
 
 
 def load(name: str) -> Dataset:
-    """The dataset of that name; an unknown name is an error that lists those known.
+    """Load a dataset by name.
 
+    Parameters
+    ----------
+    name : str
+        A name of `names()`: a set of the package or of scikit-learn, or a file NAME.npz or NAME.csv.gz of the folder
+        $KWAY_DATA.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    InputError
+        If there is no such dataset.
+
+    Examples
+    --------
     >>> load("iris").x_train.shape
     (120, 4)
     """
@@ -37,18 +54,30 @@ def load(name: str) -> Dataset:
         return _BUILT_IN[name]()
     file = _files_by_name().get(name)
     if file is None:
-        hint = "" if folder() else f"; to find more, set {_FOLDER} to a folder of NAME.npz or NAME.csv.gz files"
-        raise InputError(f"no dataset {name!r}{nearest(name, names())}; known are {listing(names(), 40)}{hint}")
+        hint = "" if folder() else f"; for more, set {_FOLDER} to a folder of NAME.npz or NAME.csv.gz files"
+        raise InputError(
+            f"there is no dataset {name!r}{nearest(name, names())}; known sets are {listing(names(), 40)}{hint}"
+        )
     return _from_npz(name, file) if file.suffix == ".npz" else _from_csv(name, file)
 
 
 def names() -> list[str]:
-    """Names that `load` knows here: the built-in ones, then the files of $KWAY_DATA."""
+    """Return the names that `load` knows: the built-in sets, then the files of $KWAY_DATA.
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> "iris" in names()
+    True
+    """
     return [*_BUILT_IN, *sorted(n for n in _files_by_name() if n not in _BUILT_IN)]
 
 
 def folder() -> Path | None:
-    """The folder that KWAY_DATA names, None where it is not set; one that does not exist is an error."""
+    """Return the folder $KWAY_DATA, None if it is not set; raise InputError if it does not exist."""
     value = os.environ.get(_FOLDER)
     if not value:
         return None
@@ -58,27 +87,37 @@ def folder() -> Path | None:
 
 
 def table_file(name: str) -> Path | None:
-    """The csv file behind a name of $KWAY_DATA, None where the set is of numbers or not known."""
+    """Return the csv file of a name in $KWAY_DATA; None if there is none."""
     file = None if name in _BUILT_IN else _files_by_name().get(name)
     return file if file is not None and file.suffix != ".npz" else None
 
 
 def digits() -> Dataset:
-    """Handwritten digits: 5,000 + 1,000 images of MNIST, 500 + 100 a class, rows of 784 grey levels 0..255 (uint8).
+    """Load handwritten digits: 5,000 training and 1,000 test images of MNIST, balanced over the ten classes.
 
-    MNIST is of Yann LeCun and Corinna Cortes, CC BY-SA 3.0; the notice lies beside the file.
+    Rows have 784 gray levels 0 to 255 (uint8). MNIST is by Yann LeCun and Corinna Cortes, CC BY-SA 3.0. The package
+    contains the license.
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> digits().x_train.shape
+    (5000, 784)
     """
     return replace(
         read_npz(_EMBEDDED / "digits.npz"),
         name="digits",
-        description="handwritten digits, 28 x 28 grey levels (MNIST, Yann LeCun and Corinna Cortes, CC BY-SA 3.0)",
+        description="handwritten digits, 28 x 28 gray levels (MNIST, Yann LeCun and Corinna Cortes, CC BY-SA 3.0)",
     )
 
 
 def _post_offices() -> Dataset:
-    """Rows are latitude and longitude in degrees, labels the states; extras: names ("Hoboken, NJ") and zips ("07030").
+    """Load post offices: rows are latitude and longitude in degrees, labels are states.
 
-    MIT, of the package `zipcodes`; the notice lies beside the file.
+    The extras are names ("Hoboken, NJ") and zips ("07030"). The data comes from the package `zipcodes` (MIT license).
     """
     with np.load(_EMBEDDED / "post_offices.npz") as kept:
         names = np.array(kept["names"].tobytes().decode().split("\n"))
@@ -88,7 +127,7 @@ def _post_offices() -> Dataset:
         x_train=points,
         y_train=np.array([name.rsplit(", ", 1)[1] for name in names]),
         feature_names=("latitude", "longitude"),
-        description="US post offices as points on earth, and the states they are in (zipcodes, MIT)",
+        description="US post offices as points on earth, with their states (zipcodes, MIT)",
         extras={"names": names, "zips": zips},
     )
 
@@ -116,13 +155,13 @@ _BUILT_IN: dict[str, Callable[[], Dataset]] = {
     "iris": _scikit("iris", "three kinds of iris by four lengths in cm (Fisher)"),
     "wine": _scikit("wine", "three cultivars by thirteen chemical measures (UCI)"),
     "breast_cancer": _scikit("breast_cancer", "malignant or benign by thirty measures of cell nuclei (UCI)"),
-    "digits8x8": _scikit("digits", "handwritten digits, 8 x 8 grey levels 0..16 (UCI)"),
+    "digits8x8": _scikit("digits", "handwritten digits, 8 x 8 gray levels 0..16 (UCI)"),
     "post-offices": _post_offices,
 }
 
 
 def _files_by_name() -> dict[str, Path]:
-    """Name -> file of the folder; where both kinds exist the npz is taken, as it needs no parsing."""
+    """Return the files of the folder by name; an npz file is preferred to a csv file of the same name."""
     place = folder()
     if place is None:
         return {}
@@ -135,9 +174,9 @@ def _from_npz(name: str, file: Path) -> Dataset:
 
 
 def _from_csv(name: str, file: Path) -> Dataset:
-    """A table with a column `label` and perhaps `split`; rows are its numeric columns, or its text if that is all.
+    """Read a table with a column `label` and optionally `split`; rows are its numeric columns, or its first column.
 
-    Every column stays at hand in `extras`, cut like the rows (NAME_train, NAME_test) where there is a split.
+    `extras` has every column, divided like the rows (NAME_train, NAME_test) if there is a split.
     """
     table = read_table(file)
     columns = {c: _plain_array(table.column(c)) for c in table.column_names}

@@ -1,10 +1,10 @@
-"""Synthetic sets, the same for the same seed: float32 rows (n, d) around class centers, integer labels (n,).
+"""Synthetic sets: float32 rows (n, d) around class centers, integer labels (n,).
 
-separable      a gap between the classes: some hyperplane a pair divides them without error
-overlapping    Gaussian classes that no rule divides without error
-outliers       two classes and, beyond one of them, far points on their own side: least squares is pulled over to
-               them, logistic is not
-many_classes   up to millions of classes; memory is the rows asked for, plus one (K, d) table of centers
+separable      classes with a gap between them: hyperplanes separate every pair without error
+overlapping    Gaussian classes that no classifier separates without error
+outliers       two classes, and distant points of one of them on the correct side; they move the boundary of least
+               squares, but not that of logistic regression
+many_classes   up to millions of classes; the memory is that of the rows and of one table (K, d) of centers
 """
 
 from __future__ import annotations
@@ -20,7 +20,30 @@ from kway.tables.datasets.arrays import Dataset
 def separable(
     n_samples: int = 1000, n_classes: int = 3, n_features: int = 2, margin: float = 1.0, seed: int = 0
 ) -> Dataset:
-    """Classes in balls around centers that stand apart; `margin` is the least gap between two balls."""
+    """Return classes in unit balls with a gap between them.
+
+    Parameters
+    ----------
+    n_samples : int, default=1000
+        Number of rows, of which 20% become the test part.
+    n_classes : int, default=3
+        Number of classes.
+    n_features : int, default=2
+        Number of columns.
+    margin : float, default=1.0
+        Smallest gap between two balls.
+    seed : int, default=0
+        Seed; the same seed gives the same rows.
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> separable(n_samples=100).x_train.shape
+    (80, 2)
+    """
     rng = np.random.default_rng(seed)
     centers = _spread_centers(rng, n_classes, n_features, distance=2.0 + margin)
     offsets = rng.standard_normal((n_samples, n_features))
@@ -32,7 +55,30 @@ def separable(
 def overlapping(
     n_samples: int = 1000, n_classes: int = 3, n_features: int = 2, spread: float = 1.0, seed: int = 0
 ) -> Dataset:
-    """Gaussian classes whose nearest centers are 2 apart; `spread` is their standard deviation."""
+    """Return Gaussian classes that overlap; the distance of the nearest centers is 2.
+
+    Parameters
+    ----------
+    n_samples : int, default=1000
+        Number of rows, of which 20% become the test part.
+    n_classes : int, default=3
+        Number of classes.
+    n_features : int, default=2
+        Number of columns.
+    spread : float, default=1.0
+        Standard deviation of each class.
+    seed : int, default=0
+        Seed; the same seed gives the same rows.
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> overlapping(n_samples=100).x_train.shape
+    (80, 2)
+    """
     rng = np.random.default_rng(seed)
     centers = _spread_centers(rng, n_classes, n_features, distance=2.0)
     y = rng.permutation(np.arange(n_samples) % n_classes)
@@ -41,9 +87,27 @@ def overlapping(
 
 
 def outliers(n_samples: int = 200, n_outliers: int = 20, seed: int = 0) -> Dataset:
-    """Two classes in the plane, with `n_outliers` of class 1 far behind it: right-side points, no mislabelled one.
+    """Return two classes in the plane, with distant points of class 1 on its own side of the boundary.
 
-    The test part is clean (no outliers), so accuracy there shows how far the boundary was moved.
+    The test part has no outliers, so its accuracy shows how far they moved the boundary.
+
+    Parameters
+    ----------
+    n_samples : int, default=200
+        Number of training rows without the outliers, and of test rows.
+    n_outliers : int, default=20
+        Number of outliers.
+    seed : int, default=0
+        Seed; the same seed gives the same rows.
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> outliers().x_train.shape
+    (220, 2)
     """
     rng = np.random.default_rng(seed)
     centers = np.array([[-1.0, 1.0], [1.0, -1.0]])
@@ -58,7 +122,7 @@ def outliers(n_samples: int = 200, n_outliers: int = 20, seed: int = 0) -> Datas
         y_train=np.concatenate([y, np.ones(n_outliers, np.int64)]),
         x_test=x_test.astype(np.float32),
         y_test=y_test,
-        description=f"two classes of {n_samples} rows and {n_outliers} far correct-side outliers, seed {seed}",
+        description=f"two classes of {n_samples} rows and {n_outliers} outliers on the correct side, seed {seed}",
     )
 
 
@@ -70,12 +134,34 @@ def many_classes(
     noise: float = 0.5,
     seed: int = 0,
 ) -> Dataset:
-    """Unit centers in all directions; a row is its class's center plus noise of length about `noise`.
+    """Return many classes around random unit vectors.
 
-    Every class has `rows_per_class` train rows; `n_test` test rows are of classes drawn at random.
+    Parameters
+    ----------
+    n_classes : int, default=1000
+        Number of classes.
+    n_features : int, default=64
+        Number of columns.
+    rows_per_class : int, default=2
+        Number of training rows per class.
+    n_test : int, default=1000
+        Number of test rows, from random classes.
+    noise : float, default=0.5
+        Typical length of the noise that is added to the center of the class.
+    seed : int, default=0
+        Seed; the same seed gives the same rows.
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> many_classes(n_classes=50).x_train.shape
+    (100, 64)
     """
     if n_classes < 2:
-        raise InputError(f"n_classes must be at least 2, got {n_classes}")
+        raise InputError(f"n_classes must be at least 2; got {n_classes}")
     rng = np.random.default_rng(seed)
     centers = rng.standard_normal((n_classes, n_features), dtype=np.float32)  # (K, d), the only table of that size
     centers /= np.sqrt(np.einsum("kd,kd->k", centers, centers))[:, None]
@@ -105,9 +191,9 @@ def _around(centers: NDArray, y: NDArray, noise: float, rng: np.random.Generator
 
 
 def _spread_centers(rng: np.random.Generator, n_classes: int, n_features: int, distance: float) -> NDArray:
-    """(K, d) points of a grid, `distance` apart, in random order: every pair is at least that far apart."""
+    """Return (K, d) points of a grid with this spacing, in random order."""
     if n_classes < 2 or n_features < 1:
-        raise InputError(f"need at least 2 classes and 1 feature, got {n_classes} and {n_features}")
+        raise InputError(f"n_classes must be at least 2 and n_features at least 1; got {n_classes} and {n_features}")
     side = int(np.ceil(n_classes ** (1 / n_features)))
     while side**n_features < n_classes:  # the root may round down
         side += 1
