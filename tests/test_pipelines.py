@@ -130,7 +130,7 @@ def test_default_is_softmax(table):
 
 ODD_REASONS = {
     "a column without a fall": {"columns": ["a", "b"]},
-    "more than a file lists": {"columns": ["a"] * 101, "falls": [0.0] * 101},
+    "more than a file lists": {"columns": ["a"] * 10_001, "falls": [0.0] * 10_001},
     "a fall above 1": {"falls": [1.5]},
     "a fall that is none": {"falls": [float("nan")]},
     "words without end": {"how": "x" * 2000},

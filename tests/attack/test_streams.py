@@ -22,7 +22,7 @@ def lines(*given):
 ANSWERED = {  # content, rows, and what evaluate says, if anything
     "whole": (WHOLE, 24, ""),
     "without an end": (WHOLE[:-1], 24, ""),
-    "cut in its last label": (WHOLE[:-3], 24, "1 rows have labels that the model never saw ('b')"),
+    "cut in its last label": (WHOLE[:-3], 24, "1 rows have labels that the model has not learned ('b')"),
     "of Windows": (WHOLE.replace(b"\n", b"\r\n"), 24, ""),
     "with a mark": (b"\xef\xbb\xbf" + WHOLE, 24, ""),
     "of two bytes a letter": (WHOLE.decode().encode("utf-16"), 24, ""),
@@ -33,7 +33,7 @@ ANSWERED = {  # content, rows, and what evaluate says, if anything
     "another column": (lines(HEAD + b",z", *(row + b",7" for row in ROWS)), 24, ""),
     "gaps": (lines(HEAD, b",,ant", *ROWS), 25, ""),
     "beyond float64": (lines(HEAD, b"1e999,1e300,ant", *ROWS), 25, ""),
-    "new labels": (lines(HEAD, b"1,1,emu", b"1,1,fox", *ROWS), 26, "2 rows have labels that the model never saw"),
+    "new labels": (lines(HEAD, b"1,1,emu", b"1,1,fox", *ROWS), 26, "2 rows have labels that the model has not learned"),
     "JSON": (b'{"a": 0.1, "b": 1, "y": "ant"}\n', 1, ""),
 }
 REFUSED = {
@@ -110,4 +110,4 @@ def test_closed_streams(model, piped, monkeypatch, capfd):
         assert piped(verb, None)[::2] == (1, "error: stdin is closed; pipe a table into it, or name a file\n")
     monkeypatch.setattr(sys, "stdout", None)
     assert run(["predict", model, "-"]) == 2
-    assert capfd.readouterr().err == "error: stdout is closed; name a file with --out\n"
+    assert capfd.readouterr().err == "error: stdout is closed; give a file with --out\n"

@@ -80,7 +80,9 @@ def test_every_name_loads():
         assert datasets.load(name).name == name
 
 
-@pytest.mark.parametrize(("name", "hint"), [("digit", "did you mean 'digits'"), ("zebra", "known sets are digits, iris")])
+@pytest.mark.parametrize(
+    ("name", "hint"), [("digit", "did you mean 'digits'"), ("zebra", "known sets are digits, iris")]
+)
 def test_unknown_name(name, hint):
     with pytest.raises(InputError, match=hint) as caught:
         datasets.load(name)

@@ -64,8 +64,8 @@ def test_pieces_are_all_rows_in_their_order(tmp_path, name, folder):
     assert whole.n == 200
     assert pa.concat_tables([part.rows for part in found]).to_pydict() == whole.rows.to_pydict()
     assert np.concatenate([part.y for part in found]).tolist() == table["kind"] == whole.y.tolist()
-    beside = [v for part in found for v in part.beside["size"].to_pylist()]
-    assert beside == whole.beside["size"].to_pylist()
+    beside = [v for part in found for v in part.kept_columns["size"].to_pylist()]
+    assert beside == whole.kept_columns["size"].to_pylist()
 
 
 def test_what_cannot_be_cut_comes_whole(tmp_path):

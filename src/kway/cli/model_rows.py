@@ -94,8 +94,8 @@ class ModelReader:
             self._check_image(found)
             found = number_rows(found, self.requirements.columns)
         if found.test_rows is not None:
-            return ModelRows(found.test_rows, found.test_y, found.beside)
-        return ModelRows(found.rows, found.y, found.beside)
+            return ModelRows(found.test_rows, found.test_y, found.kept_columns)
+        return ModelRows(found.rows, found.y, found.kept_columns)
 
     def _note_skipped(self, found: LabeledRows) -> None:
         """Print a note on images, lines and rows that were left out, because they get no prediction."""

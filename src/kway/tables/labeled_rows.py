@@ -48,8 +48,8 @@ class LabeledRows:
 
     feature_names: names of the columns of a matrix (a table has its own); image, files: the form of images and their
     file names; notes: messages for the user; form, written: how the text and the columns were written; words: one word
-    of each column as it is written; beside: columns to return with the predictions (of the test rows if there are any);
-    skipped: files that could not be read and were left out (skip_bad).
+    of each column as it is written; kept_columns: columns to return with the predictions (of the test rows if there are
+    any); skipped: files that could not be read and were left out (skip_bad).
     """
 
     name: str
@@ -66,7 +66,7 @@ class LabeledRows:
     form: TextForm = UNKNOWN_FORM
     written: tuple[ColumnFormat, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict)
-    beside: Mapping[str, Any] = field(default_factory=dict)
+    kept_columns: Mapping[str, Any] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
 
     @property

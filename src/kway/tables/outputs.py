@@ -1,4 +1,4 @@
-"""Output files: where they may go, and writing them so that each is either complete or absent.
+"""Output files: checks of their paths, and writing them so that each is either complete or absent.
 
 A file is written as a draft in the same folder and then moved to its place (`replacing`). A draft is locked while it is
 written, and the lock ends with its process. A draft without a lock was left by a killed process; the next write into

@@ -123,10 +123,9 @@ def _from_images(
             f"{name} has images, and the labels of images are the names of their folders; leave out target="
         )
     found = images.read_images(files, labels, like.image, how.skip_bad)
-    beside = {"file": np.asarray(found.files)}
     return LabeledRows(
-        name, found.rows, found.labels, image=found.form, files=found.files, notes=found.notes, beside=beside,
-        skipped=found.skipped,
+        name, found.rows, found.labels, image=found.form, files=found.files, notes=found.notes,
+        kept_columns={"file": np.asarray(found.files)}, skipped=found.skipped,
     )  # fmt: skip
 
 
@@ -198,7 +197,7 @@ def _from_arrays(data: Dataset, how: ReadOptions) -> LabeledRows:
         order=_extra(data, how.order, "order", data.x_train),
         feature_names=data.feature_names,
         image=_image_form(data.x_train.shape),
-        beside={} if ids is None or how.id is None else {how.id: ids},
+        kept_columns={} if ids is None or how.id is None else {how.id: ids},
     )
 
 
@@ -280,16 +279,16 @@ def table_rows(
     refuse_columns(columns, how, name)
     if loaded.table.num_rows == 0:
         raise InputError(f"{name} has a header but no rows; give at least one row")
-    beside = _beside(source, columns, how, like, loaded.form)
+    kept_columns = _kept_columns(source, columns, how, like, loaded.form)
     mark = loaded.form.decimal or like.form.decimal or "."
     taken = _take_columns(loaded.table, name, how, like, source.typed, mark, loaded.lacking)
     if taken.kept is not None:
-        beside = {c: column.filter(taken.kept) for c, column in beside.items()}
+        kept_columns = {c: column.filter(taken.kept) for c, column in kept_columns.items()}
     found = replace(
         taken.rows,
         form=loaded.form,
         notes=tuple(f"{name}: {note}" for note in (*loaded.notes, *taken.rows.notes)),
-        beside=beside,
+        kept_columns=kept_columns,
         words=_first_words(source, loaded.form, columns) if like.columns is None else {},
     )
     return _cut_by_split(found)
@@ -361,7 +360,7 @@ def refuse_columns(columns: list[str], how: ReadOptions, name: str) -> None:
         refuse_unknown(column, columns, name, "such")
 
 
-def _beside(
+def _kept_columns(
     source: TableSource, columns: list[str], how: ReadOptions, like: RowRequirements, form: TextForm
 ) -> dict[str, Any]:
     """Return the id and the kept columns as text, or as numbers if `how.numbers` is set."""

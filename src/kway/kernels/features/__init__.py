@@ -1,1 +1,1 @@
-"""Kernels of features: ngrams (words and pieces of texts as terms)  edges (of images)."""
+"""Kernels of features: ngrams (terms of texts), edges (of images)."""

@@ -1,4 +1,4 @@
-"""Histograms of edge directions: images (n, h, w, c) -> (n, cells, cells, bins), each pixel shared by four cells."""
+"""Histograms of edge directions: images (n, h, w, c) -> (n, cells, cells, bins)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from kway.kernels.jit import kernel
 
 @kernel
 def edge_histograms(images, out):
-    """Add up the gradient's length of every inner pixel by its direction; `out` (n, cells, cells, bins) is zero before.
+    """Add the gradient length of every inner pixel to the bin of its direction in out (n, cells, cells, bins).
 
-    The gradient is that of the channel where it is longest. A pixel counts for the two nearest directions and the four
+    The channel with the longest gradient counts. A pixel is divided among the two nearest directions and the four
     nearest cells, in proportion.
     """
     n, h, w, channels = images.shape
