@@ -66,7 +66,7 @@ def test_nobody_is_lost_whose_estimate_lies_within_its_error_bar(by_device, kind
 
         asked = bit_queries(queries.astype(np.float64), codes.frame)
         for i in lost:  # each row that was nearer: its estimate, less its bar, lies beyond the k-th distance found
-            keys = -codes.factors() * (codes.grid() @ asked.turned[i])
+            keys = -codes.factors() * (codes.grid() @ asked.rotated[i])
             keys += codes.halves() if metric == "euclidean" else 0
             low = keys - z * codes.factors() * asked.norms[i]
             worst = float(found.distances[i, -1])

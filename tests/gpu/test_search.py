@@ -133,14 +133,14 @@ def test_rows_that_are_a_tensor_are_searched_where_they_are_and_read_only_for_a_
     by_device, device, metric, tmp_path
 ):
     import kway
-    from kway.search.codecs.base import FarKept
+    from kway.search.codecs.stores import GpuStoredRows
 
     rows, labels = hostile("gaussian", 700, 24), np.arange(700) % 5
     queries = rows[:30] + np.float32(0.1)
     oracle = Flat().build(rows, metric)
     model = NeighborsClassifier(5, metric=metric, device="cuda").fit(device.put(rows), device.put(labels))
     kept = model.index_._scan.kept
-    assert isinstance(kept, FarKept)
+    assert isinstance(kept, GpuStoredRows)
     found, expected = model.index_.nearest(device.put(queries), 5), oracle.nearest(queries, 5)
     np.testing.assert_array_equal(device.fetch(found.ids), expected.ids)
     again = model.index_.nearest(queries, 5)

@@ -14,7 +14,7 @@ from kway.neighbors import NeighborsClassifier, Target  # noqa: E402
 from kway.rows.gpu.device import Device  # noqa: E402
 from kway.rows.gpu.tensor_rows import TensorRows  # noqa: E402
 from kway.search import Bits, Flat, Int8, Landmarks  # noqa: E402
-from kway.search.codecs.base import FULL  # noqa: E402
+from kway.search.codecs.stores import FULL  # noqa: E402
 from kway.search.distances import COSINE, DOT, EUCLIDEAN  # noqa: E402
 from kway.search.gpu_dispatch import FarTable  # noqa: E402
 
@@ -107,7 +107,7 @@ def estimates_of(index, queries, metric):
     codes, cells = table.codes, np.repeat(np.arange(index.n_landmarks), np.diff(table.offsets))
     q = np.asarray(distance.place(queries.astype(np.float64)))
     m = table.centres.astype(np.float64)[cells]  # (n, d)
-    turned = codes.frame.turned((q[:, None] - (m if metric != "dot" else 0 * m)).reshape(-1, 40)).astype(np.float64)
+    turned = codes.frame.rotate((q[:, None] - (m if metric != "dot" else 0 * m)).reshape(-1, 40)).astype(np.float64)
     products = (turned.reshape(len(q), len(m), -1) * codes.grid().astype(np.float64)).sum(2) * codes.factors()
     if metric == "dot":
         found = -(q @ m.T) - products
@@ -124,7 +124,7 @@ def estimates_of(index, queries, metric):
 @pytest.mark.parametrize("store", [Bits(1), Bits(2), Bits(4), Int8(rerank=False)], ids=str)
 def test_codes_made_there_are_the_cpus_up_to_rounding(device, store, distance):
     rows = hostile("zeros among them", 500, 70) + np.float32(0 if distance == COSINE else 0.5)
-    found = (store or FULL).keep_far(TensorRows(device.put(rows)), distance).codes
+    found = (store or FULL).store_on_gpu(TensorRows(device.put(rows)), distance).codes
     expected = store.encode(rows, distance)
     assert found.shape == expected.shape
     for name, array in expected.arrays().items():

@@ -9,7 +9,7 @@ from kway.errors import InputError
 from kway.search import Flat, Landmarks
 from kway.search import block_scan as blocks
 from kway.search.block_scan import BlockScan, top_products
-from kway.search.codecs.base import KeptRows
+from kway.search.codecs.stores import StoredRows
 from kway.search.distances import DISTANCES, EUCLIDEAN
 
 BY_NAME = {distance.name: distance for distance in DISTANCES}
@@ -52,7 +52,7 @@ def test_scans_equal_brute_force(kind, base, dtype, k, seed):
     rng = np.random.default_rng(seed)
     rows = adversarial(kind, rng).astype(dtype)
     queries = np.concatenate([rows[:4], adversarial(kind, rng)[:9].astype(dtype)])
-    ids, distances = BlockScan(KeptRows(rows), BY_NAME[base]).nearest(queries, k)
+    ids, distances = BlockScan(StoredRows(rows), BY_NAME[base]).nearest(queries, k)
     expected = brute(queries, rows, base)
     best = np.sort(expected, axis=1)[:, :k]
     size = np.abs(expected).max(axis=1, keepdims=True)
@@ -84,7 +84,7 @@ def test_sparse_scans_equal_brute_force_and_measure_few(base, n, k, tile, intege
         rows = np.rint(3 * rows)
     rows[:, 0] = 1.0  # the cosine of nothing is a matter of taste
     queries = np.concatenate([rows[:3], rows[rng.integers(n, size=9)] * 1.5])
-    scan, before = BlockScan(KeptRows(sp.csr_matrix(rows)), BY_NAME[base]), blocks.TILE_KEYS
+    scan, before = BlockScan(StoredRows(sp.csr_matrix(rows)), BY_NAME[base]), blocks.TILE_KEYS
     blocks.TILE_KEYS = tile
     try:
         ids, distances = scan.nearest(sp.csr_matrix(queries), k)
@@ -101,7 +101,7 @@ def test_sparse_scans_equal_brute_force_and_measure_few(base, n, k, tile, intege
 def test_few_queries_share_out_the_rows():
     rng = np.random.default_rng(0)
     rows, queries = rng.normal(size=(9000, 5)), rng.normal(size=(1, 5))
-    scan = BlockScan(KeptRows(rows), EUCLIDEAN)
+    scan = BlockScan(StoredRows(rows), EUCLIDEAN)
     assert scan.nearest(queries, 9).ids[0].tolist() == np.argsort(cdist(queries, rows)[0])[:9].tolist()
     assert scan.touched < 900
 
@@ -112,7 +112,7 @@ def test_tiles_do_not_change_the_answer(monkeypatch):
     answers = []
     for tile in (2**10, 2**19):
         monkeypatch.setattr(blocks, "TILE_KEYS", tile)
-        answers.append(BlockScan(KeptRows(rows), EUCLIDEAN).nearest(queries, 7))
+        answers.append(BlockScan(StoredRows(rows), EUCLIDEAN).nearest(queries, 7))
     np.testing.assert_array_equal(answers[0].ids, answers[1].ids)
     np.testing.assert_array_equal(answers[0].distances, answers[1].distances)
 

@@ -3,9 +3,9 @@ import pytest
 
 from kway.errors import CombinationError
 from kway.search.codecs import store_from
-from kway.search.codecs.base import FULL
 from kway.search.codecs.bits import Bits
 from kway.search.codecs.int8 import Int8
+from kway.search.codecs.stores import FULL
 from kway.search.distances import COSINE, DISTANCES, EUCLIDEAN, HAMMING, MANHATTAN
 
 
@@ -71,7 +71,7 @@ def test_kept_rows_join_drop_and_come_back(store):
     else:
         assert np.abs(both.best[:] - expected).max() < 0.3
     arrays = both.arrays()
-    again = store.kept_from(arrays.get("rows"), arrays, EUCLIDEAN)
+    again = store.load(arrays.get("rows"), arrays, EUCLIDEAN)
     np.testing.assert_array_equal(again.scanned[:], both.scanned[:])
     assert again.nbytes == both.nbytes
 

@@ -47,9 +47,9 @@ from kway.planning import costs
 from kway.planning.costs import Size
 from kway.planning.rates import Rates
 from kway.search.auto import choose
-from kway.search.codecs.base import Store
 from kway.search.codecs.bits import Bits
 from kway.search.codecs.int8 import Int8
+from kway.search.codecs.stores import Store
 from kway.search.flat import Flat
 from kway.search.metrics import Metric, pick_metric
 from kway.tables.features.features import Features

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError
 from kway.labels import Labels, encode_as, joined
-from kway.search.codecs.base import Codes, row_arrays
+from kway.search.codecs.stores import Codes, row_arrays
 from kway.search.metrics import Metric
 
 

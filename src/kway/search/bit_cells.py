@@ -1,4 +1,4 @@
-"""Landmark cells of codes about their landmarks (CentredBits), and how they are built from blocks of rows.
+"""Landmark cells of codes about their landmarks (CenteredBits), and how they are built from blocks of rows.
 
 BitCells      codes in the order of their cells; a file keeps this order, so that a large index is read where it lies
     offsets (c + 1,)   rows offsets[g]:offsets[g + 1] are those of cell g
@@ -34,10 +34,10 @@ from kway.kernels.topk import EMPTY, merge
 from kway.rows.gpu.device import Device
 from kway.search.block_scan import measured_rows
 from kway.search.cells import CellGroups, Ground, one_by_one, ordered_by_cell, taken
-from kway.search.codecs.base import KeptRows
 from kway.search.codecs.bit_scan import coded_rows
-from kway.search.codecs.bits import BitRows, Bits, CentredBits, residual_frame
-from kway.search.codecs.streams import CODE_ARRAYS, Coder, code_parts, job_facts, part_arrays, refuse_other_job
+from kway.search.codecs.bits import CODE_ARRAYS, BitRows, Bits, CenteredBits, residual_frame
+from kway.search.codecs.block_codes import BlockEncoder, check_same_job, code_arrays, encode_parts, job_settings
+from kway.search.codecs.stores import StoredRows
 from kway.search.distances import Distance
 from kway.search.kmeans import A_CENTRE, SAMPLE_ROWS
 from kway.search.projection import Projected, Projection
@@ -71,27 +71,27 @@ class BitCells:
     reach = 0.0
 
     @staticmethod
-    def keep(rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> KeptRows:
+    def keep(rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> StoredRows:
         """Rows (n, d) of these cells as the store keeps them."""
         store = _bits(ground)
-        codes = CentredBits.of(
+        codes = CenteredBits.encode(
             rows, residual_frame(store, rows.shape[1]), ground.centres(), frozen(cells), ground.distance
         )
-        return KeptRows(rows if store.rerank else None, codes)
+        return StoredRows(rows if store.rerank else None, codes)
 
     @staticmethod
-    def of(kept: KeptRows, cells: NDArray[np.int64], ground: Ground) -> BitCells:
+    def of(kept: StoredRows, cells: NDArray[np.int64], ground: Ground) -> BitCells:
         """Rows in the order of their positions and their cells (n,), put into the order of cells."""
         held = kept.codes
-        assert isinstance(held, CentredBits)
+        assert isinstance(held, CenteredBits)
         order, offsets = ordered_by_cell(cells, len(ground.landmarks))
         full = taken(kept.full, order)
-        return BitCells.ready(full, held.codes.take(order), frozen(order), offsets, held.centres, ground)
+        return BitCells.ready(full, held.codes.take(order), frozen(order), offsets, held.landmarks, ground)
 
     @staticmethod
     def from_arrays(rows: Any, arrays: dict[str, NDArray], ground: Ground) -> BitCells:
         """The table of a model file."""
-        blank = {"codes.centre": np.zeros(len(ground.projection.mean), dtype=np.float32)}
+        blank = {"codes.center": np.zeros(len(ground.projection.mean), dtype=np.float32)}
         codes = _bits(ground).restore(blank | arrays, residual_frame(_bits(ground), 1).distance)
         assert codes is not None
         offsets = np.concatenate([[0], np.cumsum(arrays["sizes"])])
@@ -109,7 +109,7 @@ class BitCells:
         if len(filled):
             for column, ufunc in enumerate((np.minimum, np.maximum)):
                 spans[filled, column] = np.sqrt(2.0 * ufunc.reduceat(codes.half, offsets[filled]))
-        turned = codes.frame.turned(centres)
+        turned = codes.frame.rotate(centres)
         return BitCells(
             ground.distance, _bits(ground).z, full, codes, centres, names, offsets, frozen(spans), frozen(turned)
         )
@@ -158,21 +158,21 @@ class BitCells:
     def _cells_in_order(self) -> NDArray[np.int64]:
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
-    def rows(self) -> KeptRows:
+    def rows(self) -> StoredRows:
         """The rows in the order of their positions."""
         places = np.empty(len(self.names), dtype=np.int64)
         places[self.names] = np.arange(len(self.names))
-        codes = CentredBits(self.codes, self.centres, self._cells_in_order()).take(places)
-        return KeptRows(taken(self.full, places), codes)
+        codes = CenteredBits(self.codes, self.centres, self._cells_in_order()).take(places)
+        return StoredRows(taken(self.full, places), codes)
 
-    def more(self, rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> KeptRows:
+    def more(self, rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> StoredRows:
         """More rows (n, d) of these cells (n,), kept like these."""
         return self.keep(rows, cells, ground)
 
     def arrays(self) -> dict[str, NDArray]:
         """Arrays of a model file."""
         full = {} if self.full is None else {"rows": self.full}
-        codes = CentredBits(self.codes, self.centres, self.names).arrays()
+        codes = CenteredBits(self.codes, self.centres, self.names).arrays()
         return full | codes | {"names": self.names, "sizes": np.diff(self.offsets)}
 
     def look_alone(
@@ -194,7 +194,7 @@ class BitCells:
 
     def _offer(self, exact: NDArray[np.float64], heaps: Heaps, groups: CellGroups, parts: int) -> int:
         """Offer the rows of cells to groups of queries, every cell in so many parts."""
-        look = CellPairs(*groups, self.codes.frame.turned(np.asarray(self.distance.place(exact))), exact)
+        look = CellPairs(*groups, self.codes.frame.rotate(np.asarray(self.distance.place(exact))), exact)
         how, coded, cells = self._how, self._coded, CodedCells(self.offsets, self.spans, self.turned)
 
         def bound(part: int) -> NDArray[np.float64]:
@@ -253,7 +253,7 @@ def fill_cells(index: LandmarksIndex, source: Any, folder: str | Path | None = N
     store = index.recipe.store
     assert isinstance(store, Bits)
     learner = _Learner(index, store, _arrays_of(source))
-    coder, held = code_parts(source, learner, index.metric, folder)
+    coder, held = encode_parts(source, learner.first, learner.again, index.metric, folder)
     assert isinstance(coder, _CellCoder)
     order, offsets = ordered_by_cell(held.take("cells"), index.n_landmarks)
     whole = {key: frozen(held.take(key, order)) for key in CODE_ARRAYS}
@@ -278,13 +278,13 @@ class _CellCoder:
         index = self.index
         placed = (index._projection.mean, index._projection.basis, index._projection.length, index._landmarks)
         named = dict(zip(_PLACED, map(np.asarray, (*placed, index._trained))))
-        return job_facts(self.store.bits, index.metric) | named
+        return job_settings(self.store.bits, index.metric) | named
 
-    def code(self, rows: NDArray) -> dict[str, NDArray]:
+    def encode(self, rows: NDArray) -> dict[str, NDArray]:
         cells = self.index._nearest_landmarks(rows)
         frame = residual_frame(self.store, rows.shape[1])
-        codes = CentredBits.of(rows, frame, self.centres, cells, self.index.metric.distance).codes
-        return part_arrays(codes) | {"cells": cells.astype(np.int32)}
+        codes = CenteredBits.encode(rows, frame, self.centres, cells, self.index.metric.distance).codes
+        return code_arrays(codes) | {"cells": cells.astype(np.int32)}
 
 
 @dataclass(frozen=True)
@@ -295,7 +295,7 @@ class _Learner:
     store: Bits
     arrays: tuple[NDArray, ...]
 
-    def first(self, rows: NDArray) -> Coder:
+    def first(self, rows: NDArray) -> BlockEncoder:
         index, n = self.index, sum(map(len, self.arrays))
         if not n and index.recipe.n_landmarks == "auto":
             raise InputError(
@@ -308,8 +308,8 @@ class _Learner:
         index._place(sample, n or len(rows))
         return self._coder()
 
-    def again(self, held: Mapping[str, NDArray], folder: str) -> Coder:
-        refuse_other_job(held, self.store, self.index.metric, folder, "landmarks")
+    def again(self, held: Mapping[str, NDArray], folder: str) -> BlockEncoder:
+        check_same_job(held, self.store, self.index.metric, folder, "landmarks")
         index = self.index
         index._projection = Projection(held["mean"], frozen(held["basis"]), int(held["length"]))
         index._landmarks, index._trained = frozen(held["landmarks"]), int(held["trained"])

@@ -27,7 +27,7 @@ from kway.kernels.float32 import FLOAT32_SAFE
 from kway.kernels.jit import frozen
 from kway.kernels.topk import measure, merge, offer, offer_csr
 from kway.rows.gpu.device import Device
-from kway.search.codecs.base import KeptRows
+from kway.search.codecs.stores import StoredRows
 from kway.search.distances import Distance, Matrix, squares
 from kway.search.results import Heaps, Neighbors, TopK, empty_heaps, whole_k
 from kway.threads import at_most, pmap, shares, spans, spans_of, workers
@@ -66,7 +66,7 @@ class RowSearch(Protocol):
 class Scan(ABC):
     """Kept rows under one distance, all of them scanned for each query: the RowSearch that takes and loses rows."""
 
-    kept: KeptRows
+    kept: StoredRows
     distance: Distance
     touched: float = field(default=float("nan"), init=False)
 
@@ -263,7 +263,7 @@ class BoundedScan:
         return found
 
 
-def row_keys(kept: KeptRows, distance: Distance) -> RowKeys:
+def row_keys(kept: StoredRows, distance: Distance) -> RowKeys:
     """Half squares about the centre, and what follows from them.
 
     With codes and full rows at hand, `blur` lets pass whoever the codes' error cannot rule out.

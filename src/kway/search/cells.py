@@ -29,8 +29,8 @@ from kway.kernels.one_query import search_alone
 from kway.kernels.topk import EMPTY
 from kway.rows.gpu.device import Device
 from kway.search.block_scan import measured_rows, sum_rounding
-from kway.search.codecs.base import KeptRows, Store
 from kway.search.codecs.int8 import ByteRows
+from kway.search.codecs.stores import Store, StoredRows
 from kway.search.distances import Distance
 from kway.search.kmeans import TILE_PRODUCTS, half_squares, in_cell_order
 from kway.search.projection import Projected, Projection
@@ -146,7 +146,7 @@ class CellTable:
     """Rows in the order of their cells."""
 
     distance: Distance
-    kept: KeptRows
+    kept: StoredRows
     names: NDArray[np.int64]
     offsets: NDArray[np.int64]
     short: NDArray[np.float32]
@@ -161,18 +161,18 @@ class CellTable:
     views: tuple[NDArray, ...]  # rows, codes, steps, errors and centre as the kernel reads them, empty where not kept
 
     @staticmethod
-    def keep(rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> KeptRows:
+    def keep(rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> StoredRows:
         """Rows (n, d) as the store keeps them, whatever their cells (n,)."""
         return ground.store.keep(rows, ground.distance)
 
     @staticmethod
     def from_arrays(rows: Any, arrays: dict[str, NDArray], ground: Ground) -> CellTable:
         """The table of a model file."""
-        kept = ground.store.kept_from(rows, arrays, ground.distance)
+        kept = ground.store.load(rows, arrays, ground.distance)
         return CellTable.of(kept, np.asarray(arrays["cells"]), ground)
 
     @staticmethod
-    def of(kept: KeptRows, cells: NDArray[np.int64], ground: Ground) -> CellTable:
+    def of(kept: StoredRows, cells: NDArray[np.int64], ground: Ground) -> CellTable:
         """Rows in the order of their positions and their cells (n,), put into the order of cells."""
         distance, projection, landmarks, _ = ground
         order, offsets = ordered_by_cell(cells, len(landmarks))
@@ -247,11 +247,11 @@ class CellTable:
         cells[self.names] = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
         return cells
 
-    def rows(self) -> KeptRows:
+    def rows(self) -> StoredRows:
         """The rows in the order of their positions."""
         return _taken(self.kept, self.positions)
 
-    def more(self, rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> KeptRows:
+    def more(self, rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> StoredRows:
         """More rows (n, d), kept like these."""
         return self.kept.like(rows)
 
@@ -299,11 +299,11 @@ class CellTable:
         return Tiled.of(exact, self.shift)
 
 
-def _kernel_views(kept: KeptRows, errors: NDArray[np.float32]) -> tuple[NDArray, ...]:
+def _kernel_views(kept: StoredRows, errors: NDArray[np.float32]) -> tuple[NDArray, ...]:
     """Rows, codes, steps, errors and centre."""
     codes = kept.codes if isinstance(kept.codes, ByteRows) else _NO_CODES
     rows = np.empty((0, kept.shape[1]), np.float32) if kept.full is None else kept.full
-    return tuple(frozen(array) for array in (rows, codes.codes, codes.scale, errors, codes.centre))
+    return tuple(frozen(array) for array in (rows, codes.codes, codes.scale, errors, codes.center))
 
 
 class Tiled(NamedTuple):
@@ -337,7 +337,7 @@ class _View(NamedTuple):
     shift: NDArray[np.float64] | None
 
 
-def _product_view(kept: KeptRows, projection: Projection, distance: Distance) -> _View:
+def _product_view(kept: StoredRows, projection: Projection, distance: Distance) -> _View:
     """Projections, made a part at a time."""
     rows, out = kept.best, projection.room(len(kept), long=kept.codes is None)
 
@@ -348,7 +348,7 @@ def _product_view(kept: KeptRows, projection: Projection, distance: Distance) ->
     return _View(*out, None)
 
 
-def _tile_view(kept: KeptRows, projection: Projection, distance: Distance) -> _View:
+def _tile_view(kept: StoredRows, projection: Projection, distance: Distance) -> _View:
     """The rows themselves, in float32 and about the mean where they have more digits."""
     shift = None if kept.full.dtype == np.float32 else projection.mean
     tiled = Tiled.of(kept.full, shift)
@@ -368,9 +368,9 @@ def ordered_by_cell(cells: NDArray[np.int64], n_cells: int) -> RowOrder:
     return RowOrder(in_cell_order(cells, n_cells), frozen(offsets))
 
 
-def _taken(kept: KeptRows, order: NDArray[np.int64]) -> KeptRows:
+def _taken(kept: StoredRows, order: NDArray[np.int64]) -> StoredRows:
     """kept.take(order), the full rows on all cores."""
-    return KeptRows(taken(kept.full, order), None if kept.codes is None else kept.codes.take(order))
+    return StoredRows(taken(kept.full, order), None if kept.codes is None else kept.codes.take(order))
 
 
 def taken(rows: NDArray | None, order: NDArray[np.int64]) -> NDArray | None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from kway.kernels.topk import merge
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.block_scan import RowSearch, Scan
-from kway.search.codecs.base import FULL, KeptRows, Store
+from kway.search.codecs.stores import FULL, Store, StoredRows
 from kway.search.distances import DISTANCES
 from kway.search.gpu_dispatch import check_device, far_rows, search_over, tensors
 from kway.search.index import Index, Recipe
@@ -88,7 +88,7 @@ class Flat(Recipe):
         return None if self.device == "cpu" else far_rows(rows, metric, self.device)
 
     def _live(self, rows: Any, metric: Metric, ids: Ids) -> FlatIndex:
-        keep = self.keeper.keep_far if isinstance(rows, TensorRows) else self.keeper.keep
+        keep = self.keeper.store_on_gpu if isinstance(rows, TensorRows) else self.keeper.keep
         index = FlatIndex(self, metric, ids, keep(rows, metric.distance))
         index._choose()
         return index
@@ -96,7 +96,7 @@ class Flat(Recipe):
     def _revive(
         self, rows: Any, metric: Metric, ids: Ids, facts: dict[str, Any], arrays: dict[str, NDArray]
     ) -> FlatIndex:
-        kept = self.keeper.kept_from(rows, arrays, metric.distance)
+        kept = self.keeper.load(rows, arrays, metric.distance)
         return FlatIndex(self, metric, ids, kept, bounds_after=BOUNDS_AFTER)
 
 
@@ -105,7 +105,7 @@ class FlatIndex(Index):
 
     recipe: Flat
 
-    def __init__(self, recipe: Flat, metric: Metric, ids: Ids, kept: KeptRows, bounds_after: int = 0) -> None:
+    def __init__(self, recipe: Flat, metric: Metric, ids: Ids, kept: StoredRows, bounds_after: int = 0) -> None:
         super().__init__(recipe, metric, ids, kept.shape[1])
         self._scan = recipe.keeper.scan(kept, metric.distance)
         self._main: RowSearch = self._scan

@@ -20,9 +20,9 @@ from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.bit_cells import BitCells
 from kway.search.block_scan import Scan, measured_rows
 from kway.search.cells import CellTable, Ground
-from kway.search.codecs.base import KeptRows, RowsFound, Store
-from kway.search.codecs.bits import CentredBits
-from kway.search.codecs.far_codes import FarBits, FarBytes
+from kway.search.codecs.bits import CenteredBits
+from kway.search.codecs.gpu_codes import GpuBitRows, GpuByteRows
+from kway.search.codecs.stores import SelectedRows, Store, StoredRows
 from kway.search.distances import Distance
 from kway.search.index import Index
 from kway.search.metrics import Metric
@@ -147,7 +147,7 @@ def choose_for_cells(device: str, metric: Metric, store: Store, n_values: int) -
 class FarTable:
     """Rows on a device in the order of their cells: all of them, or their codes alone."""
 
-    best: TensorRows | FarBits | FarBytes
+    best: TensorRows | GpuBitRows | GpuByteRows
     names: Tensor  # (n,) int64
     offsets: Tensor  # (c + 1,) int64
 
@@ -167,7 +167,7 @@ class FarTable:
         order = cells.argsort(stable=True)
         counts = device.torch.bincount(cells, minlength=len(ground.landmarks))
         offsets = device.torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-        best = far[order] if store.rerank else store.far_codes(far, cells, ground).cut(order)
+        best = far[order] if store.rerank else store.gpu_codes(far, cells, ground).cut(order)
         return FarTable(best, order, offsets)
 
     @property
@@ -185,12 +185,12 @@ class FarTable:
 
     def measure(self, distance: Distance, queries: NDArray, places: NDArray[np.int64]) -> NDArray[np.float64]:
         """Distances (q, k) of queries (q, d) to the rows at places (q, k), which alone are copied."""
-        return measured_rows(distance, queries, *RowsFound.of(self.best, places))
+        return measured_rows(distance, queries, *SelectedRows.select(self.best, places))
 
     @property
     def ends_exact(self) -> bool:
         """Whether all cells together hold the answer that is promised: of bits alone there is no other."""
-        return not isinstance(self.best, FarBytes)
+        return not isinstance(self.best, GpuByteRows)
 
     def read(self, ground: Ground, kind: type[CellTable] | type[BitCells]) -> CellTable | BitCells:
         """The table of the host."""
@@ -200,10 +200,10 @@ class FarTable:
         cells = in_order[places]
         if isinstance(best, TensorRows):
             kept = kind.keep(np.asarray(best)[places], cells, ground)
-        elif isinstance(best, FarBits):
-            kept = KeptRows(None, CentredBits(best, ground.centres(), in_order).take(places))
+        elif isinstance(best, GpuBitRows):
+            kept = StoredRows(None, CenteredBits(best, ground.centres(), in_order).take(places))
         else:
-            kept = KeptRows(None, best.take(places))
+            kept = StoredRows(None, best.take(places))
         return kind.of(kept, cells, ground)
 
 

@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from kway.errors import CombinationError, InputError, ModelFileError
 from kway.rows.gpu.device import Device, as_tensor, is_tensor, on_host
 from kway.search.codecs import store_from
-from kway.search.codecs.base import Store, rows_of_arrays
+from kway.search.codecs.stores import Store, rows_of_arrays
 from kway.search.distances import Distance
 from kway.search.metrics import Metric, from_facts, pick_metric
 from kway.search.power_scaling import Scaled, Unit
@@ -92,13 +92,13 @@ class Recipe:
         An index whose rows are kept holds them all, once; codes of a few bits (`store=Bits(1, rerank=False)`, of Flat
         and Landmarks) hold no more than a block, and only they go on from a `folder` after a kill.
         """
-        from kway.search.codecs.streams import blocks_of
+        from kway.search.codecs.block_codes import iterate_blocks
 
         if folder is not None:
             raise CombinationError(f"{self} keeps its rows, and no parts of codes to go on from; leave out folder")
         if hasattr(blocks, "shape"):
             return self.build(blocks, metric)
-        parts = [plain_rows(block, "rows") for block in blocks_of(blocks).each]
+        parts = [plain_rows(block, "rows") for block in iterate_blocks(blocks).each]
         if len({part.shape[1] for part in parts}) != 1:
             widths = sorted({part.shape[1] for part in parts})
             raise InputError(f"blocks must be as wide as each other, got {widths or 'none'} columns")

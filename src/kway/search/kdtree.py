@@ -17,7 +17,7 @@ from scipy.spatial import cKDTree
 
 from kway.parameters import check_parameters, whole
 from kway.search.block_scan import EXTRA, BlockScan, confirm
-from kway.search.codecs.base import KeptRows, drop_rows, join_rows
+from kway.search.codecs.stores import StoredRows, drop_rows, join_rows
 from kway.search.distances import COSINE, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
 from kway.search.index import Index, Recipe
 from kway.search.metrics import Metric
@@ -74,7 +74,7 @@ class KDTreeIndex(Index):
 
     def _grow(self) -> tuple[Any, BlockScan]:
         if self._tree is None or self._scan is None:
-            self._scan = BlockScan(KeptRows(self._rows), self.metric.distance)
+            self._scan = BlockScan(StoredRows(self._rows), self.metric.distance)
             self._tree = cKDTree(self._points(self._rows), leafsize=self.recipe.leaf_size)
         return self._tree, self._scan
 

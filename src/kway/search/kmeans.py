@@ -24,7 +24,7 @@ from kway.labels import check_width
 from kway.progress import Tell, silent
 from kway.rows.gpu.device import Device
 from kway.rows.gpu.tensor_rows import TensorRows
-from kway.search.codecs.streams import blocks_of
+from kway.search.codecs.block_codes import iterate_blocks
 from kway.threads import at_most, pmap, spans
 from kway.validation import plain_rows
 
@@ -238,7 +238,7 @@ def _clustered(blocks: Any, n_centres: int, passes: int, seed: int) -> StreamClu
 def _blocks(source: Any) -> Iterator[NDArray[np.float32]]:
     """Checked blocks, all of as many columns as the first."""
     width = None
-    for block in blocks_of(source).each:
+    for block in iterate_blocks(source).each:
         rows = plain_rows(block, "rows").astype(np.float32, copy=False)
         width = check_width(rows, width)
         yield rows

@@ -30,7 +30,7 @@ from kway.rows.gpu.device import ChosenDevice
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.bit_cells import BitCells
 from kway.search.cells import CellGroups, CellTable, Ground, by_cell, nearest_first
-from kway.search.codecs.base import FULL, KeptRows, Store
+from kway.search.codecs.stores import FULL, Store, StoredRows
 from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
 from kway.search.gpu_dispatch import (
     FarTable,
@@ -234,7 +234,7 @@ class LandmarksIndex(Index):
             self._landmarks = frozen(place_centres(some, count, rng, tell=tell, device=device))
         self._trained = n
 
-    def _arrange(self, kept: KeptRows, cells: NDArray[np.int64]) -> None:
+    def _arrange(self, kept: StoredRows, cells: NDArray[np.int64]) -> None:
         """Order everything by cell (n,)."""
         self._set(self.recipe.keeper.table().of(kept, cells, self._ground()))
 

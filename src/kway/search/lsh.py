@@ -25,7 +25,7 @@ from kway.kernels.jit import frozen
 from kway.kernels.topk import EMPTY, offer_buckets
 from kway.parameters import AUTO, check_parameters, whole
 from kway.search.block_scan import BlockScan
-from kway.search.codecs.base import KeptRows, drop_rows, join_rows
+from kway.search.codecs.stores import StoredRows, drop_rows, join_rows
 from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN, squares
 from kway.search.index import Index, Recipe
 from kway.search.kmeans import SAMPLE_ROWS
@@ -182,7 +182,7 @@ class LSHIndex(Index):
         members = np.argsort(keys, axis=1, kind="stable")
         self._keys = frozen(np.take_along_axis(keys, members, axis=1))  # (T, n)
         self._members = frozen(members.astype(np.int32 if len(self._rows) < 2**31 else np.int64))  # (T, n)
-        self._scan = BlockScan(KeptRows(self._rows), self.metric.distance)
+        self._scan = BlockScan(StoredRows(self._rows), self.metric.distance)
         tables, bits = factor.shape
         self.why_ = f"{tables} hash tables of {bits} bits over {len(self._rows):,} rows: approximate"
 

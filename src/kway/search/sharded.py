@@ -34,7 +34,7 @@ from kway.modelfile.schemas.index import check_index
 from kway.parameters import check_parameters, whole
 from kway.rows.cluster.session import shared_folder
 from kway.rows.cluster.shards import Carried, FilePlace, Shards, make_shards, row_source
-from kway.search.codecs.base import drop_rows, join_rows, row_arrays
+from kway.search.codecs.stores import drop_rows, join_rows, row_arrays
 from kway.search.distances import DISTANCES
 from kway.search.flat import Flat
 from kway.search.index import Index, Recipe

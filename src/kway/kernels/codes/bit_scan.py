@@ -2,17 +2,17 @@
 
     H = bits in which sign(q) and sign(z) differ, of m = 64 w      H ~ Binomial(m, p), p = angle(q, z) / pi
     key = half_r - f_r <q, y_r>  (squared)  or  -f_r <q, y_r>      estimates ||z||^2 / 2 - <q, z>, or -<q, z>
-    |key - true| <= bar f_r ||q||                                  except for the chance that was agreed to
+    |key - true| <= bar f_r ||q||                                  except with the agreed probability
 
-`scan_bits`     A row can enter the k best only if its true key is below that of the k-th, which asks for a cosine to q
-                that depends on its length alone; `most_bits` says how many bits may then differ. The width w = 1..P
-                words is the one of least cost, w + COST * (share that passes), the share from the mean and spread of H
-                over a sample of the rows.
-`scan_first`    The k-th distance is known only at the end, and no row need come near it before. So each query's tables
-                (bit_tables.py) first let pass what a sample of the rows says is a small share: mosts[0] for the groups
-                that all rows are compared by, mosts[1] for all bits of P words of those that pass. If what they found
-                shows that no other row could enter (`enough`), the search is done, else `scan_bits` follows; if the
-                k-th so far is near, the filters become narrower on the way.
+`scan_bits`     A row can enter the k best only if its true key is below that of the k-th. This requires a cosine to q
+                that depends on the length of the row only, and `most_bits` tells how many bits may differ then. The
+                width w = 1..P words is the one of least cost, w + COST * (share that passes). The share comes from the
+                mean and spread of H over a sample of the rows.
+`scan_first`    The k-th distance is known only at the end. Therefore the tables of each query (bit_tables.py) first let
+                a small share of the rows pass, according to a sample: mosts[0] for the groups of bits that are compared
+                for all rows, mosts[1] for all bits of P words of the rows that pass. If no other row can enter
+                (`enough`), the search is done, else `scan_bits` follows. Filters become narrower as the k-th distance
+                decreases.
 `estimate_bits` Estimated distances of given rows.
 """
 
@@ -33,28 +33,27 @@ from kway.kernels.jit import kernel
 from kway.kernels.lanes import ctz, popcount, touch, touch_row
 from kway.kernels.topk import EMPTY, push
 
-BIT_BLOCK = 2048  # rows that all queries see while they lie in the first cache: 16 kB per word (C1)
-COST = 100.0  # of an estimate, in words of the filter: a line that is not in the cache (C1)
-SAMPLED_CODES = 512  # rows whose bits tell how sharp a filter is (C1)
-FIRST_WIDTH = 3  # words that all rows are read for first: of the rows that pass, the next rules out nine in ten (C1)
+BIT_BLOCK = 2048  # rows that all queries scan while the codes are in the L1 cache: 16 kB per word (C1)
+COST = 100.0  # cost of an estimate, in words of the filter: it reads a line that is not in the cache (C1)
+SAMPLED_CODES = 512  # rows whose bits estimate how many rows pass a filter (C1)
 
 _ROWS = ir.VectorType(I64, 8)
 _FLOATS = ir.VectorType(F32, 16)
 
 
 class Estimator(NamedTuple):
-    """How distances follow from keys, and what filters and error bars allow for."""
+    """How distances follow from keys, and how wide filters and error bars are."""
 
     code: int  # of the distance
-    halved: bool  # keys have a half
-    squared: bool  # distances are roots
-    least: float  # the least distance there is
-    z: float  # normal deviations that filters allow for
+    halved: bool  # keys include half
+    squared: bool  # distances are square roots
+    least: float  # the smallest possible distance
+    z: float  # normal deviations of filters
     bar: float  # error bar of a key, in units of f ||q||
 
 
 class CodedRows(NamedTuple):
-    """Rows as codes, and the full rows if they are kept."""
+    """Rows as codes, and the full rows if they are stored."""
 
     bits: int
     head: Any  # (P, n) uint64
@@ -63,25 +62,25 @@ class CodedRows(NamedTuple):
     unit: Any  # float32
     half: Any  # (n,) ||r||^2 / 2, or (0,) if all lengths are 1
     rows: Any  # (n, d) or (0, d)
-    names: Any  # (n,) what rows are called; (0,): by their number
+    names: Any  # (n,) ids of the rows; (0,) if they are the row numbers
 
 
 class CodedQueries(NamedTuple):
     """Queries as a scan of codes reads them."""
 
     words: Any  # (q, W) signs
-    turned: Any  # (q, D)
-    totals: Any  # (q,) sums of turned
-    norms: Any  # (q,) of turned
-    base: Any  # (q,) ||turned||^2, or the distance of a key of 0
+    rotated: Any  # (q, D)
+    totals: Any  # (q,) sums of rotated
+    norms: Any  # (q,) of rotated
+    base: Any  # (q,) ||rotated||^2, or the distance of a key of 0
     queries: Any  # (q, d) float64
 
 
 class CodedQuery(NamedTuple):
-    """One of them."""
+    """One of the queries."""
 
     words: Any
-    turned: Any
+    rotated: Any
     total: Any
     norm: Any
     base: Any
@@ -89,14 +88,14 @@ class CodedQuery(NamedTuple):
 
 
 class PassedFilter(NamedTuple):
-    """The rows of a first filter, which are left out: those of weights up to mosts (2,) in planes (2, P, 6)."""
+    """A first filter whose rows are skipped: those of weights up to mosts (2,) in planes (2, P, 6)."""
 
     planes: Any
     mosts: Any  # -1: no row passed
 
 
 class ScanRoom(NamedTuple):
-    """Memory of one thread: a row's words (B W,), words of 32 rows (P, 32), rows found (BLOCK,)."""
+    """Memory of one thread: the words of a row (B W,), words of 32 rows (P, 32), rows found (BIT_BLOCK,)."""
 
     held: Any
     tile: Any
@@ -105,9 +104,9 @@ class ScanRoom(NamedTuple):
 
 @intrinsic
 def near_rows(typing_context, plane, stride, words, width, most):
-    """Bits of 32 rows: whether at most `most` bits differ from the query's, over `width` planes of words.
+    """Return one bit per row, for 32 rows: whether at most `most` bits differ from the query's in `width` planes.
 
-    plane: address of the first row's word of plane 0; stride: bytes from plane to plane; words: address of the query's.
+    plane: address of the first row's word of plane 0; stride: bytes between planes; words: address of the query.
     """
 
     def emit(context, builder, signature, arguments):
@@ -133,7 +132,7 @@ def near_rows(typing_context, plane, stride, words, width, most):
 
 @intrinsic
 def sum_where(typing_context, words, count, values):
-    """Sum of values[64 w + j] over the bits j that are set in words w < count; words and values are addresses."""
+    """Return the sum of values[64 w + j] over the bits j that are set in words w < count; both are addresses."""
 
     def emit(context, builder, signature, arguments):
         a = Assembler(builder)
@@ -150,8 +149,8 @@ def sum_where(typing_context, words, count, values):
         sums = a.loop(count, [zero] * 4, add)
         total = builder.fadd(builder.fadd(sums[0], sums[1]), builder.fadd(sums[2], sums[3]))
         for half in (8, 4, 2, 1):
-            turned = ir.Constant(ir.VectorType(I32, 16), [(j + half) % 16 for j in range(16)])
-            total = builder.fadd(total, builder.shuffle_vector(total, total, turned))
+            order = ir.Constant(ir.VectorType(I32, 16), [(j + half) % 16 for j in range(16)])
+            total = builder.fadd(total, builder.shuffle_vector(total, total, order))
         return builder.extract_element(total, ir.Constant(I32, 0))
 
     return types.float32(types.uint64, types.int64, types.uint64), emit
@@ -159,11 +158,11 @@ def sum_where(typing_context, words, count, values):
 
 @kernel
 def least_cosine(squared, key, norm, shortest, longest):
-    """The least cosine to the query, of this norm, that a row of such a length needs for a key of at most `key`.
+    """Return the smallest cosine to a query of this norm with which a row of such a length has a key up to `key`.
 
-    Beyond 1 where no row can have such a key.
+    It is above 1 if no row can have such a key.
     """
-    if squared:  # l^2 / 2 - l |q| cos <= key; the cosine is least where l^2 = -2 key
+    if squared:  # l^2 / 2 - l |q| cos <= key; the cosine is smallest at l^2 = -2 key
         length = min(max(np.sqrt(max(0.0, -2.0 * key)), shortest), longest)
         need, least = 0.5 * length * length - key, length * norm
     else:
@@ -175,14 +174,14 @@ def least_cosine(squared, key, norm, shortest, longest):
 
 @kernel
 def most_bits(cosine, m, z):
-    """Bits out of m that may differ at this cosine, but for the chance that z (of a normal) stands for."""
+    """Return how many of m bits may differ at this cosine, except with the probability of z normal deviations."""
     p = np.arccos(min(1.0, cosine)) / np.pi
-    return m * p + z * np.sqrt(m * max(0.0, p * (1.0 - p))) + 0.5  # fastmath takes a p beyond 1, and no root of that
+    return m * p + z * np.sqrt(m * max(0.0, p * (1.0 - p))) + 0.5  # fastmath may give a p above 1
 
 
 @kernel
 def _moments(head, start, stop, words, means, spreads):
-    """Mean and standard deviation of the bits that differ in the first 1..P words, over a sample of rows."""
+    """Compute mean and deviation of the number of bits that differ in the first 1..P words, over a sample of rows."""
     planes = len(head)
     step = max(1, (stop - start) // SAMPLED_CODES)
     seen = 0
@@ -202,7 +201,7 @@ def _moments(head, start, stop, words, means, spreads):
 
 @kernel
 def best_width(cosine, z, means, spreads):
-    """Words of the filter that cost least, 0 for none."""
+    """Return the width of the filter that costs least, in words; 0 for no filter."""
     best, width = COST, 0
     if cosine <= -1.0:
         return width
@@ -215,14 +214,14 @@ def best_width(cosine, z, means, spreads):
 
 
 @kernel
-def product(bits, head, rest, row, turned, total, words):
-    """<q, y> of one row; total is the sum of the turned query (D,), words (B W,) room."""
-    planes, wide = len(head), len(turned) // 64
+def product(bits, head, rest, row, rotated, total, words):
+    """Return <q, y> of one row; total is the sum of the rotated query (D,), words (B W,) is memory."""
+    planes, wide = len(head), len(rotated) // 64
     for w in range(planes):
         words[w] = head[w, row]
     for w in range(rest.shape[1]):
         words[planes + w] = rest[row, w]
-    where, values, out = words.ctypes.data, turned.ctypes.data, np.float32(0)
+    where, values, out = words.ctypes.data, rotated.ctypes.data, np.float32(0)
     for b in range(bits):
         weight = np.float32(2 << (bits - 1 - b))
         out += weight * sum_where(np.uint64(where + 8 * b * wide), wide, np.uint64(values))
@@ -231,7 +230,7 @@ def product(bits, head, rest, row, turned, total, words):
 
 @kernel
 def key_of(squared, worst, base):
-    """The key of a row at distance `worst`; base is ||q||^2 (squared), or what a key lacks of the distance."""
+    """Return the key of a row at distance `worst`; base is ||q||^2 (squared), or the distance of a key of 0."""
     if worst >= EMPTY:
         return EMPTY
     return 0.5 * (worst * worst - base) if squared else worst - base
@@ -239,34 +238,36 @@ def key_of(squared, worst, base):
 
 @kernel
 def distance_of(squared, key, base, least):
-    """The reverse, at least `least`."""
+    """Return the distance of a key, at least `least`."""
     return np.sqrt(max(0.0, base + 2.0 * key)) if squared else max(least, base + key)
 
 
 @kernel
 def one_query(asked, i):
-    """Query i of CodedQueries."""
-    return CodedQuery(asked.words[i], asked.turned[i], asked.totals[i], asked.norms[i], asked.base[i], asked.queries[i])
+    """Return query i of CodedQueries."""
+    return CodedQuery(
+        asked.words[i], asked.rotated[i], asked.totals[i], asked.norms[i], asked.base[i], asked.queries[i]
+    )
 
 
 @kernel
 def scan_room(coded, wide):
-    """Memory for a scan of these rows, D = wide."""
+    """Allocate the memory for a scan of these rows, D = wide."""
     held = np.empty(coded.bits * (wide // 64), np.uint64)
     return ScanRoom(held, np.empty((len(coded.head), 32), np.uint64), np.empty(BIT_BLOCK, np.int64))
 
 
 @kernel
 def scan_bits(how, coded, asked, spans, start, stop, passed, bounds, distances, ids):
-    """Offer rows start..stop to the heaps distances, ids (q, k); the numbers of rows estimated and measured.
+    """Offer rows start..stop to the heaps distances, ids (q, k); return the numbers of rows estimated and measured.
 
     how: Estimator, coded: CodedRows, asked: CodedQueries, passed: PassedFilter of all queries.
-    spans (blocks, 2): the least and the largest length of each BLOCK rows. Nothing beyond the distances bounds (q,) is
-    wanted.
+    spans (blocks, 2): the smallest and the largest length of each BIT_BLOCK rows. Rows beyond the distances bounds (q,)
+    are not needed.
     """
     counts, q, wide = np.zeros(2, np.int64), len(asked.words), len(coded.head)
     means, spreads = np.empty((q, wide)), np.empty((q, wide))
-    room = scan_room(coded, asked.turned.shape[1])
+    room = scan_room(coded, asked.rotated.shape[1])
     for i in range(q):
         _moments(coded.head, start, stop, asked.words[i], means[i], spreads[i])
     for low in range(start, stop, BIT_BLOCK):
@@ -299,12 +300,12 @@ def offer_span(how, coded, query, low, high, width, most, passed, bound, room, h
 
 @kernel
 def offer_rows(how, coded, query, found, passed, bound, held, heap_d, heap_i, counts):
-    """Offer the rows found (m,) to one query's heap; a call costs as much as an estimate."""
+    """Offer the rows found (m,) to one query's heap. A call costs as much as an estimate."""
     limit = key_of(how.squared, min(bound, heap_d[0]), query.base)
     counts[0] += len(found)
     for r in found:
         f = np.float32(coded.factor[r]) * coded.unit
-        key = np.float64(-f * product(coded.bits, coded.head, coded.rest, r, query.turned, query.total, held))
+        key = np.float64(-f * product(coded.bits, coded.head, coded.rest, r, query.rotated, query.total, held))
         if how.halved:
             key += coded.half[r]
         if key - how.bar * f * query.norm > limit:
@@ -326,14 +327,14 @@ def offer_rows(how, coded, query, found, passed, bound, held, heap_d, heap_i, co
 
 @kernel
 def near_of(head, row, stop, words, width, most, room):
-    """Bits of the rows row..stop (32 at most) that pass the filter."""
+    """Return one bit per row of row..stop (at most 32): whether it passes the filter."""
     left = stop - row
     alive = np.uint64(0xFFFFFFFF) if left == 32 else (np.uint64(1) << np.uint64(left)) - np.uint64(1)
     if width == 0:
         return alive
     if row + 32 <= head.shape[1]:
         address, stride = head.ctypes.data + 8 * row, head.strides[0]
-    else:  # the last few: a load of 32 would pass the end
+    else:  # the last rows: a load of 32 would read beyond the end
         for w in range(width):
             for j in range(left):
                 room[w, j] = head[w, row + j]
@@ -343,20 +344,20 @@ def near_of(head, row, stop, words, width, most, room):
 
 
 class FirstFilter(NamedTuple):
-    """Rows that weigh at most mosts (q, 2), in the groups and in all bits of P words; -1: no row passes."""
+    """Rows pass if they weigh at most mosts (q, 2), in the groups and in all bits of P words; -1: no row passes."""
 
-    width: int  # words that the groups lie in
+    width: int  # words that contain the groups
     tables: Any  # (q, G, 16) uint8
     groups: Any  # (q, G) uint8
-    planes: Any  # (q, 2, P, .) uint64, the bits of the weights, of the groups and of all
+    planes: Any  # (q, 2, P, .) uint64, the bits of the weights, for the groups and for all
     mosts: Any  # (q, 2) int64
-    counts: Any  # (q, 2, .) int64, bits of each weight
-    steps: Any  # (q,) float64, of |q_j| / ||q||, a unit of weight
+    counts: Any  # (q, 2, .) int64, number of bits of each weight
+    steps: Any  # (q,) float64, |q_j| / ||q|| per unit of weight
 
 
 @kernel
 def _wanted(how, worst, base, norm, shortest, longest, counts, step, wide, out):
-    """out (2,): what a row nearer than `worst` may weigh, in the groups and in all."""
+    """Compute out (2,): the weight of a row nearer than `worst` at most, in the groups and in all bits."""
     limit, cosine = key_of(how.squared, worst, base), -1.0
     if limit < EMPTY:
         cosine = least_cosine(how.squared, limit, norm, shortest, longest)
@@ -366,8 +367,8 @@ def _wanted(how, worst, base, norm, shortest, longest, counts, step, wide, out):
 
 @kernel
 def enough(how, worst, asked, shortest, longest, which, out):
-    """out (q,): whether the filters passed every row that could be nearer than the k-th found, at worst (q,)."""
-    wanted, wide = np.empty(2, np.int64), asked.turned.shape[1]
+    """Compute out (q,): whether every row nearer than the k-th found, at worst (q,), passed the filters."""
+    wanted, wide = np.empty(2, np.int64), asked.rotated.shape[1]
     for i in range(len(worst)):
         out[i] = False
         if worst[i] < EMPTY:
@@ -380,10 +381,10 @@ def enough(how, worst, asked, shortest, longest, which, out):
 
 @kernel
 def _passed(hits, masks, low, coded, which, words, mosts, found):
-    """found[:m]: BIT_BLOCK i + r of each row low + r that passes query i by all bits of P words; m.
+    """Write BIT_BLOCK i + r into found for each row low + r that passes query i by all bits; return how many.
 
-    Their codes are prefetched. A tile that is hit has one row that passes, as a rule: a loop that ends otherwise costs
-    as much as weighing a row.
+    Their codes are prefetched. A tile with a hit usually has one passing row, and a mispredicted end of a loop costs as
+    much as weighing a row.
     """
     head = coded.head
     m = 0
@@ -415,8 +416,8 @@ def _passed(hits, masks, low, coded, which, words, mosts, found):
 
 @kernel
 def scan_first(how, coded, asked, spans, start, stop, which, fast, bounds, distances, ids):
-    """Offer the rows of start..stop that pass the filter `which` (FirstFilter), else like `scan_bits`."""
-    q, wide, words = len(asked.words), asked.turned.shape[1], asked.words
+    """Offer the rows of start..stop that pass `which` (FirstFilter) to the heaps; otherwise like `scan_bits`."""
+    q, wide, words = len(asked.words), asked.rotated.shape[1], asked.words
     seen, nobody = np.zeros(2, np.int64), np.full(2, -1, np.int64)
     now, known, wanted = which.mosts.T.copy(), np.full(q, EMPTY), np.empty(2, np.int64)
     shortest, longest = spans[:, 0].min(), spans[:, 1].max()
@@ -446,14 +447,14 @@ def scan_first(how, coded, asked, spans, start, stop, which, fast, bounds, dista
 
 @kernel
 def estimate_bits(how, coded, asked, found, distances):
-    """distances (q, k) of the rows found (q, k), to the digit those of `scan_bits`."""
-    held = np.empty(coded.bits * (asked.turned.shape[1] // 64), np.uint64)
+    """Compute distances (q, k) of the rows found (q, k), exactly those of `scan_bits`."""
+    held = np.empty(coded.bits * (asked.rotated.shape[1] // 64), np.uint64)
     for i in range(len(found)):
         for j in range(found.shape[1]):
             r = found[i, j]
             f = np.float32(coded.factor[r]) * coded.unit
-            turned, total = asked.turned[i], asked.totals[i]
-            key = np.float64(-f * product(coded.bits, coded.head, coded.rest, r, turned, total, held))
+            rotated, total = asked.rotated[i], asked.totals[i]
+            key = np.float64(-f * product(coded.bits, coded.head, coded.rest, r, rotated, total, held))
             if how.halved:
                 key += coded.half[r]
             distances[i, j] = distance_of(how.squared, key, asked.base[i], how.least)

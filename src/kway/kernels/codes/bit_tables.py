@@ -1,21 +1,21 @@
 """The first filter of codes: a bit that differs weighs as much as the query's coordinate; 32 rows are added at once.
 
     w_j = 0..MOST_WEIGHT      whole numbers, close to a multiple of |q_j|
-    groups (q, G)             of four bits, of the 16 P in P words: those that are asked of all rows
-    tables (q, G, 16)         what each of the 16 ways of a row weighs, in each of them
-    planes (q, 2, P, 6)       bit b of the weights, of these groups and of all: a row alone is weighed by counts of bits
+    groups (q, G)             groups of four bits, out of the 16 P in P words, that are compared for all rows
+    tables (q, G, 16)         the weight of each of the 16 patterns of a row, for each of these groups
+    planes (q, 2, P, 6)       bit b of the weights, for these groups and for all: single rows are weighed by bit counts
     S_r                       weight of the bits of these groups in which sign(q) and row r differ; it saturates
 
-S is linear in the query, which signs alone are not, and groups of large coordinates tell most: 36 of 64 groups, 144
-bits, tell as much as 280 bits that are merely counted. A table is a register, so that one instruction looks a group of
-32 rows up and another adds (AVX2); rows are spread to half bytes once for all queries.
+S is linear in the query, unlike a count of signs, and groups of large coordinates are the most informative: 36 of 64
+groups, 144 bits, are as good as 280 bits that are only counted. A table fills a register, so one instruction looks up a
+group of 32 rows and another one adds (AVX2). Rows are unpacked to half bytes once for all queries.
 
-Of a row at cosine c to the query bit j differs with the chance
+For a row at cosine c to the query, bit j differs with the probability
 
     p_j = Phi(-c a_j / sqrt((1 - c^2) (1 - a_j^2) / (D - 1))),  a_j = |q_j| / ||q||
 
-as the rotation was drawn at random. So S has the mean sum w p and, as what lies beside the query has nothing along it,
-the variance sum w^2 p (1 - p) - (sum w a phi)^2; its third moment tells how much longer its tail is than a normal's.
+because the rotation is random. Therefore S has the mean sum w p. The part of a row orthogonal to the query has no
+component along it, so the variance is sum w^2 p (1 - p) - (sum w a phi)^2. The third moment corrects the tail.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from kway.kernels.assembler import I8, I32, I64, Assembler, nothing
 from kway.kernels.jit import kernel
 from kway.kernels.lanes import cpu_has, popcount, touch
 
-TABLE_FEATURES = ("avx2",)  # that the fast way needs
+TABLE_FEATURES = ("avx2",)  # CPU features of the vectorized filter
 TABLE_ROWS = 256  # rows of a tile (C1)
-TILE_WORDS = TABLE_ROWS // 64  # of a mask
-TILE_STEP = 2**32  # from tile to tile in a list of hits, more than there are queries
-_LINE = np.uint64(64)  # bytes of a line of the cache
-_LINES = np.uint64(8 * TABLE_ROWS // 64)  # of one word of a tile
-MOST_SUM = 254  # that a filter may ask for: sums saturate one above
-WEIGHT_BITS = 6  # of the weight of a bit
-MOST_WEIGHT = 2**WEIGHT_BITS - 1  # of a bit: four of them fit into a byte
+TILE_WORDS = TABLE_ROWS // 64  # words of a mask
+TILE_STEP = np.iinfo(np.uint32).max + 1  # between tiles in a list of hits: more than there are queries
+_LINE = np.uint64(64)  # bytes of a cache line
+_LINES = np.uint64(8 * TABLE_ROWS // 64)  # cache lines of one word of a tile
+MOST_SUM = np.iinfo(np.uint8).max - 1  # largest limit of a filter: sums saturate one above
+MOST_WEIGHT = np.iinfo(np.uint8).max // 4  # largest weight of a bit: four of them fit into a byte
+WEIGHT_BITS = MOST_WEIGHT.bit_length()
 
 _TILE_BYTES = ir.VectorType(I8, 32)
 _HALF = ir.VectorType(I8, 16)
 
 
 def _picked(builder, x, y, places):
-    """Bytes of x and y by their places."""
+    """Return bytes of x and y by their places."""
     return builder.shuffle_vector(x, y, ir.Constant(ir.VectorType(I32, len(places)), places))
 
 
 def _woven(builder, x, y, size, high):
-    """Units of so many bytes of x and y in turn, of the lower or the upper half of each 16 bytes."""
+    """Interleave units of `size` bytes of x and y, of the lower or the upper half of each 16 bytes."""
     places = []
     for lane in (0, 16):
         for start in range(lane + 8 * high, lane + 8 * high + 8, size):
@@ -60,8 +60,8 @@ def _woven(builder, x, y, size, high):
     return _picked(builder, x, y, places)
 
 
-def _turned_over(builder, held):
-    """Eight vectors of 4 rows x 8 bytes -> eight of one byte of 32 rows."""
+def _transpose(builder, held):
+    """Transpose eight vectors of 4 rows x 8 bytes to eight vectors of one byte of 32 rows."""
     pairs = [lane + 8 * row + byte for lane in (0, 16) for byte in range(8) for row in range(2)]
     held = [_picked(builder, x, x, pairs) for x in held]
     for size, apart in ((2, 1), (4, 2), (8, 4)):
@@ -71,7 +71,7 @@ def _turned_over(builder, held):
 
 @intrinsic
 def _spread_word(typing_context, rows, out):
-    """A word of 32 rows, side by side, as 16 x 32 half bytes, TABLE_ROWS bytes apart; both are addresses."""
+    """Write a word of 32 adjacent rows as 16 x 32 half bytes, TABLE_ROWS bytes apart; both are addresses."""
 
     def emit(context, builder, signature, arguments):
         a, (rows, out) = Assembler(builder), arguments
@@ -80,7 +80,7 @@ def _spread_word(typing_context, rows, out):
             low, high = (a.load(a.at(rows, start + 16 * i), _HALF, 8) for start in (0, 128))
             held.append(_picked(builder, low, high, list(range(32))))
         four, mask = a.same(_TILE_BYTES, 4), a.same(_TILE_BYTES, 15)
-        for k, byte in enumerate(_turned_over(builder, held)):
+        for k, byte in enumerate(_transpose(builder, held)):
             a.store(builder.and_(byte, mask), a.at(out, 2 * k * TABLE_ROWS), 1)
             a.store(builder.lshr(byte, four), a.at(out, (2 * k + 1) * TABLE_ROWS), 1)
         return context.get_dummy_value()
@@ -90,9 +90,9 @@ def _spread_word(typing_context, rows, out):
 
 @intrinsic
 def _add_tables(typing_context, halves, tables, groups, count, most, out):
-    """Whether S <= most for any of TABLE_ROWS rows; then out: a bit for each. halves (16 P, TABLE_ROWS).
+    """Return whether S <= most for any of TABLE_ROWS rows; then write one bit per row. halves (16 P, TABLE_ROWS).
 
-    In five of six tiles nobody passes: one comparison, of the least sums, tells so.
+    In five of six tiles no row passes: one comparison of the least sums shows it.
     """
 
     def emit(context, builder, signature, arguments):
@@ -130,7 +130,7 @@ def _add_tables(typing_context, halves, tables, groups, count, most, out):
 
 @kernel
 def fill_tables(weights, words, groups, tables):
-    """tables (q, G, 16) uint8 of weights (q, 64 P) uint8 and the signs of the queries, words (q, W); groups (q, G)."""
+    """Fill tables (q, G, 16) uint8 from weights (q, 64 P) uint8, signs of queries, words (q, W), and groups (q, G)."""
     for i in range(len(tables)):
         for at in range(tables.shape[1]):
             g = np.int64(groups[i, at])
@@ -145,9 +145,9 @@ def fill_tables(weights, words, groups, tables):
 
 @kernel
 def weigh_bits(head, row, words, planes):
-    """The weight of the bits of P words in which one row differs from the query's words (W,).
+    """Return the weight of the bits of P words in which one row differs from the query's words (W,).
 
-    planes (P, 6): bit b of the weights of each word, so that it takes six counts of bits a word, not 16 tables.
+    planes (P, 6): bit b of the weights of each word, so that a word takes six bit counts, not 16 tables.
     """
     total = np.int64(0)
     for w in range(np.uint64(len(head))):
@@ -165,14 +165,13 @@ def weigh_bits(head, row, words, planes):
 
 @kernel
 def near_tables(head, low, high, which, words, mosts, halves, masks, hits, fast):
-    """masks (q, m) uint64: a bit for each of the rows low..high, whether S <= mosts (q,); -1 lets nobody pass.
+    """Write masks (q, m) uint64: one bit for each of the rows low..high, whether S <= mosts (q,); -1: no row passes.
 
-    Answers how many tiles of TABLE_ROWS rows have one that passes, hits[:.] of (m q,) int64, tile t of query i as
-    TILE_STEP t + i: only there is the mask written.
-    which: FirstFilter of bit_scan.py. halves (16 P, TABLE_ROWS) uint8 is room. mosts are MOST_SUM at most.
-    words (q, W) and the filter's planes say the same of rows one by one: the last, and all if not `fast`.
-    Rows are read once in many queries, too seldom for the processor to see them coming: without asking ahead 64 queries
-    took a tenth longer.
+    Returns the number of tiles of TABLE_ROWS rows with a passing row. hits (m q,) int64 lists them: TILE_STEP t + i for
+    tile t of query i; masks are written only there.
+    which: FirstFilter of bit_scan.py. halves (16 P, TABLE_ROWS) uint8 is memory. mosts are at most MOST_SUM.
+    The last rows, and all rows if not `fast`, are weighed one by one with words (q, W) and the filter's planes.
+    Each tile is read once for many queries, too seldom for the hardware prefetcher, so the next one is prefetched.
     """
     count, width, tables, groups, planes = 0, which.width, which.tables, which.groups, which.planes
     q, stride, lines = len(tables), np.uint64(head.strides[0]), np.uint64(width) * _LINES
@@ -195,7 +194,7 @@ def near_tables(head, low, high, which, words, mosts, halves, masks, hits, fast)
         ahead, line, stop = np.uint64(head.ctypes.data + 8 * last), np.uint64(0), np.uint64(0)
         for i in range(q):
             stop = min(lines, stop + few)
-            while line < stop:  # of the next tile, while this one is added
+            while line < stop:  # prefetch the next tile while this one is added
                 touch(ahead + stride * (line // _LINES) + _LINE * (line % _LINES))
                 line += np.uint64(1)
             if mosts[i] >= 0:
@@ -210,7 +209,7 @@ def near_tables(head, low, high, which, words, mosts, halves, masks, hits, fast)
 
 @kernel
 def _one_by_one(head, first, last, words, planes, most, mask):
-    """mask (TILE_WORDS,) of the rows first..last, TABLE_ROWS at most; 1 if any passes, else 0."""
+    """Write mask (TILE_WORDS,) of the rows first..last, at most TABLE_ROWS; return 1 if any passes, else 0."""
     mask[:] = 0
     for row in range(first, last):
         if weigh_bits(head, row, words, planes) <= most:
@@ -220,9 +219,9 @@ def _one_by_one(head, first, last, words, planes, most, mask):
 
 @kernel
 def most_weight(cosine, z, counts, step, wide):
-    """What S may be at this cosine, but for the chance that z (of a normal) stands for.
+    """Return the largest S at this cosine, except with the probability of z normal deviations.
 
-    counts (MOST_WEIGHT + 1,): bits of each weight; step: a_j of a weight of 1; wide: D.
+    counts (MOST_WEIGHT + 1,): number of bits of each weight; step: a_j of a weight of 1; wide: D.
     """
     c = min(max(cosine, -1.0), 1.0)
     mean, variance, third, along = 0.0, 0.0, 0.0, 0.0
@@ -236,5 +235,5 @@ def most_weight(cosine, z, counts, step, wide):
             third += counts[w] * w * w * w * p * (1.0 - p) * (1.0 - 2.0 * p)
             along += counts[w] * w * a * np.exp(-0.5 * x * x) / np.sqrt(2.0 * np.pi)
     variance = max(variance - along * along, 0.25 * variance, 1e-30)
-    longer = (z * z - 1.0) / 6.0 * max(third, 0.0) / variance  # Cornish and Fisher
+    longer = (z * z - 1.0) / 6.0 * max(third, 0.0) / variance  # Cornish-Fisher expansion
     return mean + z * np.sqrt(variance) + longer + 1.5  # weights are rounded

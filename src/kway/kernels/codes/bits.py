@@ -1,13 +1,13 @@
-"""Codes of a few bits a coordinate: the rotation, the codes, and what turns them back.
+"""Codes of a few bits per coordinate: the rotation, encoding and decoding.
 
     z = R x                  R: rounds of (random signs, Hadamard blocks), orthonormal; D columns, a multiple of 64
     y_j = 2 u_j - (2^B - 1)  u_j in 0..2^B - 1: odd whole numbers, the top bit of u_j is the sign of z_j
-    f = ||z||^2 / <z, y>     so that f <q, y> estimates <q, z> without bias, whatever q is (RaBitQ)
+    f = ||z||^2 / <z, y>     so that f <q, y> is an unbiased estimate of <q, z> for every q (RaBitQ)
 
-The bit b of all u is a plane of W = D / 64 words. A row keeps its sign plane first: the leading P words of it in
-`head` (P, n), so that eight rows lie side by side, the others in `rest` (n, W - P + (B - 1) W), then the lower planes.
+Bit b of all u is a plane of W = D / 64 words. A row stores its sign plane first: the leading P words in `head` (P, n),
+so that the words of eight rows are adjacent, the others in `rest` (n, W - P + (B - 1) W), then the lower planes.
 
-Rows put into another order where they lie, for those that are too many to be held twice.
+`reorder_rows` permutes rows in place, because there may be too many to copy them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy as np
 
 from kway.kernels.jit import kernel
 
-GRID_STEPS = np.linspace(0.6, 1.5, 13).astype(np.float32)  # of the usual step, tried for each row
+GRID_STEPS = np.linspace(0.6, 1.5, 13).astype(np.float32)  # multiples of the usual step that are tried for each row
 WIDEST_FILTER = 4  # words of a row that a filter reads first (C1)
 
 
 @kernel
 def _eights(x):
-    """The transform of each eight numbers of x (n,), unscaled: short loops would cost more than their sums."""
+    """Transform each eight numbers of x (n,), unscaled; unrolled, because short loops would cost more."""
     for s in range(0, len(x), 8):
         a, b, c, d, e, f, g, h = x[s], x[s + 1], x[s + 2], x[s + 3], x[s + 4], x[s + 5], x[s + 6], x[s + 7]
         a, b, c, d, e, f, g, h = a + b, a - b, c + d, c - d, e + f, e - f, g + h, g - h
@@ -33,7 +33,7 @@ def _eights(x):
 
 @kernel
 def _hadamard(x):
-    """The orthonormal Walsh-Hadamard transform of x (2^k,), k >= 3, in place; two widths in one pass."""
+    """Compute the orthonormal Walsh-Hadamard transform of x (2^k,), k >= 3, in place; two widths in one pass."""
     n, width = len(x), 8
     _eights(x)
     while 2 * width < n:
@@ -60,7 +60,7 @@ def _hadamard(x):
 
 @kernel
 def _largest_power(wide):
-    """The largest power of two that is no more than `wide`."""
+    """Return the largest power of two up to `wide`."""
     power = 1
     while 2 * power <= wide:
         power *= 2
@@ -69,9 +69,9 @@ def _largest_power(wide):
 
 @kernel
 def rotate(rows, signs):
-    """Rows (n, D) float32 turned in place by the rounds of signs (rounds, D) int8.
+    """Rotate rows (n, D) float32 in place by the rounds of signs (rounds, D) int8.
 
-    Where D is no power of two, a round transforms the first and then the last 2^k columns, which overlap.
+    If D is not a power of two, a round transforms the first and then the last 2^k columns, which overlap.
     """
     n, wide = rows.shape
     block = _largest_power(wide)
@@ -86,8 +86,8 @@ def rotate(rows, signs):
 
 
 @kernel
-def turn_back(rows, signs):
-    """The inverse of `rotate`, in place: every step is its own inverse, so they run backwards."""
+def rotate_back(rows, signs):
+    """Invert `rotate` in place: every step is its own inverse, so the steps run backwards."""
     n, wide = rows.shape
     block = _largest_power(wide)
     for i in range(n):
@@ -102,7 +102,7 @@ def turn_back(rows, signs):
 
 @kernel
 def _levels(z, step, most, levels):
-    """levels (D,) u_j of one row on the grid of this step; <z, y> and ||y||^2."""
+    """Compute levels (D,) u_j of one row on the grid of this step; return <z, y> and ||y||^2."""
     along, length = np.float32(0), np.float32(0)
     inverse = np.float32(1) / step
     half, top = np.float32(0.5 * (most + 1)), np.float32(most)
@@ -117,7 +117,7 @@ def _levels(z, step, most, levels):
 
 @kernel
 def _best_levels(z, square, most, usual, levels):
-    """The grid, of those about the usual one, whose row y lies at the least angle to z; <z, y> and ||y||^2."""
+    """Choose the grid whose row y has the smallest angle to z; return <z, y> and ||y||^2."""
     spread = np.sqrt(square / np.float32(len(z)))
     if most == 1 or spread == 0:
         return _levels(z, max(spread, np.float32(1e-30)), most, levels)
@@ -131,9 +131,9 @@ def _best_levels(z, square, most, usual, levels):
 
 @kernel
 def encode_rows(z, bits, usual, first, head, rest, factor, half, widest):
-    """Codes of turned rows z (m, D), which are rows first, first + 1, ... of head, rest, factor (n,) and half (n,).
+    """Encode rotated rows z (m, D) as rows first, first + 1, ... of head, rest, factor (n,) and half (n,).
 
-    usual: the best step for normal coordinates. widest (1,): the largest error of <q, z> / (f ||q||), kept up to date.
+    usual: the best step for normal coordinates. widest (1,): the largest error of <q, z> / (f ||q||) so far.
     """
     wide, (planes, _) = z.shape[1], head.shape
     words, most = wide // 64, (1 << bits) - 1
@@ -165,7 +165,7 @@ def encode_rows(z, bits, usual, first, head, rest, factor, half, widest):
 
 @kernel
 def decode_rows(bits, head, rest, out):
-    """out (n, D) float32: the odd whole numbers y."""
+    """Decode the odd whole numbers y into out (n, D) float32."""
     (planes, n), wide = head.shape, out.shape[1]
     words, most = wide // 64, (1 << bits) - 1
     for i in range(n):
@@ -181,7 +181,7 @@ def decode_rows(bits, head, rest, out):
 
 @kernel
 def sign_words(z, words):
-    """words (q, W) of the signs of turned queries z (q, D)."""
+    """Pack the signs of rotated queries z (q, D) into words (q, W)."""
     for i in range(len(z)):
         for w in range(words.shape[1]):
             word = np.uint64(0)
@@ -192,7 +192,7 @@ def sign_words(z, words):
 
 @kernel
 def reorder_rows(rows, order, done):
-    """rows[i] <- rows[order[i]] of rows (n, w) and a permutation (n,), a cycle at a time; done (n,), false at first."""
+    """Set rows[i] to the former rows[order[i]] in place, cycle by cycle; done (n,) is all False at first."""
     room = np.empty(rows.shape[1], rows.dtype)
     for start in range(len(order)):
         if done[start] or order[start] == start:

@@ -168,7 +168,7 @@ def index_arrays(facts: Facts, present: Mapping[str, NDArray], ids: bool) -> dic
     own = {"ids": Array(("int64",), ("m",), (below("n"), distinct), optional=True)} if ids else {}
     codes_only = store is not None and not store["rerank"]
     if _of_bits(facts):
-        own |= {name: array for name, array in _BITTED.items() if name != "codes.centre" or not kind.ordered}
+        own |= {name: array for name, array in _BITTED.items() if name != "codes.center" or not kind.ordered}
     elif store is not None:
         own |= _CODED
     if not codes_only:
@@ -227,7 +227,7 @@ def index_rules(key: str = "index") -> tuple[CrossRule, ...]:
             return None
         W, bits, m = D // 64, stored.facts[key]["recipe"]["store"]["bits"], stored.sizes["m"]
         fits = D % 64 == 0 and stored.sizes["d"] <= D and min(W, WIDEST_FILTER) == P and P + words == bits * W
-        centre = stored.arrays.get(f"{key}.codes.centre")
+        centre = stored.arrays.get(f"{key}.codes.center")
         plain = base_of(stored.facts[key]) == "cosine" and centre is not None and not centre.any()
         kept = (stored.arrays[f"{key}.codes.factor"].itemsize, stored.sizes["halves*"])
         fits = fits and kept == ((2, 0) if plain else (4, m))
@@ -257,7 +257,7 @@ def index_sizes(facts: Facts) -> dict[str, int]:
 _CODED = {
     "codes": Array(("int8",), ("m", "d")),
     "codes.scale": Array(("float32",), ("m",)),
-    "codes.centre": Array(("float32",), ("d",), (finite,)),
+    "codes.center": Array(("float32",), ("d",), (finite,)),
 }
 
 
@@ -267,7 +267,7 @@ _BITTED = {
     "codes.factor": Array(("uint16", "float32"), ("m",)),
     "codes.half": Array(("float32",), ("halves*",)),
     "codes.widest": Array(("float32",), (1,), (finite,)),
-    "codes.centre": Array(("float32",), ("d",), (finite,)),
+    "codes.center": Array(("float32",), ("d",), (finite,)),
     "codes.signs": Array(("int8",), ("rounds", "D")),
 }
 

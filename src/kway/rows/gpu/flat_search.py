@@ -139,8 +139,8 @@ class DeviceBits:
             return device.put(self.scan.measure(frozen(exact[host[0]]), frozen(host[1])))
 
         with device.room(f"a search of {len(queries):,} queries"):
-            asked = self.scan.asked(exact)  # rotated by the CPU
-            rotated = CodeQueries(*(device.put(values) for values in (asked.turned, asked.norms, asked.base)))
+            asked = self.scan.encode(exact)  # rotated by the CPU
+            rotated = CodeQueries(*(device.put(values) for values in (asked.rotated, asked.norms, asked.base)))
             found = self.codes.nearest(rotated, k, measure)
             ids, distances = device.fetch(found.ids), device.fetch(found.distances)
         return exact_search.by_distance(
@@ -171,12 +171,12 @@ class DeviceBits:
     def _rotation(self) -> Tensor:
         """R' (d, D) float64, which rotates queries."""
         frame = self.scan.codes.frame
-        return self.device.put(frame.turned(np.eye(len(frame.centre), dtype=np.float32)).astype(np.float64))
+        return self.device.put(frame.rotate(np.eye(len(frame.center), dtype=np.float32)).astype(np.float64))
 
     def _rotate(self, queries: Tensor) -> Any:
         """Return queries (q, d) float64 on the device as the search of codes expects them."""
         frame, distance = self.scan.codes.frame, self.scan.distance
-        center = self.device.put(frame.centre.astype(np.float64))
+        center = self.device.put(frame.center.astype(np.float64))
         placed = exact_search.place_rows(queries, distance.by_angle)
         rotated = (placed - center if distance.shifts else placed) @ self._rotation
         norms = rotated.square().sum(1).sqrt()

@@ -359,7 +359,7 @@ def _cell_codes(codes: Any, encoded: EncodedBits, offsets: Tensor, ground: Any, 
     cells = torch.repeat_interleave(torch.arange(len(offsets) - 1, device=device.name), offsets.diff())
     half = encoded.half if distance.order else None
     searched = BitCodes(device, codes.frame.bits, encoded.words, encoded.factor, half, bar=0.0, least=0.0)
-    rotation = codes.frame.turned(np.eye(codes.shape[1], dtype=np.float32))
+    rotation = codes.frame.rotate(np.eye(codes.shape[1], dtype=np.float32))
     arrays = (ground.centres(), ground.projection.mean, rotation)
     centers, mean, rotation = (device.put(a, torch.float64) for a in arrays)
     return CellCodes.build(searched, cells, centers, mean, rotation, distance.shifts, distance.by_angle)

@@ -1,8 +1,8 @@
 """How rows are kept: as given (store=None), or as codes of fewer bytes.
 
-base.py        Store and Codes, what every way to code rows offers; KeptRows, the rows of an index
+base.py        Store and Codes, what every way to code rows offers; StoredRows, the rows of an index
 int8.py        Int8: one byte per value
-bits.py        Bits: 1, 2 or 4 bits per column, with an estimate of every product and its error bar; CentredBits
+bits.py        Bits: 1, 2 or 4 bits per column, with an estimate of every product and its error bar; CenteredBits
 bit_scan.py    a scan of bits
 streams.py     codes of rows that come in blocks
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kway.search.codecs.base import Store
+from kway.search.codecs.stores import Store
 
 
 def store_from(facts: dict[str, Any]) -> Store:

@@ -1,15 +1,14 @@
-"""BitScan: all rows of a set of codes (bits.py) against queries; the codes are read once for a batch of them.
+"""BitScan: a search of all rows by their codes (bits.py); a batch of queries reads the codes once.
 
-If full rows are kept, those that the error bars leave in doubt are measured, and what is found is exact; else the k
-best by estimate are returned, with the estimated distances. A first filter (kernels/codes/bit_scan.py) weighs the
-bits that differ by the query's coordinates:
+If full rows are stored, the rows that the error bars cannot rule out are measured, and their distances are exact.
+Otherwise the k best by estimate are returned, with estimated distances. A first filter (kernels/codes/bit_scan.py)
+weighs the bits that differ by the query's coordinates:
 
     2 |q_j|                over the bits j that differ: sum of |q| - <q, signs of the row>, of the groups that are read
-    unit                   makes the limit of that sum, which a small share of a sample stays below, MOST_SUM
+    unit                   scales the limit of that sum, which a small share of a sample stays below, to MOST_SUM
     w_j = 2 |q_j| / unit   rounded, five on average: the angle between w and |q| is about 2 degrees
 
-Which groups are read depends on whether there are many queries, so a batch may lose another row than a query alone, if
-either may lose one: with the chance that was agreed to.
+A batch reads other groups than a single query, so it may miss another row; `miss` limits the probability for both.
 """
 
 from __future__ import annotations
@@ -48,127 +47,126 @@ from kway.search.results import Heaps, Neighbors, empty_heaps
 from kway.threads import pmap, shares, single_blas, spans, workers
 
 
-class _Reads(NamedTuple):
-    """What is read of all rows: words, groups of four bits among them; and the share of the rows that then pass."""
+class FilterReads(NamedTuple):
+    """What the first filter reads of all rows: words, groups of four bits among them, the share of rows that pass."""
 
     words: int
     groups: int
     share: float
 
 
-# of rows in all directions all three shares hold a cosine of 0.51 or less: 3.4 deviations of an estimate of 0.6 at 512
-# bits, so that hardly a query at that cosine needs a second scan
-_FEW = _Reads(3, 48, 1 / 600)  # memory is what takes time
-_MANY = _Reads(4, 36, 1 / 1500)  # adding is: the 36 groups that tell most of 64
-_ALL = 1 / 20_000  # of the rows pass by all bits of P words (C1)
-_MANY_QUERIES = 8  # from which on adding takes the time, not memory (C1)
-_LOOSE = 10  # times those that pass all may pass the groups (C1)
-_CROWD = 32  # times k that must pass (C1)
-_MOST_SHARE = 0.05  # beyond which it would spare too little (C1)
+# For rows in all directions all three shares correspond to a cosine of at most 0.51. That is 3.4 deviations below an
+# estimate of 0.6 at 512 bits, so few queries at that cosine need a second scan.
+_ONE_QUERY = FilterReads(3, 48, 1 / 600)  # reading memory takes the time
+_BATCH_READS = FilterReads(4, 36, 1 / 1500)  # additions take the time: the 36 most informative groups of 64
+_SHARE_OF_ALL = 1 / 20_000  # share of the rows that pass by all bits of P words (C1)
+_LOOSE = 10  # times as many rows as pass by all bits may pass by the groups (C1)
+_LEAST_PASSING = 32  # times k rows have to pass (C1)
+_LARGEST_SHARE = 0.05  # share of passing rows above which the filter saves too little (C1)
 
 
 def bit_queries(queries: NDArray[np.float64], frame: BitFrame) -> CodedQueries:
-    """Euclidean queries about the center as the rows are; others about the origin, with q.center apart."""
-    distance, centre = frame.distance, frame.centre.astype(np.float64)
+    """Return rotated queries, Euclidean ones about the center of the rows, others about the origin."""
+    distance, center = frame.distance, frame.center.astype(np.float64)
     placed = np.asarray(distance.place(queries))
-    turned = frame.turned(placed - centre if distance.shifts else placed)
-    words = np.empty((len(turned), frame.wide // 64), dtype=np.uint64)
-    sign_words(turned, words)
-    norms = np.sqrt(squares(turned))
-    base = norms**2 if distance.shifts else (0.0 if distance.signed else 1.0) - placed @ centre
-    return CodedQueries(words, turned, turned.sum(axis=1), norms, base, queries)
+    rotated = frame.rotate(placed - center if distance.shifts else placed)
+    words = np.empty((len(rotated), frame.wide // 64), dtype=np.uint64)
+    sign_words(rotated, words)
+    norms = np.sqrt(squares(rotated))
+    base = norms**2 if distance.shifts else (0.0 if distance.signed else 1.0) - placed @ center
+    return CodedQueries(words, rotated, rotated.sum(axis=1), norms, base, queries)
 
 
-def some_of(values: CodedQueries, which: NDArray[np.int64]) -> CodedQueries:
-    """Some of the queries."""
+def select_queries(values: CodedQueries, which: Any) -> CodedQueries:
+    """Return some of the queries."""
     some = CodedQueries(*(array[which] for array in values))
     return some._replace(queries=frozen(some.queries))
 
 
-def some_filters(values: FirstFilter, which: NDArray[np.int64]) -> FirstFilter:
-    """The filters of some of the queries."""
+def select_filters(values: FirstFilter, which: NDArray[np.int64]) -> FirstFilter:
+    """Return the filters of some of the queries."""
     return FirstFilter(values.width, *(array[which] for array in values[1:]))
 
 
-def no_filter(q: int) -> FirstFilter:
-    """The one that nobody passes."""
+def empty_filter(q: int) -> FirstFilter:
+    """Return a filter that no row passes."""
     tables, groups = np.empty((q, 0, 16), dtype=np.uint8), np.empty((q, 0), dtype=np.uint8)
     planes, counts = np.empty((q, 2, 0, WEIGHT_BITS), dtype=np.uint64), np.zeros((q, 2, 0), dtype=np.int64)
     return FirstFilter(0, tables, groups, planes, np.full((q, 2), -1), counts, np.zeros(q))
 
 
-def sample_of(codes: BitRows) -> NDArray[np.float32]:
-    """The leading 64 P signs of some of the rows, -1 or 1."""
+def sample_signs(codes: BitRows) -> NDArray[np.float32]:
+    """Return the leading 64 P signs of some of the rows, -1 or 1."""
     words = codes.head[:, :: max(1, len(codes) // SAMPLED_CODES)].T
     bits = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=1, bitorder="little")
     return bits.astype(np.float32) * 2 - 1
 
 
-def first_filter(asked: CodedQueries, sample: NDArray[np.float32], n: int, k: int) -> FirstFilter | None:
-    """The filter for the k nearest of n rows like those of the sample (s, 64 P); None where it would spare too few."""
-    every = max(_ALL, _CROWD * k / n)
-    if every > _MOST_SHARE:
+def make_filter(queries: CodedQueries, sample: NDArray[np.float32], n: int, k: int) -> FirstFilter | None:
+    """Return the filter for the k nearest of n rows like the sample (s, 64 P); None if it would save too little."""
+    every = max(_SHARE_OF_ALL, _LEAST_PASSING * k / n)
+    if every > _LARGEST_SHARE:
         return None
-    turned, reads = asked.turned[:, : sample.shape[1]], _MANY if len(asked.norms) >= _MANY_QUERIES else _FEW
-    groups = _largest(turned[:, : 64 * reads.words], reads.groups)
-    some = np.zeros_like(turned)
+    rotated, reads = queries.rotated[:, : sample.shape[1]], _BATCH_READS if len(queries.norms) > 1 else _ONE_QUERY
+    groups = _largest_groups(rotated[:, : 64 * reads.words], reads.groups)
+    some = np.zeros_like(rotated)
     np.put_along_axis(some.reshape(len(some), -1, 4), groups[:, :, None].astype(np.int64), 1.0, axis=1)
-    deviations = -scipy.special.ndtri(min(_MOST_SHARE, max(reads.share, _LOOSE * every)))
-    limit = _limits(some * turned, sample, deviations)
+    deviations = -scipy.special.ndtri(min(_LARGEST_SHARE, max(reads.share, _LOOSE * every)))
+    limit = _limits(some * rotated, sample, deviations)
     units = np.maximum(limit, np.finfo(np.float32).tiny) / MOST_SUM
     with np.errstate(over="ignore"):
-        weights = np.minimum(np.rint(2.0 * np.abs(turned) / units[:, None]), MOST_WEIGHT).astype(np.float32)
-    signed = np.where(turned > 0, 0.5 * weights, -0.5 * weights)
+        weights = np.minimum(np.rint(2.0 * np.abs(rotated) / units[:, None]), MOST_WEIGHT).astype(np.float32)
+    signed = np.where(rotated > 0, 0.5 * weights, -0.5 * weights)
     mosts = (
         np.minimum(_limits(some * signed, sample, deviations), MOST_SUM),
         _limits(signed, sample, -scipy.special.ndtri(every)),
     )
     tables = np.empty((*groups.shape, 16), dtype=np.uint8)
-    fill_tables(weights.astype(np.uint8), asked.words, groups, tables)
+    fill_tables(weights.astype(np.uint8), queries.words, groups, tables)
     return FirstFilter(
         min(reads.words, sample.shape[1] // 64), tables, groups,
         planes=bit_planes(np.stack([some * weights, weights], axis=1)),
         mosts=np.floor(np.stack(mosts, axis=1)).astype(np.int64),
         counts=np.stack([_counts(some * weights), _counts(weights)], axis=1),
-        steps=0.5 * units / np.maximum(asked.norms, np.finfo(np.float64).tiny),
+        steps=0.5 * units / np.maximum(queries.norms, np.finfo(np.float64).tiny),
     )  # fmt: skip
 
 
-def _largest(turned: NDArray[np.float32], most: int) -> NDArray[np.uint8]:
-    """Groups (q, G) of four coordinates, at most so many, those of largest squares, in their order."""
-    squared = np.square(turned).reshape(len(turned), -1, 4).sum(axis=2)
+def _largest_groups(rotated: NDArray[np.float32], most: int) -> NDArray[np.uint8]:
+    """Return at most so many groups (q, G) of four coordinates with the largest squares, in their order."""
+    squared = np.square(rotated).reshape(len(rotated), -1, 4).sum(axis=2)
     if most >= squared.shape[1]:
-        return np.tile(np.arange(squared.shape[1], dtype=np.uint8), (len(turned), 1))
+        return np.tile(np.arange(squared.shape[1], dtype=np.uint8), (len(rotated), 1))
     return np.sort(np.argpartition(squared, -most, axis=1)[:, -most:], axis=1).astype(np.uint8)
 
 
 def _limits(values: NDArray[np.float32], sample: NDArray[np.float32], deviations: float) -> NDArray[np.float64]:
-    """What a small share of the sample stays below, so many deviations down: 2 |values| over bits that differ."""
+    """Return what a small share of the sample stays below: 2 |values| over bits that differ, mean less deviations."""
     sums = np.abs(values).sum(axis=1) - sample @ values.T  # (s, q)
     least = 0.5 * np.sqrt(squares(values))  # half of the deviation of rows in all directions
     return sums.mean(axis=0, dtype=np.float64) - deviations * np.maximum(sums.std(axis=0, dtype=np.float64), least)
 
 
 def bit_planes(weights: NDArray) -> NDArray[np.uint64]:
-    """Bit b of all weights (q, 2, 64 P) as words (q, 2, P, WEIGHT_BITS)."""
+    """Return bit b of all weights (q, 2, 64 P) as words (q, 2, P, WEIGHT_BITS)."""
     bits = (weights.astype(np.uint8)[:, :, None] >> np.arange(WEIGHT_BITS, dtype=np.uint8)[:, None]) & 1
     words = np.packbits(bits, axis=-1, bitorder="little").view(np.uint64)
     return np.ascontiguousarray(words.swapaxes(2, 3))
 
 
 def _counts(weights: NDArray[np.float32]) -> NDArray[np.int64]:
-    """How many bits (q, MOST_WEIGHT + 1) have each weight."""
+    """Return how many bits (q, MOST_WEIGHT + 1) have each weight."""
     room = MOST_WEIGHT + 1
     named = weights.astype(np.int64) + room * np.arange(len(weights))[:, None]
     return np.bincount(named.ravel(), minlength=room * len(weights)).reshape(-1, room)
 
 
-_BATCH = 64  # queries that share a pass: their rotated coordinates stay in the second cache (C1)
+_BATCH = 64  # queries that share a pass: their rotated coordinates stay in the L2 cache (C1)
 
 
 @dataclass(eq=False)
 class BitScan(Scan):
-    """Codes, and perhaps full rows, under one distance; `z`: normal deviations that filter and bars allow for."""
+    """Codes, and perhaps full rows, under one distance; `z`: normal deviations of the filter and the error bars."""
 
     z: float = 0.0
 
@@ -178,13 +176,13 @@ class BitScan(Scan):
         return cast(BitRows, self.kept.codes)
 
     def why(self) -> str:
-        """In a few words, what is scanned."""
-        measured = "full rows measured" if self.kept.has_full else "only codes kept"
-        return f"flat over codes of {self.codes.frame.bits} bits a column, approximate: {measured}"
+        """Describe the scan in a few words."""
+        measured = "full rows measured" if self.kept.has_full else "only codes stored"
+        return f"flat over codes of {self.codes.frame.bits} bits per column, approximate: {measured}"
 
     @cached_property
     def lengths(self) -> NDArray[np.float32]:
-        """The least and the largest length (blocks, 2) of each BLOCK rows."""
+        """The smallest and the largest length (blocks, 2) of each BIT_BLOCK rows."""
         codes = self.codes
         starts = np.arange(0, len(codes), BIT_BLOCK)
         if not len(codes.half):
@@ -194,46 +192,45 @@ class BitScan(Scan):
 
     @cached_property
     def _sample(self) -> NDArray[np.float32]:
-        return sample_of(self.codes)
+        return sample_signs(self.codes)
 
     @property
     def _z_of_two(self) -> float:
-        """Normal deviations of half the chance: the first filter asks twice."""
+        """Normal deviations of half the probability: the first filter compares twice."""
         return float(-scipy.special.ndtri(0.5 * scipy.special.ndtr(-self.z)))
 
     def nearest(self, queries: NDArray, k: int) -> Neighbors:
-        """Positions and distances (q, k) of the nearest, those of codes alone by their estimates."""
+        """Return positions and distances (q, k) of the nearest rows; distances are estimates without full rows."""
         exact, heaps = frozen(np.asarray(queries, dtype=np.float64)), empty_heaps(len(queries), k)
         batches = spans(len(exact), _BATCH * workers())
         self.touched = sum(self._batch(exact[batch], heaps.part(batch)) for batch in batches) / len(exact)
         return heaps.neighbors()
 
     def measure(self, queries: NDArray[np.float64], ids: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Distances (q, c) of queries (q, d) to the rows at ids (q, c): exact if full rows are kept, else estimates."""
+        """Return distances (q, c) of queries (q, d) to the rows at ids (q, c), exact if full rows are stored."""
         if self.kept.has_full:
             return measured_rows(self.distance, queries, *self.kept.found(ids))
-        asked, distances = self.asked(queries), np.empty(ids.shape)
+        coded, distances = self.encode(queries), np.empty(ids.shape)
 
         def work(part: slice) -> None:
-            own = CodedQueries(*(array[part] for array in asked))
-            estimate_bits(self._how(self.z), self._coded, own, ids[part], distances[part])
+            estimate_bits(self._how(self.z), self._coded, select_queries(coded, part), ids[part], distances[part])
 
         pmap(work, shares(len(ids), least=64))
         return distances
 
-    def asked(self, queries: NDArray[np.float64]) -> CodedQueries:
-        """Queries (q, d) as the scan reads them."""
+    def encode(self, queries: NDArray[np.float64]) -> CodedQueries:
+        """Return queries (q, d) as the scan reads them."""
         return bit_queries(queries, self.codes.frame)
 
     def on_device(self, device: Device) -> Any:
-        """The same search on a device."""
+        """Return the same search on a device."""
         from kway.rows.gpu.flat_search import DeviceBits
 
         return DeviceBits.over(self, device)
 
     @property
     def least(self) -> float:
-        """The least distance there is."""
+        """The smallest possible distance."""
         return -EMPTY if self.distance.signed else 0.0
 
     @property
@@ -242,30 +239,30 @@ class BitScan(Scan):
         return self.z * float(self.codes.widest[0]) if self.kept.has_full else 0.0
 
     def _batch(self, exact: NDArray[np.float64], heaps: Heaps) -> int:
-        """A first filter that few rows pass; where the k-th of these does not rule out the others, all others too."""
-        asked, codes, k = self.asked(exact), self.codes, heaps.ids.shape[1]
+        """Search the rows that pass the first filter; then all others, unless the k-th distance rules them out."""
+        queries, codes, k = self.encode(exact), self.codes, heaps.ids.shape[1]
         with single_blas():
-            which, left, measured = first_filter(asked, self._sample, len(codes), k), np.arange(len(exact)), 0
+            which, left, measured = make_filter(queries, self._sample, len(codes), k), np.arange(len(exact)), 0
         if which is not None:
-            measured = self._offer(asked, heaps, which, True)
+            measured = self._offer(queries, heaps, which, True)
             done, lengths = np.empty(len(exact), dtype=bool), self.lengths
             shortest, longest = lengths[:, 0].min(), lengths[:, 1].max()
-            enough(self._how(self._z_of_two), heaps.distances[:, 0].copy(), asked, shortest, longest, which, done)
+            enough(self._how(self._z_of_two), heaps.distances[:, 0].copy(), queries, shortest, longest, which, done)
             left = np.flatnonzero(~done)
         if len(left):
             own = Heaps(heaps.distances[left], heaps.ids[left])
-            rest = some_filters(which or no_filter(len(exact)), left)
-            measured += self._offer(some_of(asked, left), own, rest, False)
+            rest = select_filters(which or empty_filter(len(exact)), left)
+            measured += self._offer(select_queries(queries, left), own, rest, False)
             heaps.distances[left], heaps.ids[left] = own
         return measured
 
-    def _offer(self, asked: CodedQueries, heaps: Heaps, which: FirstFilter, passing: bool) -> int:
-        """Rows that the filter lets pass, or the others, on all threads; none beyond the k-th so far."""
-        bounds, q = heaps.distances[:, 0].copy(), len(asked.words)
+    def _offer(self, queries: CodedQueries, heaps: Heaps, which: FirstFilter, passing: bool) -> int:
+        """Offer the rows that pass the filter, or the others, to the heaps; return how many were measured."""
+        bounds, q = heaps.distances[:, 0].copy(), len(queries.words)
 
         def work(rows: slice) -> tuple[Heaps, int]:
             own = empty_heaps(q, heaps.ids.shape[1])
-            return own, self._scan_run(asked, own, rows, which, passing, bounds)
+            return own, self._scan_run(queries, own, rows, which, passing, bounds)
 
         blocks = -(-self.n // BIT_BLOCK)  # one run of whole blocks per thread
         done = pmap(work, spans(self.n, BIT_BLOCK * -(-blocks // workers())))
@@ -274,16 +271,16 @@ class BitScan(Scan):
         return sum(measured for _, measured in done)
 
     def _scan_run(
-        self, asked: CodedQueries, heaps: Heaps, rows: slice, which: FirstFilter, passing: bool, bounds: NDArray
+        self, queries: CodedQueries, heaps: Heaps, rows: slice, which: FirstFilter, passing: bool, bounds: NDArray
     ) -> int:
-        """One thread's work; the number of rows measured, or estimated."""
+        """Do the work of one thread; return the number of rows measured, or estimated."""
         run = rows.start, rows.stop
         if passing:
             how, fast = self._how(self._z_of_two), chosen(*TABLE_FEATURES)
-            counts = scan_first(how, self._coded, asked, self.lengths, *run, which, fast, bounds, *heaps)
+            counts = scan_first(how, self._coded, queries, self.lengths, *run, which, fast, bounds, *heaps)
         else:
             passed = PassedFilter(which.planes, which.mosts)
-            counts = scan_bits(self._how(self.z), self._coded, asked, self.lengths, *run, passed, bounds, *heaps)
+            counts = scan_bits(self._how(self.z), self._coded, queries, self.lengths, *run, passed, bounds, *heaps)
         return int(counts[1] if self.kept.has_full else counts[0])
 
     def _how(self, z: float) -> Estimator:
@@ -298,6 +295,6 @@ class BitScan(Scan):
 
 
 def coded_rows(codes: BitRows, full: NDArray, names: NDArray[np.int64]) -> CodedRows:
-    """Codes as kernels read them, full rows (n, d) or (0, d), and names (n,) or (0,)."""
+    """Return codes as kernels read them, with full rows (n, d) or (0, d) and names (n,) or (0,)."""
     frame = codes.frame
     return CodedRows(frame.bits, codes.head, codes.rest, codes.factor, frame.unit, codes.half, full, frozen(names))

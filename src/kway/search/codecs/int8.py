@@ -1,10 +1,6 @@
-"""Int8: rows as one byte a value, a quarter of float32.
+"""Int8: rows as one byte per value, a quarter of float32.
 
-x_rj = centre_j + scale_r * code_rj, codes in -127..127, scale_r = max_j |x_rj - centre_j| / 127
-
-Int8(rerank=True)     the full rows are kept too (they may be memory-mapped); the scan reads the codes, and rows
-                      that the error of the codes cannot rule out are measured in full: answers stay those of full rows
-Int8(rerank=False)    only the codes are kept; distances are those of the coded rows
+x_rj = center_j + scale_r * code_rj, codes in -127..127, scale_r = max_j |x_rj - center_j| / 127
 """
 
 from __future__ import annotations
@@ -16,11 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.memory import CACHE_BYTES, rows_per_block
 from kway.parameters import YES_OR_NO, check_parameters
 from kway.rows.gpu.device import Device
 from kway.rows.gpu.tensor_rows import TensorRows
-from kway.search.block_scan import BlockScan
-from kway.search.codecs.base import Codes, FarKept, KeptRows, Store
+from kway.search.block_scan import Scan
+from kway.search.codecs.stores import Codes, GpuStoredRows, Store, StoredRows
 from kway.search.distances import Distance
 from kway.search.metrics import Metric
 from kway.threads import pmap, spans
@@ -28,7 +25,23 @@ from kway.threads import pmap, spans
 
 @dataclass(frozen=True)
 class Int8(Store):
-    """Rows as one byte a value; `rerank` keeps the full rows beside them, which makes answers exact."""
+    """Rows stored as one byte per value.
+
+    Parameters
+    ----------
+    rerank : bool, default=True
+        Whether full rows are stored beside the codes; they may be memory-mapped. A search then scans the codes and
+        measures the full rows that the error of the codes cannot rule out, so its results are exact. Otherwise only
+        the codes are stored, and distances are those of the decoded rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kway.search import Flat, Int8
+    >>> rows = np.random.default_rng(0).normal(size=(100, 8)).astype(np.float32)
+    >>> Flat(store=Int8(rerank=False)).build(rows).search(rows[:2], k=1).ids.tolist()
+    [[0], [1]]
+    """
 
     rerank: bool = True
 
@@ -36,43 +49,39 @@ class Int8(Store):
 
     @property
     def bits_per_value(self) -> int:
-        """Of the codes."""
+        """Bits per value of the codes."""
         return 8
 
     def __post_init__(self) -> None:
         check_parameters(self, rerank=YES_OR_NO)
 
     def encode(self, rows: NDArray, distance: Distance) -> ByteRows:
-        """Rows about their mean."""
-        return _bytes(rows, (rows.sum(axis=0, dtype=np.float64) / max(1, len(rows))).astype(np.float32))
+        """Encode rows about their mean."""
+        return _encode(rows, (rows.sum(axis=0, dtype=np.float64) / max(1, len(rows))).astype(np.float32))
 
     def restore(self, arrays: dict[str, NDArray], distance: Distance) -> ByteRows | None:
-        """The codes of a model file."""
+        """Return the codes of a model file, or None if it has none."""
         if "codes" not in arrays:
             return None
-        return ByteRows(*(np.asarray(arrays[key]) for key in ("codes", "codes.scale", "codes.centre")))
+        return ByteRows(*(np.asarray(arrays[key]) for key in ("codes", "codes.scale", "codes.center")))
 
-    def scan(self, kept: KeptRows, distance: Distance) -> BlockScan:
-        """A scan in blocks: codes, then the full rows that their errors leave in doubt."""
-        return BlockScan(kept, distance)
-
-    def scan_blocks(self, blocks: Any, metric: Metric, folder: str | Path | None) -> BlockScan | None:
-        """A scan of the codes of all blocks, if the rows need not be kept."""
+    def scan_blocks(self, blocks: Any, metric: Metric, folder: str | Path | None) -> Scan | None:
+        """Return a scan of the codes of all blocks, or None if the rows have to be stored."""
         if self.rerank or folder is not None:
             return None
-        from kway.search.codecs.streams import byte_blocks
+        from kway.search.codecs.block_codes import encode_byte_blocks
 
-        return BlockScan(KeptRows(None, byte_blocks(blocks, self, metric)), metric.distance)
+        return self.scan(StoredRows(None, encode_byte_blocks(blocks, self, metric)), metric.distance)
 
-    def keep_far(self, far: TensorRows, distance: Distance) -> FarKept:
-        """Full rows, which a device searches as they are; else bytes that are made there."""
-        return FarKept(far) if self.rerank else FarKept(None, self.far_codes(far, None, None))
+    def store_on_gpu(self, rows: TensorRows, distance: Distance) -> GpuStoredRows:
+        """Return the full rows, which a GPU searches directly, or bytes that are computed on the GPU."""
+        return GpuStoredRows(rows) if self.rerank else GpuStoredRows(None, self.gpu_codes(rows, None, None))
 
-    def far_codes(self, far: TensorRows, cells: Any, ground: Any) -> Any:
-        """Bytes about the mean."""
-        from kway.search.codecs.far_codes import far_bytes
+    def gpu_codes(self, rows: TensorRows, cells: Any, ground: Any) -> Any:
+        """Return bytes about the mean."""
+        from kway.search.codecs.gpu_codes import encode_bytes_on_gpu
 
-        return far_bytes(far)
+        return encode_bytes_on_gpu(rows)
 
 
 @dataclass(frozen=True)
@@ -81,7 +90,7 @@ class ByteRows(Codes):
 
     codes: NDArray[np.int8]  # (n, d)
     scale: NDArray[np.float32]  # (n,)
-    centre: NDArray[np.float32]  # (d,)
+    center: NDArray[np.float32]  # (d,)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -90,45 +99,45 @@ class ByteRows(Codes):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
-        return self.codes.nbytes + self.scale.nbytes + self.centre.nbytes
+        """Bytes in memory."""
+        return self.codes.nbytes + self.scale.nbytes + self.center.nbytes
 
     def __getitem__(self, where: Any) -> NDArray[np.float32]:
-        return self.codes[where] * self.scale[where][..., None] + self.centre
+        return self.codes[where] * self.scale[where][..., None] + self.center
 
     def on_device(self, device: Device) -> Any:
-        """The codes on a device."""
+        """Return a copy of the codes on a device."""
         from kway.rows.gpu.bit_codes import EncodedBytes
 
-        return EncodedBytes(*map(device.put, (self.codes, self.scale, self.centre)))
+        return EncodedBytes(*map(device.put, (self.codes, self.scale, self.center)))
 
     def like(self, rows: NDArray) -> ByteRows:
-        """More rows about the same centre."""
-        return _bytes(rows, self.centre)
+        """Encode more rows about the same center."""
+        return _encode(rows, self.center)
 
     def join(self, more: ByteRows) -> ByteRows:
-        """These and more codes about the same centre."""
-        return ByteRows(np.concatenate([self.codes, more.codes]), np.concatenate([self.scale, more.scale]), self.centre)
+        """Return these codes followed by more about the same center."""
+        return ByteRows(np.concatenate([self.codes, more.codes]), np.concatenate([self.scale, more.scale]), self.center)
 
     def take(self, positions: NDArray[np.int64]) -> ByteRows:
-        """The codes at positions."""
-        return ByteRows(self.codes[positions], self.scale[positions], self.centre)
+        """Return the codes at positions."""
+        return ByteRows(self.codes[positions], self.scale[positions], self.center)
 
     def arrays(self) -> dict[str, NDArray]:
-        """Arrays of a model file."""
-        return {"codes": self.codes, "codes.scale": self.scale, "codes.centre": self.centre}
+        """Return the arrays of a model file."""
+        return {"codes": self.codes, "codes.scale": self.scale, "codes.center": self.center}
 
 
-def _bytes(rows: NDArray, centre: NDArray[np.float32]) -> ByteRows:
-    """Rows (n, d) as bytes about the centre."""
+def _encode(rows: NDArray, center: NDArray[np.float32]) -> ByteRows:
+    """Return rows (n, d) as bytes about the center."""
     n, d = rows.shape
     codes, scale = np.empty((n, d), dtype=np.int8), np.empty(n, dtype=np.float32)
 
     def work(part: slice) -> None:
-        moved = rows[part] - centre
+        moved = rows[part] - center
         widest = np.abs(moved).max(axis=1)
         scale[part] = np.where(widest > 0, widest / 127.0, 1.0)
         codes[part] = np.clip(np.rint(moved / scale[part][:, None]), -127, 127)
 
-    pmap(work, spans(n, max(64, 2**20 // d)))
-    return ByteRows(codes, scale, centre)
+    pmap(work, spans(n, rows_per_block(8 * d, CACHE_BYTES)))
+    return ByteRows(codes, scale, center)

@@ -8,8 +8,8 @@ import pytest
 
 from kway.errors import CombinationError, InputError
 from kway.search import Bits, Flat, Int8, Landmarks, restore
-from kway.search.codecs import streams
-from kway.search.codecs.streams import Grown
+from kway.search.codecs import block_codes
+from kway.search.codecs.block_codes import GrowingArrays
 
 CODES = Flat(store=Bits(1, rerank=False))
 
@@ -27,7 +27,7 @@ def same(index, other, queries):
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
 def test_blocks_of_every_kind_give_the_same_index(metric, tmp_path, monkeypatch):
     rows, queries = data()
-    monkeypatch.setattr(streams, "STREAM_BLOCK", 300 * 70)
+    monkeypatch.setattr(block_codes, "BLOCK_BYTES", 4 * 300 * 70)
     np.save(tmp_path / "all.npy", rows)
     mapped = np.load(tmp_path / "all.npy", mmap_mode="r")
     files = tmp_path / "files"
@@ -116,7 +116,7 @@ CELLS = Landmarks(n_landmarks=40, probes=8, store=Bits(4, rerank=False))
 @pytest.mark.parametrize("metric", ["cosine", "euclidean", "dot"])
 def test_cells_of_blocks_are_those_of_all_rows(metric, tmp_path, monkeypatch):
     rows, queries = data()
-    monkeypatch.setattr(streams, "STREAM_BLOCK", 300 * 70)
+    monkeypatch.setattr(block_codes, "BLOCK_BYTES", 4 * 300 * 70)
     files = tmp_path / "files"
     files.mkdir()
     for i in range(0, 1000, 300):
@@ -166,7 +166,7 @@ def test_arrays_grow_where_they_lie_and_are_put_in_order():
     ]
     order = rng.permutation(443)
     for places in (None, order):
-        held = Grown()
+        held = GrowingArrays()
         for piece in pieces:
             held.add(piece)
         for key, axis in (("head", 1), ("rest", 0), ("factor", 0)):
