@@ -14,7 +14,7 @@ not in _KINDS, stores only its rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -169,8 +169,8 @@ def index_arrays(facts: Facts, present: Mapping[str, NDArray], ids: bool) -> dic
     codes_only = store is not None and not store["rerank"]
     if _of_bits(facts):
         own |= {name: array for name, array in _BITTED.items() if name != "codes.center" or not kind.ordered}
-    elif store is not None:
-        own |= _CODED
+    elif store is not None:  # an index on a GPU writes full rows without codes; reading computes them
+        own |= {name: replace(array, optional=not codes_only) for name, array in _CODED.items()}
     if not codes_only:
         own |= declared_rows("m", present, kind.sparse)
     return own | dict(kind.arrays(facts))
