@@ -92,7 +92,7 @@ def test_early_stopping_sees_the_weights():
 
 def test_soft_targets_are_refused():
     X, y = many()
-    with pytest.raises(CombinationError, match="one label a row"):
+    with pytest.raises(CombinationError, match="one label per row"):
         kway.SoftmaxClassifier(device="cuda", solver="sampled", label_smoothing=0.1).fit(X, y)
 
 

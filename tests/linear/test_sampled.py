@@ -233,7 +233,7 @@ def test_sparse_rows_give_the_dense_answer():
 
 def test_soft_targets_are_refused():
     rows = kway.datasets.many_classes(20, 8, 4, 10, 0.1, seed=0)
-    with pytest.raises(CombinationError, match="one label a row"):
+    with pytest.raises(CombinationError, match="one label per row"):
         kway.SoftmaxClassifier(solver="sampled", label_smoothing=0.1).fit(rows.x_train, rows.y_train)
     with pytest.raises(CombinationError, match="three or more classes"):
         kway.SoftmaxClassifier(solver="sampled").fit(rows.x_train, rows.y_train % 2)

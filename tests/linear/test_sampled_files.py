@@ -81,7 +81,7 @@ def test_a_fit_that_was_ended_goes_on_to_the_same_end(tmp_path, monkeypatch):
             with pytest.raises(InputError, match="another checkpoint folder"):
                 model(tmp_path / "state").fit(X, y)
         (tmp_path / "state" / "sampled.npz").write_bytes(b"torn")
-        with pytest.raises(InputError, match="begin anew"):
+        with pytest.raises(InputError, match="start again"):
             model(tmp_path / "state").fit(rows.x_train, rows.y_train)
 
 

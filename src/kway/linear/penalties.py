@@ -95,7 +95,7 @@ class Penalty:
     def prox(self, V: NDArray, step: float | NDArray) -> NDArray:
         """The point that trades R against the distance to V; entries within step * lasso of zero become zero.
 
-        `step` is one for all, or one a row: (R, 1).
+        `step` is one number, or one per row of V: (R, 1).
         """
         shrunk = np.sign(V) * np.maximum(np.abs(V) - np.asarray(step * self.lasso, V.dtype), 0)
         return shrunk / np.asarray(1 + step * self.ridge, V.dtype)

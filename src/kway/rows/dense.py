@@ -85,13 +85,13 @@ class BlockRows:
         return np.asarray(theta, order=self.order)
 
     def scores(self, theta: NDArray, rows: slice) -> NDArray:
-        """f = X W' + b of some rows (m, R)."""
+        """Return f = X W' + b of some rows (m, R)."""
         scores = np.empty((len(range(*rows.indices(self.n))), len(theta)), theta.dtype)
         self.fill_scores(theta, rows, scores)
         return scores
 
     def fill_scores(self, theta: NDArray, rows: slice, scores: NDArray) -> None:
-        """f of some rows into scores (m, R)."""
+        """Write f of some rows to scores (m, R)."""
         np.matmul(self.X[rows], theta[:, :-1].T, out=scores)
         scores += theta[:, -1]
 
@@ -424,7 +424,7 @@ class Centered:
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the rows."""
+        """Float type of the rows."""
         return np.dtype(self.given.dtype)
 
     def __len__(self) -> int:

@@ -3,7 +3,7 @@
     F(theta) = alpha R(W) + mean_i w_i loss(f_i, y_i),   f = X W' + b,   theta = [W b] (R, d + 1)
 
 Rows compute the sums of such an objective over all rows; the objective itself (linear/objective.py) adds the penalty
-and divides by n. `RowLosses` is what a pass is told: the loss, the targets and the weights of all rows. `wrap_rows` is
+and divides by n. A pass receives `RowLosses`: the loss, the targets and the weights of all rows. `wrap_rows` is
 the one place that asks what X is.
 
     rows/dense.py            an array in memory: a fused kernel, or BLAS a block at a time
@@ -139,7 +139,7 @@ class Sums(NamedTuple):
 
 
 class ClassSums(NamedTuple):
-    """Of each score k: sum_i h_ki (R,), the same over the rows of class k (R,), and their sum_i h_ki [x_i 1] (R, D)."""
+    """Per score k: sum_i h_ki (R,), the same over the rows of class k (R,), and their sum_i h_ki [x_i 1] (R, D)."""
 
     mass: NDArray
     own_mass: NDArray

@@ -1,7 +1,8 @@
-"""What a solver is: an objective and a start in, a Solution out; and the one check of what works with what.
+"""What solvers share: the interface, the check of what works with what, and which problems are small.
 
-A solver says what it `needs`, the loss and the penalty what they have; `check_needs` compares, and its message lists
-what is missing. Solvers are small frozen dataclasses; their names are shorthand (`SOLVERS` in choose.py).
+A solver takes an objective and a start and returns a Solution. It declares what it `needs`; `check_needs` compares that
+with the loss, the penalty and the rows, and its message lists what is missing. Solvers are small frozen dataclasses;
+`SOLVERS` in choose.py has them by name.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Control:
 
 @dataclass(frozen=True)
 class Point:
-    """theta (R, d + 1), the smooth part of the objective there, its gradient, and the whole with its L1 part."""
+    """theta (R, d + 1), the smooth part of the objective at theta, its gradient, and the objective with its L1 part."""
 
     theta: NDArray
     value: float
@@ -92,13 +93,13 @@ class Solution:
     converged: bool = True
     miss: float = 0.0  # estimated relative excess over the optimum, where known
     history: list[float] = field(default_factory=list)  # objective (or mean loss) an iteration
-    advice: str = ""  # what to change, where it did not converge
+    advice: str = ""  # what to change if it did not converge
     proved: bool = False  # `miss` is a bound, not an estimate
     value: float | None = None  # the objective, where the solver knows it; of many rows perhaps as estimated on some
 
     @property
     def distance(self) -> str:
-        """What is known of how far it is above the optimum, where there is one: a clause that ends a sentence."""
+        """A clause about the distance to the optimum, for the end of a sentence; empty if nothing is known."""
         if self.miss < 1:
             return f", {'at most' if self.proved else 'about'} {self.miss:.2g} of the objective above the optimum"
         return ", too far from the optimum to tell how far" if self.miss < np.inf else ""

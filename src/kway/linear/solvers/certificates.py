@@ -36,13 +36,13 @@ BLEW_UP = "lower learning_rate: the steps blew up"
 WIDE_GAP = "raise max_iter or alpha, or scale the features to a common range"
 HIDDEN = "rounding hides any further progress: scale the features, or pass float64"
 
-LEAST_FALL = 1e-6  # share of the objective at zero below which tol asks for no more: rounding would be all that is left
-_TINY = float(np.finfo(np.float64).tiny)
-_MOST_PRODUCTS = 40  # of a decrement: after so many a step of the descent costs less (T4b)
+LEAST_FALL = 1e-6  # tol is relative to at least this share of the objective at zero: the rest is rounding
+_TINY = float(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)  # one over it is finite
+_MOST_PRODUCTS = 40  # products of a decrement: after so many, a step of the descent costs less (T4b)
 # The smallest eigenvalue that conjugate gradients have seen is too large, by far less than this (the drawn problems)
 _CAUTION = 10.0
 _ROUNDS = 4  # in which zeros join the free weights of an L1 problem (T4c)
-_MOST_INTERCEPTS = 64  # to be solved for, each pass over scores (n, R)
+_MOST_INTERCEPTS = 64  # intercepts that a duality gap solves for, by passes over scores (n, R) (T4d)
 
 Precondition = Callable[[NDArray], NDArray]
 

@@ -48,12 +48,12 @@ from kway.validation import Rows
 
 Floats = NDArray[np.float64]
 
-_ROUND = 10  # sweeps between two looks at the gap, each about as dear as a sweep (T4d)
+_ROUND = 10  # sweeps between two looks at the gap, each about as expensive as a sweep (T4d)
 SLOW_SWEEPS = 2 * _ROUND  # after which interior points solve for the rows near the margins, if affordable (T4d: letter)
 WIDEST_GROUP = 64  # classes of a group: their dual variables are an (n, 64) array (T4d, texts of 150 classes)
 # of the bias, over the mean square of a row: 1 takes three times as many sweeps on texts, 0.001 as many (T4d)
 STIFFNESS = 0.03
-FEASIBLE = 1e-10  # the tightest that HiGHS takes: margins down to about 1e-9 of the data's size count as margins
+FEASIBLE = 1e-10  # the smallest tolerance that HiGHS accepts: smaller margins count as none
 
 
 @dataclass(frozen=True)

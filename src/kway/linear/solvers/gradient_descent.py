@@ -1,7 +1,7 @@
 """Full-batch gradient descent with line search: theta <- theta - t grad F(theta).
 
 The first step tried is Barzilai-Borwein's, t = s.s / s.y from the last move s and change of gradient y; it is halved
-until F falls enough (Armijo). Slow beside `lbfgs`, and kept because it is the method that the others improve on.
+until F falls enough (Armijo). Slower than `lbfgs`, and kept because it is the method that the others improve on.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _held(objective: Objective, point: Point, history: list[float], control: Con
 
 
 class _Start(NamedTuple):
-    """Where the descent begins, the first step tried, and the values up to there."""
+    """Where the descent begins, the first step tried, and the values so far."""
 
     point: Point
     step: float

@@ -7,12 +7,11 @@ slacks below = max(0, -g) and above = max(0, g) the optimum has a below = 0 and 
 these equations with mu in place of 0 by Newton's method and lets mu fall (Mehrotra 1992; Nocedal and Wright, Numerical
 Optimization, 16.6). A hard margin has top = infinity.
 
-It takes about 15 steps whatever the penalty and the units of the columns, where coordinate ascent and L-BFGS need a
-number that grows with the conditioning: of 216 drawn hinges without it 127 end with a warning, with it 4. A step costs
-n D^2 products for each class, or 2 n R D^2 + (R D)^3 / 3 where all classes are in one problem, so it is for small
-problems, and the last step of larger ones.
+It takes about 15 steps for any penalty and any units of the columns; coordinate ascent and L-BFGS need more steps if
+the problem is badly conditioned. A step costs n D^2 products per class, or 2 n R D^2 + (R D)^3 / 3 for a joint
+problem. So it serves small problems, and the last step of larger ones.
 
-The proof is the duality gap (`KinkedProblem.lower_bound`).
+The proof is the duality gap (`KinkedProblem.lower_bound`). `LassoRun` does the same for smooth losses with an L1 part.
 """
 
 from __future__ import annotations
@@ -92,7 +91,7 @@ class Kinks:
         return float(((self.a + t * da) * (self.below + t * ds)).sum() + upper.sum())
 
     def targets(self, mu: float, step: KinkStep | None) -> tuple[Floats, Floats]:
-        """Of the products a below and room above, corrected for the curvature along the predicted step."""
+        """Return the targets of the products a below and room above, corrected for the predicted step."""
         low = high = mu * self.size
         if step is not None:
             low, high = low - step.a * step.below, high + step.a * step.above

@@ -95,7 +95,7 @@ def solve_smooth(
     return Descent(objective, control, Pairs() if pairs is None else pairs, prove).run(theta, known)
 
 
-# ---------------------------------------------------------------- where it starts
+# ---------------------------------------------------------------- the start
 
 
 class Start(NamedTuple):
@@ -196,7 +196,7 @@ class Descent:
         """Return whether the step has led to within tol: what it gained is gone from the bound.
 
         An exact step is taken from a hundredth of tol: what is left is then squared, and equal problems have equal
-        solutions. Without a proof the gain of the last third of the iterations stands for the excess.
+        solutions. Without a proof the gain of the last third of the iterations is the estimate of the excess.
         """
         if self.proved and self.schedule.exact:
             return step.excess <= 1e-2 * self._enough(old)
@@ -351,7 +351,7 @@ class Pairs:
         self._products[:, row] = self._against(self._moves, change)
 
     def change_ridge(self, by: float) -> None:
-        """Make them the pairs of the same loss under a ridge larger by so much: y += by s, but for the bias."""
+        """Make them the pairs of the same loss under a ridge larger by so much: y += by s, except for the bias."""
         for row in self._order:
             change, move = (a[row].reshape(self._shape, order=self._layout) for a in (self._changes, self._moves))
             change[:, :-1] += change.dtype.type(by) * move[:, :-1]

@@ -107,7 +107,7 @@ class NormalEquations:
 
 
 class _Means(NamedTuple):
-    """Of the columns (d,) and of the targets (R,); zeros without a bias."""
+    """Means of the columns (d,) and of the targets (R,); zeros without a bias."""
 
     columns: NDArray[np.float64]
     targets: NDArray[np.float64]

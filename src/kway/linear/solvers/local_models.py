@@ -1,13 +1,11 @@
-"""Local models of the mean loss for proximal steps, one block a column of scores.
+"""Local quadratic models of the mean loss for proximal steps, one block per column of scores.
 
     model of row k:  g_k.(u - v) + scale / 2 (u - v)' M_k (u - v) + ridge / 2 ... + lasso ||u||_1
 
     GramModel      M_k = [X 1]' diag(h_k) [X 1] / n, h_k the loss's curvature in score k: (R, D, D), coordinate descent
-    DiagonalModel  the diagonal of that, where D x D is too much or the rows are sparse: (R, D), closed form
+    DiagonalModel  the diagonal of that if D x D is too large or the rows are sparse: (R, D), closed form
 
-Where there are many rows a Gram block is estimated from some, drawn in proportion to their curvature. At first it holds
-only weights that are not zero, or whose slope is near enough to the lasso's to become so: of 20,000 images of digits at
-alpha 1e-3 a half, then a third, which is a ninth of the products. The other weights bend by the diagonal alone.
+If there are many rows, a Gram block is estimated from a sample drawn in proportion to the curvature.
 """
 
 from __future__ import annotations
@@ -40,14 +38,14 @@ from kway.linear.solvers.preconditioners import (
 from kway.threads import pmap
 from kway.validation import Rows
 
-SAMPLE = 2  # rows a feature in a class's first sampled Gram matrix; each later one takes twice as many
-JITTER = 1e-4  # relative; keeps a float32 Gram matrix positive
-MODEL_SWEEPS = 20
-_SETTLED = 1e-4  # a sweep that gains this little of what the first gained ends the descent
+SAMPLE = 2  # rows per feature in the first sampled Gram matrix of a class; twice as many in each later one (T4c)
+JITTER = 1e-4  # relative increase of the diagonal that keeps a float32 Gram matrix positive definite
+MODEL_SWEEPS = 20  # sweeps of coordinate descent over a model, at most (T4c)
+_SETTLED = 1e-4  # a sweep that gains less than this share of the first one is the last (T4c)
 
 
 class ModelMinimum(NamedTuple):
-    """Minimiser (R, d + 1) of the model, and by how much the model promises to fall."""
+    """The minimizer (R, d + 1) of the model, and by how much the model falls."""
 
     theta: NDArray
     promised: float
@@ -58,11 +56,11 @@ class LocalModel(Protocol):
 
     @property
     def start(self) -> float:
-        """Scale at which the model is expected to be an upper bound."""
+        """The scale at which the model is expected to be an upper bound."""
         ...
 
     def step(self, theta: NDArray, gradient: NDArray, scale: float, penalty: Penalty) -> ModelMinimum:
-        """Minimise the model around theta."""
+        """Minimize the model around theta."""
         ...
 
     def inverse(self, penalty: Penalty, free: NDArray[np.bool_]) -> Factor:
@@ -175,7 +173,7 @@ class LocalModels:
 
     @cached_property
     def plain(self) -> NDArray:
-        """[X 1]' diag(sample weights) [X 1] / n, from some rows where there are many: (D, D) upper triangle."""
+        """[X 1]' diag(sample weights) [X 1] / n, from a sample of many rows: (D, D) upper triangle."""
         gram = quick_moments(self.objective, sample_rows(self.objective)).gram
         return np.asfortranarray(gram, self.objective.X.dtype)
 
@@ -186,7 +184,7 @@ class LocalModels:
         return np.append(squares, squares.dtype.type(1))
 
     def _positive(self, M: NDArray) -> NDArray:
-        """Return M with its diagonal lifted a little, and more where rows hardly bend."""
+        """Return M with its diagonal lifted a little, and more if rows hardly bend."""
         i = np.arange(len(M))
         M[i, i] = _bent(M[i, i], self.squares[: len(M)]) * (1 + JITTER)
         return M.T if M.flags.f_contiguous else np.ascontiguousarray(M)  # symmetric: transposed it is the same
@@ -215,9 +213,9 @@ def thresholded(
 
 
 def _bent(diagonal: NDArray, squares: NDArray) -> NDArray:
-    """A diagonal (..., D) of curvature x square, where rows hardly bend along a feature as if they bent as elsewhere.
+    """A diagonal (..., D) of curvature x square, with the usual curvature for features that have hardly any.
 
-    Curvatures are compared, not entries: a feature in units of 1e6, or a bias of ones beside it, is as good as others.
+    Curvatures are compared, not entries: a feature in units of 1e6, or a bias of ones, is as good as others.
     """
     bend = diagonal / np.where(squares > 0, squares, 1)
     usual = bend[..., squares > 0].mean(axis=-1, keepdims=True)

@@ -16,12 +16,12 @@ from kway.linear.objective import Objective
 from kway.validation import Rows
 
 _ROUNDS = 10  # within a few per cent: enough for the size of a step
-TRIED_ROWS = 256
+TRIED_ROWS = 256  # rows that the bend of a loss is estimated from
 _FARTHEST = 3.0  # size of the scores at which a bend is looked for; every loss so far bends most near zero
 
 
 def largest_eigenvalue(times: Callable[[NDArray], NDArray], start: NDArray) -> float:
-    """Of a positive matrix A given by v -> A v, from a start that is no eigenvector of a smaller one."""
+    """Return the largest eigenvalue of a positive matrix A given by v -> A v; `start` is no other eigenvector."""
     v, size = start, float(np.linalg.norm(start))
     for _ in range(_ROUNDS):
         if size == 0:

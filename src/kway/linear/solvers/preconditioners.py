@@ -131,7 +131,7 @@ class Moments:
 
     @property
     def dense(self) -> bool:
-        """Whether all of the matrix is there."""
+        """Whether the whole matrix is known."""
         return self.gram.ndim == 2
 
     def shared(self) -> Factor:
@@ -374,7 +374,7 @@ class Schedule:
 
     A new factor per class costs `gap` iterations, so it is made after as many, and again after twice as many each time:
     rows that come to their right sides stop to bend. If iterations have cost as much as one step of the whole Hessian,
-    and that is not dear, the rest is Newton's method: few rows per class and hardly any penalty need it.
+    and that is cheap, the rest is Newton's method: few rows per class and hardly any penalty need it.
     """
 
     objective: Objective

@@ -1,16 +1,15 @@
-"""Accelerated proximal Newton: minimise smooth(theta) + lasso ||W||_1, with exact zeros; the bias is free.
+"""Accelerated proximal Newton: minimize smooth(theta) + lasso ||W||_1, with exact zeros; the bias has no penalty.
 
     step      u = argmin of a local model of the smooth part + lasso ||u||_1     (local_models.py)
-    momentum  look = u + (t - 1) / t' (u - last), t' = (1 + sqrt(1 + 4 t^2)) / 2, t back to 1 when it points uphill
-    shift     of all classes' weights of a feature by their median, where that changes no loss: models of one class at
-              a time find it slowly, and stopped at 3.5 times the tolerance for it (8,000 rows of 10 classes)
+    momentum  look = u + (t - 1) / t' (u - last), t' = (1 + sqrt(1 + 4 t^2)) / 2; t is reset to 1 if it points uphill
+    shift     of all classes' weights of a feature by their median if that changes no loss: models of one class at a
+              time find it slowly
 
-Only `look` is evaluated: one pass over the rows an iteration. A look above the best value seen takes the run back to
-that best point, without momentum and with a stiffer model. So the best value never rises, for convex losses and others
-alike.
+Only `look` is evaluated: one pass over the rows per iteration. If its value is above the best one, the run returns to
+the best point, without momentum and with a stiffer model. So the best value never rises.
 
-It ends when an estimate of the excess is under tol and, where the problem is too large for a proof by Newton's method,
-a bound is, too (certificates.py); one that is not is tried again after half as many iterations more.
+A run ends when an estimate of the excess and then a bound of it (certificates.py) are under tol. If the bound is not,
+it is computed again after half as many iterations more. Small problems are solved by interior points.
 """
 
 from __future__ import annotations
@@ -166,7 +165,7 @@ def _steps_then_interior_points(objective: Objective, theta: NDArray, control: C
 
 
 def bias_alone(objective: Objective, theta: NDArray, control: Control) -> NDArray:
-    """theta with W = 0 and the bias that is best there: above the critical lasso it is the solution."""
+    """theta with W = 0 and the best bias for it: above the critical lasso it is the solution."""
     theta, objective = theta.copy(), objective.some(objective.n)
     if objective.fit_intercept:
         column = wrap_rows(np.zeros((objective.n, 1), theta.dtype))

@@ -7,11 +7,12 @@ often, found now and then by scoring a few rows against all classes; with an `in
 weights (rows [W, b], refreshed every REINDEX steps) finds nearest to the batch's own rows. U: m
 classes drawn from the others without repetition, the same for all rows of the batch. A row's own class is in S, so it
 is counted once and never drawn. The estimate is unbiased for every S; where S and U are all classes it is exact. Its
-gradient touches |S| + m rows of W, by row-wise Adagrad (one number a class) with weight decay made up for when a row is
+gradient touches |S| + m rows of W, by row-wise Adagrad (one number per class). Weight decay is applied when a row is
 touched. Weights larger than memory lie in a file that is mapped (sampled_files.py).
 
 Rows are about their mean if there is a bias (equivalent.py). Rows that make stochastic steps themselves, on a GPU,
-hold the weights; orders, draws and rates are made here, from the same random numbers, so that both take the same steps.
+hold the weights; this module makes orders, draws and rates from the same random numbers, so that both make the same
+steps.
 What is reported is never the estimate: `history` holds the exact objective on a fixed sample of rows, scored in blocks.
 """
 
@@ -45,12 +46,12 @@ from kway.search.metrics import pick_metric
 from kway.threads import pmap, single_blas, spans
 from kway.validation import Rows
 
-_BATCH = 256  # rows a step, where batch_size does not say
+_BATCH = 256  # rows per step if batch_size is 1
 CLASSES_EACH = 256  # touched by one worker at a time; fixed, so that the answer does not depend on how many there are
 _TOGETHER = 64  # rows scored by one worker at a time: 1,000 classes of them stay in the second cache
 CONFUSED = 16  # classes that a row scored against all of them names
 _REFRESH = 256  # steps between two such scorings
-_REINDEX = 4 * _REFRESH  # steps after which an index over the weights is built anew
+_REINDEX = 4 * _REFRESH  # steps after which an index over the weights is built again
 SCORING = 0.1  # of the products of those steps that a scoring may take
 FEWEST_SCORED, MOST_SCORED = 16, 1000  # rows, against all classes: enough to say something, not more than needed
 _EXACT = 2e11  # products of an exact loss: some seconds
@@ -86,7 +87,7 @@ class Sampled:
     epoch is kept: a fit that was ended goes on from there (sampled_files.py). `index`, a recipe of kway.search or its
     name, finds the hard classes of each batch among the weights as they were; building and asking it costs, so it is
     for classes that come in tight groups. `weights` names a folder in whose file the weights lie, memory-mapped; None:
-    in memory, or in a temporary file where that is too small.
+    in memory, or in a temporary file if memory is too small.
     """
 
     negatives: int = 512
@@ -111,14 +112,14 @@ class Sampled:
         """Epochs until the exact loss of a sample of rows stops falling by tol, or max_iter."""
         if objective.targets.soft is not None:
             raise CombinationError(
-                "solver 'sampled' takes one label a row, not distributions or label_smoothing: they need every class; "
+                "solver 'sampled' takes one label per row, not distributions or label_smoothing (they need all classes); "
                 "use solver='sgd', which sums over all of them"
             )
         with single_blas():
             frame, validate = center_rows(objective), control.validate
             if validate is not None:
                 control = replace(control, validate=lambda theta: validate(frame.back(theta.copy())))
-            # the start is nobody else's: a copy of a billion weights would be a second billion
+            # the start is not copied: there may be a billion weights
             start = frame.into(np.require(theta, requirements=["C", "W"]))
             run = SampledRun(self, frame.objective, control, start)
             found = _epochs(run)
@@ -165,7 +166,7 @@ class SampledRun:
         return STEP / (self.objective.d * np.sqrt(self.squares))
 
     def rate(self) -> float:
-        """Of this step."""
+        """Return the learning rate of this step."""
         schedule = pick_schedule(self.control.learning_rate)
         epoch = self.step * self.batch / self.objective.n
         return float(schedule.at(epoch, schedule.eta or self.first_rate, self.control.max_iter))
@@ -348,13 +349,13 @@ def _mark(run: SampledRun) -> str:
 
 
 def _sample(objective: Objective, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Rows that the exact loss is taken of, all where they are few."""
+    """Return the rows that the exact loss is computed on: all of them if there are few."""
     wanted = int(np.clip(_EXACT / (objective.n_scores * objective.d), FEWEST_SCORED, MOST_SCORED))
     return np.sort(rng.choice(objective.n, min(objective.n, wanted), replace=False))
 
 
 def _value(objective: Objective, history: list[float]) -> float | None:
-    """The objective on the sample, where all rows against all classes are too many; else None, to be computed."""
+    """Return the objective on the sample if all rows against all classes are too many; else None."""
     return history[-1] if objective.n * objective.n_scores * objective.d > _WHOLE else None
 
 

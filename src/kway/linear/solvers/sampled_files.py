@@ -2,7 +2,7 @@
 
 **Checkpoints.** The state after each epoch, in one file that is complete or absent: theta (K, d + 1), sizes and met
 (K,), hard (h,), the step, the losses so far, the state of the random numbers. A run that is begun again with the same
-rows and settings goes on behind the last epoch, and ends where it would have ended: it makes the same draws.
+rows and settings continues after the last epoch and gives the same result: it makes the same draws.
 
 **Weights.** Zeros (K, d + 1) in a mapped file, of which a step touches few rows. In a folder that is given, the file
 weights.npy stays when the fit has ended. Otherwise the weights are in memory if they fit, else in a temporary file
@@ -32,7 +32,7 @@ _ARRAYS = ("theta", "sizes", "met", "hard")
 
 
 def made_folder(name: str, folder: Any) -> Path:
-    """The folder that a parameter names, made where it is not there yet."""
+    """Return the folder that a parameter names; create it if it does not exist."""
     try:
         home = Path(folder)
         home.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ def made_folder(name: str, folder: Any) -> Path:
 
 
 def write_checkpoint(folder: str, run: Any, history: list[float], mark: str) -> None:
-    """The state of a run after an epoch."""
+    """Write the state of a run after an epoch."""
     home = made_folder("checkpoint", folder)
     facts = {"step": run.step, "history": history, "rng": run.control.rng.bit_generator.state, "mark": mark}
     with replacing(home / FILE) as draft, draft.open("wb") as out:
@@ -52,7 +52,7 @@ def write_checkpoint(folder: str, run: Any, history: list[float], mark: str) -> 
 
 
 def read_checkpoint(folder: str, run: Any, mark: str) -> list[float]:
-    """Put a run where the file left off; its losses so far, none where there is no file."""
+    """Restore a run from its file and return its losses so far; none if there is no file."""
     file = made_folder("checkpoint", folder) / FILE
     if not file.is_file():
         return []
@@ -70,12 +70,12 @@ def read_checkpoint(folder: str, run: Any, mark: str) -> list[float]:
     except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, zlib.error) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{str(file)!r} cannot be read ({error}); remove it to begin anew") from error
+        raise InputError(f"{str(file)!r} cannot be read ({error}); remove it to start again") from error
     return history
 
 
 def _fill(run: Any, arrays: dict[str, NDArray]) -> None:
-    """The arrays of a run from those of a file, where they are such: kernels trust the classes in `hard`."""
+    """Copy the arrays of a file into a run after checking them: kernels trust the classes in `hard`."""
     for name in ("theta", "sizes", "met"):
         if arrays[name].shape != getattr(run, name).shape or not np.isfinite(arrays[name]).all():
             raise ValueError(f"{name} is not of this fit")
@@ -87,7 +87,7 @@ def _fill(run: Any, arrays: dict[str, NDArray]) -> None:
 
 
 def mapped_zeros(shape: tuple[int, int], dtype: DTypeLike, folder: str | None) -> NDArray | None:
-    """Zeros in a file; None where no folder is given and memory has room for them."""
+    """Return zeros in a mapped file; None if no folder is given and they fit in memory."""
     kind = np.dtype(dtype)
     if folder is not None:
         file = made_folder("weights", folder) / WEIGHTS_FILE

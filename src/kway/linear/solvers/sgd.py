@@ -2,7 +2,7 @@
 
 Rows come by shuffled epochs, or each drawn at random. The L1 part acts through its prox, so zeros are exact.
 The draws run over distinct rows (equivalent.py): the answer depends on the data and the seed, not on how
-the rows were arranged or repeated. Rows on a GPU make the steps themselves, on weights that stay there.
+the rows were arranged or repeated. Rows on a GPU make the steps themselves, on weights that stay on the GPU.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SGD:
 
     momentum: float = 0.0
     average: bool = False
-    sampling: str = "epochs"  # or "random": each row drawn anew
+    sampling: str = "epochs"  # or "random": each row drawn independently
     adagrad: bool = False
     name: ClassVar[str] = "sgd"
     needs: ClassVar[frozenset[str]] = frozenset()
@@ -110,13 +110,13 @@ class Epochs:
 
     @cached_property
     def first_rate(self) -> float:
-        """Of a schedule that names none."""
+        """The first rate if the schedule has none."""
         if self.solver.adagrad:
             return float(STEP / (self.objective.d * np.sqrt(self.objective.rows.mean_square() or 1.0)))
         return _first_rate(self.objective, self.distinct, self.control.batch_size)
 
     def epoch(self, number: int, mean: RunningMean | None = None) -> float:
-        """One pass; the mean loss met on the way."""
+        """Make one pass over the rows; return the mean of the losses before each step."""
         rows, rng, batch = self.distinct.rows, self.control.rng, self.control.batch_size
         order = rng.permutation(rows) if self.solver.sampling == "epochs" else rng.choice(rows, len(rows))
         schedule = pick_schedule(self.control.learning_rate)

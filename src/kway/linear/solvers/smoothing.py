@@ -27,9 +27,9 @@ from kway.memory import CACHE_BYTES, rows_per_block
 from kway.threads import pmap, spans
 
 _FIRST = 2.02  # at theta = 0 every gap is 1: just inside the kink, so that the first steps see curvature
-_SHRINK = 5.0
-NARROWEST_KINK = 1e-6
-ROUGH_TOL = 1e-2  # tolerance of the problems on the way
+_SHRINK = 5.0  # factor between two widths (T4d)
+NARROWEST_KINK = 1e-6  # width below which rounding of the losses hides any progress
+ROUGH_TOL = 1e-2  # tolerance of the problems with wider kinks (T4d)
 
 
 class SolveSmooth(Protocol):
@@ -61,7 +61,7 @@ def solve_smoothed(objective: Objective, theta: NDArray, control: Control, solve
         if (last and best.miss <= control.tol) or width < NARROWEST_KINK or left <= 0 or value <= 0:
             break
         width /= _SHRINK
-    # a rough problem on the way ends where two steps gain nothing, which rounding sees to far above the optimum
+    # a problem with a wide kink may end far above the optimum of the hinge
     converged = (last and best.miss <= control.tol) or value <= 0
     advice = "" if converged else found.advice or "raise max_iter or tol"
     # the proof is of the rounded hinge, not of the hinge
@@ -71,7 +71,7 @@ def solve_smoothed(objective: Objective, theta: NDArray, control: Control, solve
 def cost_of_rounding(objective: Objective, smooth: Objective, theta: NDArray) -> float:
     """mean_i weight_i sum_c max(0, g) - a g: the duality gap of the rounded hinge's slopes at its minimum.
 
-    A row's a g add up to margin sum a + slope.f, and sum a to the absolute slopes (half of them where classes compete:
+    A row's a g add up to margin sum a + slope.f, and sum a to the absolute slopes (half of them if classes compete:
     what pulls the others down pulls the row's own class up).
     """
     share = objective.loss.margin / (2 if objective.loss.joint else 1)
