@@ -112,8 +112,8 @@ class Sampled:
         """Epochs until the exact loss of a sample of rows stops falling by tol, or max_iter."""
         if objective.targets.soft is not None:
             raise CombinationError(
-                "solver 'sampled' takes one label per row, not distributions or label_smoothing (they need all classes); "
-                "use solver='sgd', which sums over all of them"
+                "solver 'sampled' takes one label per row, not distributions or label_smoothing; "
+                "use solver='sgd', which sums over all classes"
             )
         with single_blas():
             frame, validate = center_rows(objective), control.validate
