@@ -120,13 +120,6 @@ NOT_YET: tuple[str, ...] = (
     "kway.search.sharded.Sharded.check",
     "kway.search.sharded.Sharded.facts",
     "kway.search.sharded.Sharded.from_facts",
-    "kway.tables.datasets.catalog.digits",
-    "kway.tables.datasets.catalog.load",
-    "kway.tables.datasets.catalog.names",
-    "kway.tables.datasets.synthetic.many_classes",
-    "kway.tables.datasets.synthetic.outliers",
-    "kway.tables.datasets.synthetic.overlapping",
-    "kway.tables.datasets.synthetic.separable",
 )
 
 
