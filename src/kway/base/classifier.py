@@ -32,7 +32,7 @@ from sklearn.utils.validation import check_is_fitted
 from kway import validation
 from kway.errors import InputError
 from kway.labels import column
-from kway.memory import BLOCK_BYTES, check_answer, rows_per_block
+from kway.memory import BLOCK_BYTES, check_answer
 from kway.parameters import THREADS, checked_k
 from kway.rows.blocks import concatenate_rows, count_rows, row_blocks
 from kway.rows.gpu.device import as_given, on_host, take_labels
@@ -123,7 +123,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
 
     @staticmethod
     def _most_rows(entries: int) -> int:
-        return rows_per_block(8 * entries, BLOCK_BYTES)
+        return max(1, BLOCK_BYTES // (8 * max(1, entries)))
 
     def _best_of_blocks(self, rows: Any, best: Callable[[Any], TopK]) -> TopK:
         """Return the best classes of all rows, block by block; rows on a GPU are one block."""
