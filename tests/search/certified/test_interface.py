@@ -63,7 +63,7 @@ def test_groups_of_queries(built, monkeypatch):
     index, _, _ = built
     queries = smooth(300, 160, 4)
     want = index.nearest(queries, 5)
-    monkeypatch.setattr(pipeline, "QUERY_GROUP", 70)
+    monkeypatch.setattr(pipeline, "BLOCK_BYTES", 70 * 160 * 8)
     np.testing.assert_array_equal(index.nearest(queries, 5).ids, want.ids)
 
 

@@ -1,6 +1,6 @@
-"""`certify`: bounds for certified exact search, or None if they cannot pay.
+"""`certify` builds the bounds of an exact search, or returns None if they do not save time.
 
-Cosine through a certified Euclidean search of unit vectors: ||u - v||^2 = 2 (1 - cos), so the order is the same.
+Cosine is searched through unit vectors: ||u - v||^2 = 2 (1 - cos), so the order is the same.
 
 The unit rows are rounded to float32, so what is found is confirmed on the rows as given (block_scan.py). A zero
 row stays at the origin, nearer to every query than its cosine distance of 1 says, so it is never missed; a zero query
@@ -38,12 +38,12 @@ from kway.search.kmeans import SAMPLE_ROWS
 from kway.search.results import Neighbors
 from kway.threads import pmap, single_blas, spans
 
-LEAST_ROWS, LEAST_COLUMNS = 1024, 8  # below which a plain scan is as fast, whatever the rows (T1b)
-FIRST_AXES = 128  # axes that are found first; twice as many if the choice is the last of them (T1, T1f)
+LEAST_ROWS, LEAST_COLUMNS = 1024, 8  # below these a plain scan is as fast for any rows (T1b)
+FIRST_AXES = 128  # axes that are computed first; twice as many if the choice is the last of them (T1, T1f)
 
 
 class Job(NamedTuple):
-    """Rows to index, the frame, and a sample of the rows as they are and in the frame."""
+    """The rows, the frame, and a sample of the rows before and after scaling."""
 
     rows: NDArray
     frame: Frame
@@ -54,9 +54,9 @@ class Job(NamedTuple):
 
 
 def certify(rows: NDArray, distance: Distance, seed: int = 0, always: bool = False) -> Certified | None:
-    """Bounds for rows (n, d), C-contiguous float32 or float64, kept by reference; None if a plain scan is as fast.
+    """Return bounds for rows (n, d), C-contiguous float32 or float64, or None if a plain scan is as fast.
 
-    `always` builds them even if they do not pay (None only for rows without any spread).
+    The rows are not copied. `always` builds bounds even if they save no time (None only for rows without spread).
     """
     small = len(rows) < LEAST_ROWS or rows.shape[1] < LEAST_COLUMNS
     if rows.shape[1] > MOST_COLUMNS or (small and not always):
@@ -106,7 +106,7 @@ def _manhattan(job: Job) -> Certified | None:
 
 
 def _index(job: Job, space: Space, codes_of: Callable[..., SketchCodes], way: int, root: bool, why: str) -> Certified:
-    """Every row sketched, put into cell order and coded."""
+    """Sketch every row, sort the rows by cell, and encode them."""
     sketch = sketch_all(job.rows, space)
     cells = make_cells(sketch.coarse, job.rng)
     codes = codes_of(sketch.coarse, cells, space, way)
@@ -122,7 +122,7 @@ _ROUNDING = 8 * ROUNDING  # how far two rounded unit vectors may lie from the tr
 
 @dataclass
 class Angles:
-    """A certified search over the unit rows of a segment."""
+    """A certified search over the unit vectors of a segment's rows."""
 
     segment: BlockScan
     certified: Any
@@ -130,26 +130,26 @@ class Angles:
 
     @staticmethod
     def over(segment: BlockScan) -> Angles | None:
-        """The search, or None where bounds would not pay."""
+        """Return the search, or None if bounds would not save time."""
         certified = certify(_units(segment.rows), EUCLIDEAN)
         return None if certified is None else Angles(segment, certified)
 
     @property
     def why(self) -> str:
-        """What was chosen."""
+        """Description of the choice."""
         return f"cosine through unit vectors; {self.certified.why}"
 
     @property
     def nbytes(self) -> int:
-        """Bytes held beside the rows."""
+        """Bytes in memory, without the rows."""
         return int(self.certified.nbytes)
 
     def pays(self, k: int) -> bool:
-        """Whether this beats plain blocks for k neighbours."""
+        """Return whether this is faster than a plain scan for k neighbors."""
         return bool(self.certified.pays(k + EXTRA))
 
     def nearest(self, queries: NDArray, k: int) -> Neighbors:
-        """The k nearest by cosine distance, ids equal to brute force in float64."""
+        """Return the k nearest by cosine distance; ids are those of brute force in float64."""
         found = self.certified.nearest(_units(queries), min(len(self.segment.rows), k + EXTRA))
         confirmed = confirm(self.segment, queries, Neighbors(*found), k, _ROUNDING)
         self.touched = float(self.certified.touched) + confirmed.measured / len(queries)
@@ -157,7 +157,7 @@ class Angles:
 
 
 def _units(rows: NDArray) -> NDArray[np.float32]:
-    """Rows (n, d) at length 1."""
+    """Return rows (n, d) scaled to length 1."""
     units = np.empty(rows.shape, dtype=np.float32)
 
     def work(part: slice) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from kway.kernels.certified.sweep import FARTHEST, FLOOR, SweptPanel, SweptRows, nearest_cells, sweep_rows, warm
 from kway.kernels.jit import frozen
+from kway.memory import BLOCK_BYTES, rows_per_block
 from kway.search.certified.sketches import (
     BLOCK,
     CHUNK,
@@ -74,14 +75,13 @@ def _tree_order(centres: NDArray[np.float32], which: NDArray[np.int64]) -> NDArr
     return np.concatenate([_tree_order(centres, order[:half]), _tree_order(centres, order[half:])])
 
 
-QUERY_GROUP = 16384  # queries sketched at a time: bounds the memory of a call
 PANEL = 240  # queries swept together: their codes stay in the L1 cache beside a block of rows (T1, T2)
 _PROBES = 2  # cells to warm up in; more did not help (T1)
 _SPARE = 3  # rows visited beyond k to warm up (T1)
 
 
 class Certified:
-    """Exact neighbours with a bound for every row that was not looked at. Made by `certify`."""
+    """Exact neighbors, with a bound for every row that was not measured. `certify` builds it."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Certified:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held besides the rows."""
+        """Bytes in memory, without the rows."""
         return (
             self._shelf.fine.nbytes + self._cells.nbytes + self._codes.nbytes + self._space.nbytes + self._means.nbytes
         )
@@ -116,16 +116,16 @@ class Certified:
         return self._codes.way
 
     def pays(self, k: int) -> bool:
-        """Whether pruning is worth while for this k: the thresholds of a large part of all rows prune little."""
+        """Return whether bounds save time for this k; for a large part of all rows they rule out little."""
         return k <= max(20, len(self._shelf.ids) // 50)
 
     def nearest(self, queries: NDArray, k: int) -> Neighbors:
-        """The k <= n nearest rows of queries (q, d), which have the rows' dtype: ids and distances, (q, k) each."""
+        """Return ids and distances (q, k) of the k <= n nearest rows of queries (q, d)."""
         queries = frozen(queries)
         best = np.full((len(queries), k), FARTHEST)
         found = np.full((len(queries), k), -1, np.int64)
         tallies = []
-        for part in spans(len(queries), QUERY_GROUP):
+        for part in spans(len(queries), rows_per_block(8 * queries.shape[1], BLOCK_BYTES)):
             tallies += self._group(queries[part], best[part], found[part])
         self.marked = sum(tally.marked for tally in tallies) / max(1, len(queries))
         self.touched = sum(tally.visited for tally in tallies) / max(1, len(queries))

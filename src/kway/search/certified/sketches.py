@@ -23,7 +23,7 @@ from kway.kernels.jit import frozen
 from kway.threads import pmap, spans
 
 ROUNDING = float(np.finfo(np.float32).eps) / 2  # half the distance of 1 to the next float32
-UNDERFLOW = 1e-15  # covers what underflow can hide: squares below 1e-38 of values of size 1
+UNDERFLOW = ROUNDING**2  # more than the root of all squares below 1e-38 that underflow may hide
 
 
 class FramedRows(NamedTuple):
