@@ -1,15 +1,15 @@
-"""CentroidClassifier: one mean a class; the nearest mean decides. Rows are class means, so K may be huge.
+"""CentroidClassifier: one mean per class, and the nearest mean wins. The rows are class means, so K may be huge.
 
     euclidean   mu_c = mean of the rows of c         z_c = -||x - mu_c||^2 / (2 s^2)
     cosine      mu_c = mean of the unit rows of c    z_c = kappa cos(x, mu_c)
 
-p = softmax(z): classes that are round clouds of one common width with equal priors. Means and widths are
-kept as running sums, taken a block of rows at a time, so partial_fit is as good as one fit and rows may lie in a memory
-map; means have the rows' float type, sums of a block float64. Values far from 1 are kept in a unit of their own
-(kway.search.power_scaling), and `scale_` is that of the unit.
+p = softmax(z): classes with one common width and equal priors (class_distributions.py). Means and the width are running
+sums over blocks of rows, so partial_fit gives the same result as one fit, and rows may be in a memory map. Means have
+the float type of the rows; the sums of a block are float64. Values far from 1 are scaled by a power of two
+(kway.search.power_scaling), and `scale_` refers to the scaled rows.
 
-With an index the means are searched by it instead of all being scored: `predict` and `predict_topk` then cost what the
-index costs, and probabilities are shares of the SHORTLIST nearest classes. A model file holds the index too.
+With an index, the means are searched by it and not all are scored: `predict` and `predict_topk` cost what the index
+costs, and probabilities are shares among the SHORTLIST nearest classes. A model file contains the index too.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from kway.base.class_rows import best_classes, class_scores, class_shares
 from kway.base.classifier import Classifier, on_own_threads
 from kway.errors import CombinationError, InputError
 from kway.labels import Labels
-from kway.neighbors.class_distributions import CLOUDS, ClassMeans, Cloud, Lines, constants_of
-from kway.neighbors.training_rows import Merged, merge_classes, named_classes
+from kway.memory import CACHE_BYTES, rows_per_block
+from kway.neighbors.class_distributions import DISTRIBUTIONS, ClassDistribution, ClassMeans, Lines, constant_columns
+from kway.neighbors.training_rows import MergedClasses, merge_classes, named_classes
 from kway.parameters import DEVICE, check_parameters
 from kway.probabilities import Shares, softmax
 from kway.rows.blocks import labeled_blocks, row_blocks
@@ -38,13 +39,11 @@ from kway.search.auto import pick_index, restore
 from kway.search.gpu_dispatch import ENOUGH
 from kway.search.index import Index
 from kway.search.metrics import pick_metric
-from kway.search.power_scaling import NARROW, Unit, peak
+from kway.search.power_scaling import NARROW, SINGLE, Unit, peak
 from kway.search.results import TopK
 from kway.threads import spans
 
-_FAINT = 2.0**-40  # means so near their center, beside a constant column of 1e12 and more, have squares float32 loses
-SHORTLIST = 64  # classes that share the probabilities if an index finds them
-_PAYS = 2**30  # products of rows and means from which "auto" takes a GPU
+SHORTLIST = 64  # nearest classes among which an index shares the probabilities (no benchmark row)
 
 
 class _Batch(NamedTuple):
@@ -57,20 +56,43 @@ class _Batch(NamedTuple):
 
 
 class CentroidClassifier(Classifier):
-    """The nearest class mean.
+    """Nearest class mean.
 
     Parameters
     ----------
-    metric : "euclidean" | "cosine".
-    n_jobs : threads; None is all cores.
-    index : None (all means are scored) | "flat" | "landmarks" | a recipe of `kway.search`, such as
-        Landmarks(store=Bits(1)): for 10^5 classes and more.
-    device : "cpu" | "cuda" (means are found and rows answered on a GPU) | "auto": where there is one and it pays, as
-        `why_` tells. Tensors are answered with tensors, where they are.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        Distance to the means.
+    n_jobs : int or None, default=None
+        Number of threads; None uses all cores.
+    index : None, str or Recipe, default=None
+        None scores all means. "flat", "landmarks" or a recipe of `kway.search`, such as Landmarks(store=Bits(1)),
+        searches them; use it for 100,000 classes and more.
+    device : {"cpu", "cuda", "auto"}, default="cpu"
+        "cuda" computes means and predictions on a GPU; "auto" does so if there is a GPU and enough rows. Tensors are
+        answered with tensors on their device.
 
-    Attributes: `centroids_` (K, d) class means, `weights_` (K,) rows a class, `scale_` of the scores z, `index_` over
-    the means where one was asked for.
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels.
+    centroids_ : ndarray of shape (n_classes, n_features)
+        Class means.
+    weights_ : ndarray of shape (n_classes,)
+        Rows per class, or their total weight.
+    scale_ : float
+        Factor of the scores z: 1 / s^2 or kappa.
+    index_ : Index
+        Index over the means, if `index` is given and after the first prediction.
+    why_ : str
+        Why a GPU was used or not, if device is not "cpu".
 
+    References
+    ----------
+    Tibshirani, Hastie, Narasimhan and Chu, "Diagnosis of multiple cancer types by shrunken centroids of gene
+    expression", PNAS 99, 2002 (nearest centroids, without their shrinkage).
+
+    Examples
+    --------
     >>> model = CentroidClassifier().fit([[0.0], [1.0], [4.0], [5.0]], ["a", "a", "b", "b"])
     >>> model.predict([[1.9], [3.0]]).tolist()
     ['a', 'b']
@@ -95,12 +117,38 @@ class CentroidClassifier(Classifier):
         return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> CentroidClassifier:
-        """Learn the mean of each class."""
+        """Compute the mean of each class.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or tensor of shape (n_samples, n_features)
+            Training rows.
+        y : array-like of shape (n_samples,)
+            Labels.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        CentroidClassifier
+            The fitted classifier.
+        """
         self._forget()
         return self.partial_fit(X, y, None, sample_weight)
 
     def fit_blocks(self, blocks: Iterable[tuple[Any, Any]]) -> CentroidClassifier:
-        """Learn from blocks (X, y), such as a generator's, one after another."""
+        """Compute the means from blocks of rows, one after the other.
+
+        Parameters
+        ----------
+        blocks : iterable of (X, y)
+            Rows and their labels, for example from a generator.
+
+        Returns
+        -------
+        CentroidClassifier
+            The fitted classifier.
+        """
         self._forget()
         for X, y in labeled_blocks(blocks):
             self.partial_fit(X, y)
@@ -108,17 +156,30 @@ class CentroidClassifier(Classifier):
 
     @on_own_threads
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> CentroidClassifier:
-        """Take more rows into the means; new classes may come at any time."""
-        from kway.planning import costs  # no prediction needs the plan
+        """Add rows to the means.
 
-        if not isinstance(self.metric, str) or self.metric not in CLOUDS:
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+        classes : array-like or None, default=None
+            All labels that may occur; if None, new classes may come at any time.
+
+        Returns
+        -------
+        CentroidClassifier
+            The fitted classifier.
+        """
+        from kway.planning import costs  # only fits need the plan
+
+        if not isinstance(self.metric, str) or self.metric not in DISTRIBUTIONS:
             raise CombinationError(
-                f"CentroidClassifier knows the metrics {', '.join(map(repr, CLOUDS))}, got {self.metric!r}: those "
-                "whose best centre is a mean; NeighborsClassifier takes every metric"
+                f"metric must be one of {', '.join(map(repr, DISTRIBUTIONS))}, got {self.metric!r}; "
+                "NeighborsClassifier accepts every metric"
             )
         check_parameters(self, device=DEVICE)
         first = not hasattr(self, "weights_")
-        X, labels = self._gated(X, y, first)
+        X, labels = self._checked(X, y, first)
         chosen = _choose_device(self.device, X)
         like = np.broadcast_to(np.zeros((), X.dtype), X.shape) if isinstance(X, TensorRows) else X  # takes no memory
         w = validation.weights(on_host(sample_weight), like)
@@ -127,7 +188,7 @@ class CentroidClassifier(Classifier):
             known = named_classes(classes)
         merged = merge_classes(known, labels, fixed=classes is not None)
         costs.check_fit(type(self).__name__, costs.centroids, costs.size_of(like, len(merged.classes)))
-        span = self._cloud.unit_of(X) if first else self._range
+        span = self._distribution.unit_of(X) if first else self._range
         taken = X if isinstance(X, TensorRows) else span.more_rows(X)  # X unless it needs another unit; may raise
         batches = self._batches(chosen.device, X, taken, merged.codes, np.ones(X.shape[0]) if w is None else w)
         if first:
@@ -142,17 +203,17 @@ class CentroidClassifier(Classifier):
         self._publish()
         return self
 
-    def _gated(self, X: Any, y: Any, first: bool) -> tuple[Any, Labels]:
-        """Rows and labels; a tensor stays on its device if the model's sums are of plain values and computed there."""
+    def _checked(self, X: Any, y: Any, first: bool) -> tuple[Any, Labels]:
+        """Return rows and labels, checked; a tensor stays on its device if its values need no scaling."""
         if is_tensor(X) and self.device != "cpu" and (first or self._range.plain):
-            there = _plain_tensor(self, X, first)
-            if there is not None:
-                return there, validation.labels_of(y, len(there))
+            tensor = _plain_tensor(self, X, first)
+            if tensor is not None:
+                return tensor, validation.labels_of(y, len(tensor))
         return validation.rows_and_labels(self, X, y, sparse=self.index is None, reset=first)
 
     @property
-    def _cloud(self) -> Cloud:
-        return CLOUDS[self.metric]
+    def _distribution(self) -> ClassDistribution:
+        return DISTRIBUTIONS[self.metric]
 
     def _known(self) -> ClassMeans:
         return ClassMeans(self._means, self.weights_, self._spread)
@@ -163,8 +224,8 @@ class CentroidClassifier(Classifier):
         self._spread = 0.0  # weighted sum of squared deviations from the class means
         self._dtype = X.dtype
 
-    def _move(self, merged: Merged) -> None:
-        """Make room where new classes came."""
+    def _move(self, merged: MergedClasses) -> None:
+        """Make room for new classes."""
         if len(merged.classes) == len(self.weights_):
             return
         shape = len(merged.classes), self._means.shape[1]
@@ -175,37 +236,37 @@ class CentroidClassifier(Classifier):
     def _batches(
         self, device: Device | None, X: Any, taken: Any, codes: NDArray[np.int64], w: NDArray
     ) -> Iterable[_Batch]:
-        """The rows in batches: one, whose memory has been found on the device, or a block at a time here."""
+        """Return the sums of the rows: one batch on a GPU, or one per block on the CPU."""
         if device is not None:
-            return [self._batch_there(device, X, taken, codes, w)]
+            return [self._batch_on_gpu(device, X, taken, codes, w)]
         return (self._batch(X[block], taken[block], codes[block], w[block]) for block in row_blocks(X))
 
     def _batch(self, X: Any, taken: Any, codes: NDArray[np.int64], w: NDArray) -> _Batch:
-        """The means and the spread of a block of rows."""
-        rows = self._cloud.summed(X, taken)
+        """Return the means and the spread of a block of rows."""
+        rows = self._distribution.summed(X, taken)
         present, place = np.unique(codes, return_inverse=True)
         added = np.bincount(place, w).astype(np.float64)  # (c,)
         member = sp.csr_matrix((w.astype(np.float64), (place, np.arange(len(w)))), shape=(len(present), len(w)))
         sums = member @ rows  # (c, d) float64
         sums = sums.toarray() if sp.issparse(sums) else sums
         means = sums / np.maximum(added, 1e-300)[:, None]
-        same = constants_of(rows)
+        same = constant_columns(rows)
         means[:, same.columns] = same.values
         return _Batch(present, added, means, _spread(rows, means, place, w))
 
-    def _batch_there(self, device: Device, X: Any, taken: Any, codes: NDArray[np.int64], w: NDArray) -> _Batch:
-        """The means and the spread of all rows, found on the device."""
+    def _batch_on_gpu(self, device: Device, X: Any, taken: Any, codes: NDArray[np.int64], w: NDArray) -> _Batch:
+        """Return the means and the spread of all rows, computed on the GPU."""
         from kway.rows.gpu.class_scores import batch_means
 
         present, place = np.unique(codes, return_inverse=True)
 
         def rows(part: slice) -> Any:
-            return self._cloud.summed_there(device, X[part], taken[part])
+            return self._distribution.summed_on_gpu(device, X[part], taken[part])
 
         return _Batch(present, *batch_means(device, rows, place, w, X.shape[1]))
 
     def _take(self, batch: _Batch) -> None:
-        """Merge the means and the spread of a batch into those so far (Chan's update: no cancellation)."""
+        """Merge the means and the spread of a batch into those so far, without cancellation (Chan et al. 1983)."""
         present, added, means, spread = batch
         before = self.weights_[present]
         share = added / np.maximum(before + added, 1e-300)
@@ -217,38 +278,38 @@ class CentroidClassifier(Classifier):
 
     @property
     def centroids_(self) -> NDArray:
-        """The class means (K, d)."""
+        """Class means (n_classes, n_features)."""
         if not hasattr(self, "_means"):
-            raise AttributeError(f"this {type(self).__name__} has no centroids_ before it is fitted")
+            raise AttributeError(f"{type(self).__name__} has no centroids_ before fit; call fit first")
         with np.errstate(under="ignore"):
             return np.asarray(self._range.given(self._means).astype(self._dtype))
 
     def _publish(self) -> None:
-        """What follows from the sums: the scale, and later, when it is asked for, the index."""
+        """Compute the scale from the sums; the index is built at the first prediction."""
         self.__dict__.pop("index_", None)
-        self.scale_ = self._cloud.scale(self._known())
+        self.scale_ = self._distribution.scale(self._known())
 
     def _lines(self, sparse: bool) -> Lines:
-        """Rows m (K, d) and offsets o (K,) of z = scale_ (x . m_c + o_c); a class without rows cannot win.
+        """Return rows m (K, d) and offsets o (K,) of z = scale_ (x . m_c + o_c); a class without rows cannot win.
 
-        One class gets a second line that cannot win: a single line would stand for two classes (class_rows.py).
+        If there is one class, a second line that cannot win is added: one line means two classes (class_rows.py).
         """
-        rows, offset = self._cloud.lines(self._known(), sparse)
-        kind = np.dtype(np.float64) if peak(rows) < _FAINT else self._dtype
+        rows, offset = self._distribution.lines(self._known(), sparse)
+        kind = np.dtype(np.float64) if peak(rows) < 2.0**SINGLE.least else self._dtype  # float32 would lose squares
         offset = np.where(self.weights_ > 0, offset, -1e30)
         if len(rows) == 1:
             rows, offset = np.vstack([rows, np.zeros_like(rows)]), np.append(offset, -1e30)
         return Lines(rows.astype(kind), offset.astype(kind))
 
-    # ---- answers
+    # ---- predictions
 
     def _rows(self, X: Any) -> Any:
-        """X checked; a tensor stays on its device if its values need no unit and an index lists every class."""
+        """Return X checked; a tensor stays on its device if it needs no scaling and an index lists every class."""
         check_is_fitted(self, "weights_")
         if is_tensor(X) and self._range.plain and (self.index is None or (self.weights_ > 0).all()):
-            there = _plain_tensor(self, X, reset=False)
-            if there is not None:
-                return there
+            tensor = _plain_tensor(self, X, reset=False)
+            if tensor is not None:
+                return tensor
         return super()._rows(X)
 
     def _best(self, rows: Any, k: int, stated: bool) -> TopK:
@@ -263,7 +324,7 @@ class CentroidClassifier(Classifier):
         return self._best_of_blocks(rows, best)
 
     def _scores(self, rows: Any) -> Any:
-        """z (q, K), the largest of each row set to 0; held within the float type: so far apart, classes are certain."""
+        """Return z (q, K) minus the largest of each row, clipped to the range of the float type."""
         lines = self._lines(sp.issparse(rows))
         f = class_scores(self._moved(rows, lines), *lines)[:, : len(self.classes_)]
         least, largest = -float(np.finfo(self._dtype).max) / 4, f.max(1)
@@ -278,23 +339,23 @@ class CentroidClassifier(Classifier):
         return self._typed(shares[:, : len(self.classes_)], rows)
 
     def _link(self) -> Shares:
-        """Probabilities are softmax(scale_ f)."""
+        """Return the link: probabilities are softmax(scale_ f)."""
         return Shares(float(self.scale_))
 
     def _typed(self, answer: Any, rows: Any) -> Any:
-        """Scores in the float type of the rows and the means."""
+        """Return scores in the float type of the rows and the means."""
         kind = np.result_type(rows.dtype, self._dtype)
         return answer.to(getattr(rows.device.torch, kind.name)) if is_tensor(answer) else answer.astype(kind)
 
     def _moved(self, rows: Any, lines: Lines) -> Any:
-        """Queries shifted by the center, or of unit length, as the lines meet them; on the GPU if that pays."""
+        """Return queries minus the center, or at unit length; on the GPU if that pays."""
         known = self._known()
         if isinstance(rows, TensorRows):
-            return self._cloud.moved_there(known, rows)
-        moved = self._cloud.moved(known, self._range, rows).astype(np.result_type(rows.dtype, lines.rows.dtype))
-        if self.device == "cpu" or sp.issparse(moved) or not has_gpu():  # a file may come to a machine without a GPU
+            return self._distribution.moved_on_gpu(known, rows)
+        moved = self._distribution.moved(known, self._range, rows).astype(np.result_type(rows.dtype, lines.rows.dtype))
+        if self.device == "cpu" or sp.issparse(moved) or not has_gpu():  # a model file may be opened without a GPU
             return moved
-        device = resolve(self.device, pays=moved.shape[0] * self._means.size >= _PAYS).device
+        device = resolve(self.device, pays=self._means.size >= ENOUGH).device
         if device is None:
             return moved
         from kway.rows.gpu.class_scores import HostRows
@@ -302,20 +363,20 @@ class CentroidClassifier(Classifier):
         return HostRows(moved, device)
 
     def _listed(self, rows: Any, k: int, stated: bool) -> TopK:
-        """The k nearest means by the index, each with its share of the SHORTLIST nearest.
+        """Return the k nearest means by the index, each with its share among the SHORTLIST nearest.
 
-        An approximate index may find nearer ones when more are asked for, so that an answer and its probability must
+        An approximate index may find nearer means if it searches for more, so a prediction and its probability must
         come from the same list.
         """
         index = self._index()
         listed = max(k, min(SHORTLIST, index.n_rows)) if stated or not index.recipe.exact else k
         if isinstance(rows, TensorRows):
             found: Any = index.nearest(rows.tensor, listed)
-            z = self.scale_ * self._cloud.z(found.distances.double())
+            z = self.scale_ * self._distribution.z(found.distances.double())
             return TopK(found.ids[:, :k], (z.softmax(1) if stated else z)[:, :k].to(rows.tensor.dtype))
-        placed = self._cloud.placed(self._range, rows).astype(rows.dtype)
+        placed = self._distribution.placed(self._range, rows).astype(rows.dtype)
         codes, away = index.nearest(placed, listed)
-        z = self.scale_ * self._cloud.z(away.astype(np.float64))  # (q, listed), -inf pads
+        z = self.scale_ * self._distribution.z(away.astype(np.float64))  # (q, listed), -inf pads
         if codes.shape[1] > index.n_rows:  # classes without rows come last
             empty = np.flatnonzero(self.weights_ == 0)
             codes[:, index.n_rows :] = empty[: codes.shape[1] - index.n_rows]
@@ -323,13 +384,13 @@ class CentroidClassifier(Classifier):
         return TopK(codes[:, :k], shares[:, :k].astype(self._dtype))
 
     def _index(self) -> Index:
-        """The index over the means, built when it is first asked: partial_fit would have built many in vain."""
+        """Return the index over the means, built at the first call: partial_fit would build many in vain."""
         if not hasattr(self, "index_"):
             self.index_ = self._indexed()
         return self.index_
 
     def _indexed(self) -> Index:
-        """The index over the means of classes with rows, whose ids are their codes."""
+        """Build the index over the means of classes with rows; ids are class codes."""
         filled = np.flatnonzero(self.weights_ > 0)
         every = len(filled) == len(self.weights_)
         rows = (self._means if every else self._means[filled]).astype(self._dtype, copy=False)
@@ -353,7 +414,7 @@ class CentroidClassifier(Classifier):
     def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
         self._spread, self._dtype = float(facts["spread"]), np.dtype(facts["dtype"])
         narrow = self._dtype == np.float32
-        self._range = Unit.again(int(facts.get("unit", 0)), self._dtype, self._cloud.distance, narrow)
+        self._range = Unit.again(int(facts.get("unit", 0)), self._dtype, self._distribution.distance, narrow)
         self._means, self.weights_ = np.array(arrays["means"]), np.array(arrays["weights"])
         self._publish()
         if "index" in facts:
@@ -363,40 +424,40 @@ class CentroidClassifier(Classifier):
 
 
 def _spread(X: Any, means: NDArray, place: NDArray[np.int64], w: NDArray) -> float:
-    """Weighted sum of the squared distances of rows (n, d) to the means (c, d) of their classes.
+    """Return the weighted sum of squared distances of rows (n, d) to the means (c, d) of their classes.
 
-    Sparse rows stay sparse: what they hold is measured, and every zero of class c in column j is m_cj away.
+    Sparse rows stay sparse: stored values are measured, and a zero of class c in column j is at distance m_cj.
     """
     if sp.issparse(X):
         of_row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))  # (nnz,)
         gap = X.data - means[place[of_row], X.indices]
         held = sp.csr_matrix((w[of_row].astype(np.float64), (place[of_row], X.indices)), means.shape)
         every, total = np.bincount(place, w)[:, None], float(w[of_row] @ gap**2)
-        for part in spans(len(means), max(1, 2**22 // X.shape[1])):
-            zeros = every[part] - held[part].toarray()  # (c, d) what they weigh
-            zeros[zeros < 1e-12 * every[part]] = 0.0  # there are none: weights were added up in another order
+        for part in spans(len(means), rows_per_block(8 * X.shape[1])):
+            zeros = every[part] - held[part].toarray()  # (c, d) weight of the zeros
+            zeros[zeros < 1e-12 * every[part]] = 0.0  # rounding: there are no zeros
             total += float(np.einsum("ij,ij,ij->", zeros, means[part], means[part]))
         return total
     total = 0.0
-    for part in spans(X.shape[0], 4096):
+    for part in spans(X.shape[0], rows_per_block(8 * X.shape[1], CACHE_BYTES)):
         gap = X[part] - means[place[part]]
         total += float(w[part] @ np.einsum("ij,ij->i", gap, gap))
     return total
 
 
 def _choose_device(device: str, X: Any) -> ChosenDevice:
-    """Where the means of rows X (n, d) are computed; sparse rows stay on the CPU."""
+    """Choose the device that computes the means of rows X (n, d); sparse rows stay on the CPU."""
     if device != "cpu" and not isinstance(X, np.ndarray | TensorRows):
         if device == "cuda":
             raise InputError(
-                "device='cuda' sums dense rows, got a sparse matrix; pass X.toarray(), or use device='cpu'"
+                "device='cuda' needs dense rows, got a sparse matrix; pass X.toarray(), or use device='cpu'"
             )
         return ChosenDevice(None, "on the CPU: a GPU sums dense rows")
     return resolve(device, pays=X.shape[0] * X.shape[1] >= ENOUGH)
 
 
 def _plain_tensor(estimator: Any, X: Any, reset: bool) -> TensorRows | None:
-    """The tensor X checked on its device; None if the host has to look at it, as at values that need a unit."""
+    """Return the tensor X checked on its device; None if the CPU has to read it, as for values that need scaling."""
     if X.ndim != 2 or not len(X) or not X.is_floating_point() or X.element_size() < 4:
         return None
     if not (2.0**NARROW.least < TensorRows(X.detach()).peak() < 2.0**NARROW.most):  # false for NaN and infinity too

@@ -1,49 +1,48 @@
-"""What rows of a class look like about its mean: round clouds of one common width, in a space of their own.
+"""Distributions of the rows of a class about its mean, with one common width for all classes.
 
     euclidean   Gaussian                      z_c = -||x - mu_c||^2 / (2 s^2)   s^2 = mean squared deviation / d
     cosine      von Mises-Fisher, a sphere    z_c = kappa cos(x, mu_c)          kappa from the mean resultant R
 
-z_c = scale (x . m_c + o_c - the same for all classes), m_c the means as queries meet them: shifted by a centre that is
-common to all, so that an offset of the data costs no digits, or of unit length.
+z_c = scale (x . m_c + o_c - a term common to all classes). m_c are the means minus a common center, so that an offset
+of the data costs no digits, or the means at unit length. Kappa is the estimate of Banerjee, Dhillon, Ghosh and Sra
+(2005).
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kway.memory import rows_per_block
 from kway.rows.gpu.device import Device
 from kway.rows.gpu.tensor_rows import TensorRows
-from kway.search.distances import COSINE, EUCLIDEAN, Distance, squares, unit
+from kway.search.distances import COSINE, EUCLIDEAN, squares, unit
 from kway.search.power_scaling import NARROW, Unit
 from kway.threads import spans
 
-_BLOCK = 2**22  # numbers of the means that are copied at a time
 
-
-class Constants(NamedTuple):
+class ConstantColumns(NamedTuple):
     """Columns (c,) that hold one value each, and the values (c,)."""
 
     columns: NDArray[np.int64]
     values: NDArray
 
 
-def constants_of(X: Any) -> Constants:
-    """Those of an array (n, d): the mean of such a column is its value, which sums of 1e17 would round."""
+def constant_columns(X: Any) -> ConstantColumns:
+    """Return the constant columns of X (n, d): the mean of such a column is its value, which a sum would round."""
     if not X.shape[0]:
-        return Constants(np.empty(0, np.int64), np.empty(0))
+        return ConstantColumns(np.empty(0, np.int64), np.empty(0))
     if sp.issparse(X):
         alike = np.flatnonzero(X.getnnz(axis=0) == X.shape[0])  # columns of zeros have their mean anyway
         full = X[:, alike].toarray()
     else:
-        alike = np.flatnonzero(X[0] == X[-1])  # few, as a rule, so that hardly anything is read twice
+        alike = np.flatnonzero(X[0] == X[-1])  # usually few, so that hardly anything is read twice
         full = X[:, alike]
     same = (full == full[0]).all(axis=0)
-    return Constants(alike[same], full[0, same])
+    return ConstantColumns(alike[same], full[0, same])
 
 
 class ClassMeans(NamedTuple):
@@ -61,161 +60,119 @@ class Lines(NamedTuple):
     offset: NDArray
 
 
-class Cloud(ABC):
-    """How rows of a class lie about its mean, and what follows for scores."""
-
-    distance: ClassVar[Distance]
-
-    @abstractmethod
-    def unit_of(self, X: Any) -> Unit:
-        """The unit that sums of the rows X are kept in."""
-
-    @abstractmethod
-    def summed(self, X: Any, taken: Any) -> Any:
-        """What a mean is taken of: rows as they are given, or as taken in their unit."""
-
-    @abstractmethod
-    def summed_there(self, device: Device, X: Any, taken: Any) -> Any:
-        """The same on a device."""
-
-    @abstractmethod
-    def scale(self, known: ClassMeans) -> float:
-        """What scores are multiplied by: 1 / s^2 or kappa."""
-
-    def centre(self, known: ClassMeans) -> NDArray[np.float64] | None:
-        """What rows and means are shifted by (d,), if by anything."""
-        return None
-
-    @abstractmethod
-    def lines(self, known: ClassMeans, sparse: bool) -> Lines:
-        """Of the means; offsets carry the shift where a sparse query cannot."""
-
-    @abstractmethod
-    def placed(self, kept_in: Unit, rows: Any) -> Any:
-        """Queries in the unit of the means."""
-
-    @abstractmethod
-    def moved(self, known: ClassMeans, kept_in: Unit, rows: Any) -> Any:
-        """Queries as the lines meet them."""
-
-    @abstractmethod
-    def moved_there(self, known: ClassMeans, rows: TensorRows) -> TensorRows:
-        """The same of queries on a device, in the unit of the means."""
-
-    @abstractmethod
-    def z(self, gaps: Any) -> Any:
-        """Scores, but for the scale, of distances to means: an array or a tensor."""
-
-
-class RoundCloud(Cloud):
-    """Rows lie about their mean alike in all directions."""
+class GaussianClasses:
+    """Rows are distributed about their mean alike in all directions."""
 
     distance = EUCLIDEAN
 
     def unit_of(self, X: Any) -> Unit:
-        """That in which squares of these rows neither overflow nor vanish."""
+        """Return the scaling in which squares of rows X neither overflow nor underflow."""
         narrow = X.dtype == np.float32
         if isinstance(X, TensorRows):
             return Unit.again(0, X.dtype, EUCLIDEAN, narrow)
         return Unit.of(X, EUCLIDEAN, narrow)
 
-    def summed(self, X: Any, taken: Any) -> Any:
-        """Rows in their unit."""
-        return taken
+    def summed(self, X: Any, scaled: Any) -> Any:
+        """Return the rows whose mean is taken: the scaled rows."""
+        return scaled
 
-    def summed_there(self, device: Device, X: Any, taken: Any) -> Any:
-        """The same on a device."""
-        return device.put(taken.tensor if isinstance(taken, TensorRows) else taken)
+    def summed_on_gpu(self, device: Device, X: Any, scaled: Any) -> Any:
+        """Return the same as a tensor."""
+        return device.put(scaled.tensor if isinstance(scaled, TensorRows) else scaled)
 
     def scale(self, known: ClassMeans) -> float:
-        """1 / s^2, s^2 the mean squared deviation a column."""
-        (_, d), size, centre = known.means.shape, 0.0, self.centre(known)
-        for part in spans(len(known.means), max(1, _BLOCK // d)):
+        """Return 1 / s^2, s^2 the mean squared deviation per column."""
+        (_, d), size, center = known.means.shape, 0.0, self.center(known)
+        for part in spans(len(known.means), rows_per_block(8 * d)):
             filled = known.weights[part] > 0
-            size += float(np.square(known.means[part][filled] - centre).sum()) / known.means.size
-        # where every row lies at its mean the width is rounding, not zero
+            size += float(np.square(known.means[part][filled] - center).sum()) / known.means.size
+        # if every row is at its mean, the width is rounding, not zero
         return 1.0 / max(known.spread / (known.weights.sum() * d), 1e-12 * size, 1e-300)
 
-    def centre(self, known: ClassMeans) -> NDArray[np.float64]:
-        """The mean of all rows (d,)."""
+    def center(self, known: ClassMeans) -> NDArray[np.float64]:
+        """Return the mean of all rows (d,)."""
         total = np.zeros(known.means.shape[1])
-        for part in spans(len(known.means), max(1, _BLOCK // len(total))):  # a float64 copy of a part at a time
+        for part in spans(len(known.means), rows_per_block(8 * len(total))):  # a float64 copy of a part at a time
             total += known.weights[part] @ known.means[part]
         total /= known.weights.sum()
         means = known.means if known.weights.all() else known.means[known.weights > 0]
-        same = constants_of(means)
+        same = constant_columns(means)
         total[same.columns] = same.values
         return total
 
     def lines(self, known: ClassMeans, sparse: bool) -> Lines:
-        """Means less the centre, and half of their squares; zeros of a class without rows."""
-        centre = self.centre(known)
-        rows = known.means - centre
+        """Return the means minus the center, and minus half of their squares; zeros for a class without rows.
+
+        For sparse queries, which are not centered, the offsets contain the center.
+        """
+        center = self.center(known)
+        rows = known.means - center
         rows[known.weights == 0] = 0.0
-        return Lines(rows, -0.5 * squares(rows) - (rows @ centre if sparse else 0.0))
+        return Lines(rows, -0.5 * squares(rows) - (rows @ center if sparse else 0.0))
 
-    def placed(self, kept_in: Unit, rows: Any) -> Any:
-        """Queries in the unit of the means."""
-        return kept_in.queries(rows).rows
+    def placed(self, unit: Unit, rows: Any) -> Any:
+        """Return queries in the scaling of the means."""
+        return unit.queries(rows).rows
 
-    def moved(self, known: ClassMeans, kept_in: Unit, rows: Any) -> Any:
-        """Queries less the centre; sparse ones stay sparse."""
-        placed = self.placed(kept_in, rows)
-        return placed if sp.issparse(rows) else placed - self.centre(known)
+    def moved(self, known: ClassMeans, unit: Unit, rows: Any) -> Any:
+        """Return queries minus the center; sparse ones as they are."""
+        placed = self.placed(unit, rows)
+        return placed if sp.issparse(rows) else placed - self.center(known)
 
-    def moved_there(self, known: ClassMeans, rows: TensorRows) -> TensorRows:
-        """Queries less the center."""
-        return rows.shifted(self.centre(known))
+    def moved_on_gpu(self, known: ClassMeans, rows: TensorRows) -> TensorRows:
+        """Return the same for queries on a GPU."""
+        return rows.shifted(self.center(known))
 
-    def z(self, gaps: Any) -> Any:
-        """-gap^2 / 2."""
-        return -0.5 * gaps**2
+    def z(self, distances: Any) -> Any:
+        """Return scores, without the scale, of distances to means: -d^2 / 2."""
+        return -0.5 * distances**2
 
 
-class SphereCloud(Cloud):
-    """Directions lie about their mean."""
+class DirectionalClasses:
+    """Directions of rows are distributed about their mean direction (von Mises-Fisher); methods as GaussianClasses."""
 
     distance = COSINE
 
     def unit_of(self, X: Any) -> Unit:
-        """Directions have none: any unit does."""
+        """Return any scaling: directions do not depend on it."""
         return Unit(COSINE, NARROW)
 
-    def summed(self, X: Any, taken: Any) -> Any:
-        """Rows of length one."""
+    def summed(self, X: Any, scaled: Any) -> Any:
+        """Return rows of length one."""
         return unit(X)
 
-    def summed_there(self, device: Device, X: Any, taken: Any) -> Any:
-        """The same on a device."""
+    def summed_on_gpu(self, device: Device, X: Any, scaled: Any) -> Any:
+        """Return the same as a tensor."""
         return device.put(X.unit().tensor if isinstance(X, TensorRows) else unit(X))
 
     def scale(self, known: ClassMeans) -> float:
-        """kappa, by Banerjee's estimate from the mean resultant R."""
+        """Return kappa, estimated from the mean resultant R."""
         d = known.means.shape[1]
         lengths = np.sqrt(squares(known.means))
         resultant = min(float(known.weights @ lengths / known.weights.sum()), 1 - 1e-6)
         return resultant * (d - resultant**2) / (1 - resultant**2)
 
     def lines(self, known: ClassMeans, sparse: bool) -> Lines:
-        """Means of length one; no offsets."""
+        """Return the means at length one, and zero offsets."""
         lengths = np.sqrt(np.maximum(squares(known.means), 1e-300))
         return Lines(known.means / lengths[:, None], np.zeros(len(lengths)))
 
-    def placed(self, kept_in: Unit, rows: Any) -> Any:
-        """Queries as they are."""
+    def placed(self, unit: Unit, rows: Any) -> Any:
+        """Return queries as they are."""
         return rows
 
     def moved(self, known: ClassMeans, kept_in: Unit, rows: Any) -> Any:
-        """Queries of length one."""
+        """Return queries of length one."""
         return unit(rows)
 
-    def moved_there(self, known: ClassMeans, rows: TensorRows) -> TensorRows:
-        """Queries of length one."""
+    def moved_on_gpu(self, known: ClassMeans, rows: TensorRows) -> TensorRows:
+        """Return the same for queries on a GPU."""
         return rows.unit()
 
-    def z(self, gaps: Any) -> Any:
-        """-gap, the gap being one less the cosine."""
-        return -gaps
+    def z(self, distances: Any) -> Any:
+        """Return scores, without the scale and up to a constant: -d, with d = 1 - cos."""
+        return -distances
 
 
-CLOUDS: dict[str, Cloud] = {"euclidean": RoundCloud(), "cosine": SphereCloud()}
+ClassDistribution = GaussianClasses | DirectionalClasses
+DISTRIBUTIONS: dict[str, ClassDistribution] = {"euclidean": GaussianClasses(), "cosine": DirectionalClasses()}

@@ -1,10 +1,10 @@
 """NeighborsClassifier: the labels of the k nearest rows vote.
 
 score rows:   distances of the query to the training rows (n, d) under the metric
-keep the k:   the index, exact or with a promise
+keep the k:   the index, exact or approximate with a tested agreement
 vote:         share(c) = sum of the weights of the voters of class c / sum of all    -> never n x K
 
-Tensors are searched on their device, and the few rows found are counted on the host.
+Tensors are searched on their device; the votes of the rows found are counted on the CPU.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kway.base.classifier import on_own_threads
 from kway.errors import CombinationError, InputError
 from kway.labels import encode, joined
 from kway.neighbors.agreement import Agreement, Target, as_target, needs_tuning, tune, without_self
-from kway.neighbors.training_rows import Merged, TrainingRows, merge_classes, named_classes
+from kway.neighbors.training_rows import MergedClasses, TrainingRows, merge_classes, named_classes
 from kway.neighbors.votes import (
     Ballot,
     CountedVotes,
@@ -52,32 +52,62 @@ from kway.validation import checked
 if TYPE_CHECKING:
     from kway.planning.costs import Formula
 
-_TOP = 5  # classes that `explain` lists
-_ARRAYS = 8  # numbers held per voter, from its distance to its vote
+_ARRAYS = 2 * len(Ballot._fields)  # numbers held per voter: those of the ballot, and those that it is computed from
 
 
 class NeighborsClassifier(VotingClassifier):
-    """k nearest neighbours with any metric, any index and any vote.
+    """k nearest neighbors with any metric, any index and any vote.
 
     Parameters
     ----------
-    n_neighbors : rows that vote.
-    weights : "uniform" | "distance" (1/d; exact matches take all) | "similarity" (of the metric, clipped at 0) |
-        function of the distances (q, k).
-    metric : "manhattan" | "euclidean" | "cosine" | "dot" | "haversine" | "hamming" | Gaussian(sigma) | Laplacian(sigma)
-        | Haversine(degrees=True).
-    index : "auto" | "flat" | "landmarks" | "kdtree" | "lsh" | a recipe of `kway.search`. `index_.why_` says why.
-    ties : "nearest" (the class whose nearest voter is nearest) | "smallest" (label) | "prior" (most frequent class).
-    max_distance : rows farther than this do not vote.
-    class_weight : None | "balanced" | {label: weight}; multiplies the votes.
-    device : "cpu" | "cuda" (flat search and landmarks under euclidean, cosine or dot on a GPU) | "auto".
-    n_jobs : threads; None is all cores.
-    outlier_label : the answer for a query without any row within max_distance; None: an error.
-    promise : `kway.neighbors.Target`, what an index with probes="auto", or Flat(store=Bits()), must promise;
-        None: votes as of exact search on 99.8 % of queries, at 95 % confidence. `promise_` is what was promised.
+    n_neighbors : int, default=5
+        Number of rows that vote.
+    weights : {"uniform", "distance", "similarity"} or callable, default="uniform"
+        Weight of a vote: equal; 1 / distance (rows at distance 0 take all votes); the similarity of the metric, clipped
+        at 0; or a function of the distances (n_queries, n_neighbors).
+    metric : str or Metric, default="euclidean"
+        "euclidean", "manhattan", "cosine", "dot", "haversine", "hamming", Gaussian(sigma), Laplacian(sigma) or
+        Haversine(degrees=True).
+    index : str or Recipe, default="auto"
+        "auto" (exact), "flat", "kdtree", "landmarks", "lsh", or a recipe of `kway.search` such as Landmarks(100).
+    ties : {"nearest", "smallest", "prior"}, default="nearest"
+        Winner of a tie: the class whose nearest voter is nearest, the smallest label, or the most frequent class.
+    max_distance : float or None, default=None
+        Rows at a larger distance do not vote.
+    class_weight : None, "balanced" or dict, default=None
+        Factor of the votes per class; "balanced" is n / (n_classes * rows of the class).
+    device : {"cpu", "cuda", "auto"}, default="cpu"
+        "cuda" runs flat search and landmarks under "euclidean", "cosine" or "dot" on a GPU; "auto" does so if there is
+        a GPU and enough rows.
+    n_jobs : int or None, default=None
+        Number of threads; None uses all cores.
+    outlier_label : label or None, default=None
+        Prediction for a query without any row within `max_distance`; None raises an error.
+    agreement : None, float or Target, default=None
+        How often an approximate index (`probes="auto"`, or Flat(store=Bits())) must agree with exact search: a share of
+        queries, or a `kway.neighbors.Target`. None means Target(): the same vote on 99.8% of queries at 95% confidence.
 
-    A sample weight w counts a row as w rows: the nearest vote until n_neighbors rows are full, the last in part.
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels.
+    index_ : Index
+        The index over the training rows; `index_.why_` states why it was chosen.
+    agreement_ : Agreement or None
+        The guaranteed agreement with exact search; None if the index was not tuned.
+    n_features_in_ : int
+        Number of columns.
 
+    Notes
+    -----
+    A sample weight w counts a row as w rows: the nearest rows vote until n_neighbors rows are full, the last in part.
+
+    References
+    ----------
+    Cover and Hart, "Nearest neighbor pattern classification", IEEE Transactions on Information Theory 13, 1967.
+
+    Examples
+    --------
     >>> model = NeighborsClassifier(n_neighbors=3).fit([[0.0], [1.0], [4.0], [5.0]], ["a", "a", "b", "b"])
     >>> model.predict([[0.4], [4.6]])
     array(['a', 'b'], dtype='<U1')
@@ -121,7 +151,22 @@ class NeighborsClassifier(VotingClassifier):
 
     @on_own_threads
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> NeighborsClassifier:
-        """Learn rows X (n, d) with labels y (n,); a row of sample weight w counts as w rows."""
+        """Build the index over the training rows.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or tensor of shape (n_samples, n_features)
+            Training rows.
+        y : array-like of shape (n_samples,)
+            Labels.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            A row of weight w counts as w rows.
+
+        Returns
+        -------
+        NeighborsClassifier
+            The fitted classifier.
+        """
         self._check_parameters()
         self._forget()
         X, labels = validation.rows_and_labels(self, X, y, sparse=self._takes_sparse(), device=self._kept_on(X))
@@ -133,13 +178,23 @@ class NeighborsClassifier(VotingClassifier):
 
     @on_own_threads
     def fit_blocks(self, blocks: Iterable[tuple[Any, Any]]) -> NeighborsClassifier:
-        """Learn from blocks (X, y), such as a generator's, kept as codes: index "auto" is Flat(Int8(rerank=False)).
+        """Learn from blocks of rows that are stored as codes, so that only one block is in memory.
 
-        Nothing is promised of the votes: the rows that a promise would be tested on are not kept.
+        The agreement with exact search is not tested, because the full rows are not kept.
+
+        Parameters
+        ----------
+        blocks : iterable of (X, y)
+            Dense rows and their labels. With index="auto" the rows are stored as Flat(store=Int8(rerank=False)).
+
+        Returns
+        -------
+        NeighborsClassifier
+            The fitted classifier.
         """
         self._check_parameters()
         if self.device == "cuda":
-            raise CombinationError("rows that come in blocks are coded on the CPU; use device='cpu' or 'auto'")
+            raise CombinationError("fit_blocks codes rows on the CPU, got device='cuda'; use device='cpu' or 'auto'")
         recipe = self._code_recipe()
         self._forget()
         labels: list[NDArray] = []
@@ -152,7 +207,7 @@ class NeighborsClassifier(VotingClassifier):
         return self
 
     def _code_recipe(self) -> Any:
-        """The recipe of an index that keeps codes alone."""
+        """Return the recipe of an index that stores only codes."""
         from kway.search.codecs.int8 import Int8
 
         asked = Flat(store=Int8(rerank=False)) if self.index == "auto" else self.index
@@ -160,16 +215,29 @@ class NeighborsClassifier(VotingClassifier):
         store = getattr(recipe, "store", None)
         if store is None or store.rerank:
             raise CombinationError(
-                f"rows that come in blocks are kept as codes alone, got {recipe}; use index='auto', or Flat or "
-                "Landmarks with store=Bits(rerank=False)"
+                f"fit_blocks stores only codes, got {recipe}; use index='auto', or Flat or Landmarks with "
+                "store=Bits(rerank=False)"
             )
         return recipe
 
     @on_own_threads
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> NeighborsClassifier:
-        """Add rows; the same as fitting all rows at once. New classes may come at any time, unless `classes` named all.
+        """Add rows, with the same result as fitting all rows at once.
 
-        Where a promise was made, the index is built and the promise made again when the rows have grown by a tenth.
+        An index whose agreement was tested is built and tested again when the rows have grown by a tenth.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+        classes : array-like or None, default=None
+            All labels that may occur. If given in the first call, other labels raise an error later; if None, new
+            classes may come at any time.
+
+        Returns
+        -------
+        NeighborsClassifier
+            The fitted classifier.
         """
         if not hasattr(self, "index_"):
             if classes is None:
@@ -191,9 +259,9 @@ class NeighborsClassifier(VotingClassifier):
             self._add(X, merged, given)
         return self
 
-    def _add(self, X: Any, merged: Merged, given: NDArray | None) -> None:
+    def _add(self, X: Any, merged: MergedClasses, given: NDArray | None) -> None:
         first = self._training.n_rows
-        if given is not None and (given == 0).any() and self._training.blocks is None:  # the index will not have all
+        if given is not None and (given == 0).any() and self._training.blocks is None:  # the index omits these rows
             self._training = replace(self._training, blocks=(self._training.rows(self.index_),))
         self._training = self._training.extended(X, merged, given)
         self.classes_ = merged.classes
@@ -210,7 +278,7 @@ class NeighborsClassifier(VotingClassifier):
         from kway.planning import costs  # no prediction needs the plan
 
         rows, ids = self._training.voting_rows(getattr(self, "index_", None))
-        if not isinstance(rows, TensorRows):  # what these need is asked of their device
+        if not isinstance(rows, TensorRows):  # the device checks its own memory
             size = costs.size_of(rows, len(self.classes_), self.n_neighbors)
             costs.check_fit(type(self).__name__, self._way(), size)
         metric, sparse = pick_metric(self.metric), sp.issparse(rows)
@@ -226,7 +294,7 @@ class NeighborsClassifier(VotingClassifier):
         self._training = self._training.kept_by(self.index_)
 
     def _way(self) -> Formula:
-        """What the plan counts a fit as."""
+        """Return the cost formula of a fit."""
         from kway.planning import costs
         from kway.search.landmarks import Landmarks
 
@@ -242,18 +310,18 @@ class NeighborsClassifier(VotingClassifier):
         self._rank = pick_ties(self.ties, counts)
 
     def _kept_on(self, X: Any) -> Device | None:
-        """Where the rows of a fit stay if they are a tensor that a device can search; None: they are read here."""
+        """Return the device that searches the rows of a fit if they are a tensor; None for the CPU."""
         device = None if self.device == "cpu" else staying(self.device, X)
         if device is None or self.index in ("auto", "flat", "landmarks"):
             return device
-        from kway.search.landmarks import Landmarks  # loaded only if they are asked for
+        from kway.search.landmarks import Landmarks  # imported only if needed
 
         return device if isinstance(self.index, Flat | Landmarks) else None
 
     # ---- one search, then votes
 
     def _rows(self, X: Any) -> Any:
-        """X checked; a tensor that the index answers stays on its device."""
+        """Return X checked; a tensor that the index can search stays on its device."""
         index = getattr(self, "index_", None)
         if is_tensor(X) and isinstance(index, Index) and holds(index, X, self.n_neighbors):
             return X
@@ -263,14 +331,14 @@ class NeighborsClassifier(VotingClassifier):
         return np.dtype(str(rows.dtype).removeprefix("torch."))
 
     def _ballot(self, rows: Any) -> Ballot:
-        """The votes of as many nearest as it takes to fill k rows: exactly k if no row counts for less than one."""
-        asked, k = rows if is_tensor(rows) else checked(rows), self.n_neighbors
-        found, heavy = self.index_.nearest(asked, k), self._training.weights
+        """Return the votes of the nearest rows that fill k rows: exactly k unless a row has a weight below 1."""
+        queries, k = rows if is_tensor(rows) else checked(rows), self.n_neighbors
+        found, heavy = self.index_.nearest(queries, k), self._training.weights
         if heavy is not None and heavy[heavy > 0].min() < 1:
             most = self.index_.n_rows
             while k < most and fill(self._training.weights_of(on_host(found.ids)), self.n_neighbors).short > 0:
                 k = min(2 * k, most)
-                found = self.index_.nearest(asked, k)
+                found = self.index_.nearest(queries, k)
         return self._voter_weights().vote(Neighbors(*map(on_host, found)), self.weights)
 
     def _voter_weights(self) -> VoterWeights:
@@ -282,14 +350,14 @@ class NeighborsClassifier(VotingClassifier):
         return self._with_outliers(super()._counted(ballot))
 
     def _with_outliers(self, votes: CountedVotes) -> CountedVotes:
-        """A row without voters is the outlier label's: its whole vote where that is a class, else nobody's."""
+        """Give rows without voters to the outlier label if that is a class; raise an error if there is none."""
         lost = votes.classes[:, 0] < 0
         if not lost.any():
             return votes
         if self.outlier_label is None:
             raise InputError(
-                f"No neighbors found for {lost.sum()} test samples, the first of them row {lost.argmax()} of "
-                f"{len(lost)}, within max_distance={self.max_distance}; give an outlier_label, or a larger max_distance"
+                f"No neighbors found for {lost.sum()} test samples (the first is row {lost.argmax()} of {len(lost)}) "
+                f"within max_distance={self.max_distance}; set an outlier_label, or a larger max_distance"
             )
         for code in np.flatnonzero(self.classes_ == self.outlier_label):
             votes.classes[lost, 0], votes.shares[lost, 0] = code, 1.0
@@ -302,20 +370,33 @@ class NeighborsClassifier(VotingClassifier):
         return _ARRAYS * int(self.n_neighbors)
 
     def _labels(self, best: TopK) -> NDArray:
-        """Labels of the winners; where nobody voted, which a share of 0 tells, the outlier label."""
+        """Return the labels of the winners; the outlier label for rows without a vote (share 0)."""
         labels, lost = super()._labels(best), best.scores[:, 0] <= 0
         if lost.any():
             labels = labels.astype(_common_kind(self.classes_, self.outlier_label))
             labels[lost] = self.outlier_label
         return labels
 
-    # ---- answers beyond those of every classifier
+    # ---- methods that other classifiers do not have
 
     @on_own_threads
-    def explain(self, X: Any) -> Explanation:
-        """Label, probabilities, voters with their weights and distances, and the runner-up, from one search."""
+    def explain(self, X: Any, n_classes: int = 5) -> Explanation:
+        """Return the predictions with the rows that voted for them, from one search.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or tensor of shape (n_queries, n_features)
+            Queries.
+        n_classes : int, default=5
+            Number of best classes that are listed per query, at least 2.
+
+        Returns
+        -------
+        Explanation
+            Labels, best classes with their shares, voters with weights and distances, and the runner-up.
+        """
         ballot = self._whole_ballot(X)
-        listed = min(max(2, _TOP), max(2, len(self.classes_)))
+        listed = max(2, min(n_classes, len(self.classes_)))
         best = filled_up(self._counted(ballot), listed, self._class_counts())
         voters = np.where(ballot.codes >= 0, ballot.ids, -1)
         return Explanation(
@@ -331,12 +412,29 @@ class NeighborsClassifier(VotingClassifier):
         )
 
     def _known(self, codes: NDArray[np.int64]) -> NDArray:
-        """Labels of codes; where there is nobody (-1) the first class stands, with a weight of 0."""
+        """Return the labels of codes; for -1, whose weight is 0, the first class."""
         return self.classes_[np.maximum(codes, 0)]
 
     @on_own_threads
     def kneighbors(self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True) -> Any:
-        """(distances, indices) (q, k) of the nearest training rows; X None: of the training rows without themselves."""
+        """Return the nearest training rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features) or None, default=None
+            Queries; None searches for the training rows, each without itself.
+        n_neighbors : int or None, default=None
+            Number of neighbors; None uses the classifier's.
+        return_distance : bool, default=True
+            Whether to return the distances too.
+
+        Returns
+        -------
+        distances : ndarray of shape (n_queries, n_neighbors)
+            Only if return_distance is true; nearest first.
+        indices : ndarray of shape (n_queries, n_neighbors)
+            Positions in the training data.
+        """
         check_is_fitted(self, "index_")
         k = self.n_neighbors if n_neighbors is None else n_neighbors
         most = self.index_.n_rows - (X is None)
@@ -357,7 +455,20 @@ class NeighborsClassifier(VotingClassifier):
         return (found.distances, found.ids) if return_distance else found.ids
 
     def kneighbors_graph(self, X: Any = None, n_neighbors: int | None = None, mode: str = "connectivity") -> Any:
-        """CSR (q, n): 1 ("connectivity") or the distance ("distance") at each query's nearest training rows."""
+        """Return the graph of nearest training rows.
+
+        Parameters
+        ----------
+        X, n_neighbors
+            As in `kneighbors`.
+        mode : {"connectivity", "distance"}, default="connectivity"
+            Entries: 1, or the distance.
+
+        Returns
+        -------
+        csr_matrix of shape (n_queries, n_samples)
+            One entry per query and neighbor.
+        """
         one_of("connectivity", "distance").check("mode", mode)
         distances, ids = self.kneighbors(X, n_neighbors)
         values = np.ones(ids.size) if mode == "connectivity" else distances.ravel()
@@ -367,7 +478,7 @@ class NeighborsClassifier(VotingClassifier):
     # ---- checks and model files
 
     def _takes_sparse(self) -> bool:
-        """Product metrics take sparse rows; an unknown metric is refused in fit, not here."""
+        """Return whether rows may be sparse: under metrics of products; `fit` raises for an unknown metric."""
         try:
             takes = getattr(self.index, "sparse", self.index in ("auto", "flat"))
             return bool(takes and pick_metric(self.metric).distance.sparse)
@@ -375,11 +486,11 @@ class NeighborsClassifier(VotingClassifier):
             return False
 
     def _check_parameters(self) -> None:
-        """Refuse what cannot work before any data is looked at."""
+        """Raise an error for bad parameters before any data is read."""
         metric = pick_metric(self.metric)
         farthest = NONE | above(-np.inf if metric.distance.signed else 0, endless=True)
         check_parameters(self, n_neighbors=whole_number(1), max_distance=farthest, device=DEVICE)
-        pick_vote(self.weights).weigh(np.ones((1, 1)), metric)  # a metric without what the vote needs
+        pick_vote(self.weights).weigh(np.ones((1, 1)), metric)  # raises if the metric lacks what the vote needs
         pick_ties(self.ties, np.ones(1))
         as_target(self.agreement)
 
@@ -399,14 +510,14 @@ class NeighborsClassifier(VotingClassifier):
 
 
 def _common_kind(classes: NDArray, label: Any) -> np.dtype:
-    """A dtype that holds the classes and one more label: numbers with numbers, text with text, else objects."""
+    """Return a dtype for the classes and one more label: numbers, text, or else objects."""
     kinds = {classes.dtype.kind, np.asarray(label).dtype.kind}
     alike = len(kinds) == 1 or kinds <= set("iufb")
     return np.result_type(classes.dtype, np.asarray(label).dtype) if alike else np.dtype(object)
 
 
 def _rows_of(blocks: Iterable[tuple[Any, Any]], labels: list[NDArray]) -> Iterator[NDArray]:
-    """The rows of blocks; their labels are added to a list."""
+    """Yield the rows of blocks, and append their labels to a list."""
     for X, y in dense_blocks(blocks):
         labels.append(y)
         yield X

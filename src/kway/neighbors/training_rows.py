@@ -1,7 +1,7 @@
-"""What a neighbors classifier keeps of its training data beside the index: codes and weights; and classes that grow.
+"""Training data that a neighbors classifier stores next to its index, and classes that come with later rows.
 
 codes (n,)     class of every row ever given, so that ids are positions in the caller's data
-weights (n,)   how many rows each counts for, None where all count for one; rows of weight 0 are not in the index
+weights (n,)   number of rows that each counts for, None if all count for one; rows of weight 0 are not in the index
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from kway.search.codecs.stores import Codes, row_arrays
 from kway.search.metrics import Metric
 
 
-class Merged(NamedTuple):
-    """Classes (K,) after more rows came, codes (m,) of those rows, and the new code of each old class."""
+class MergedClasses(NamedTuple):
+    """Classes (K,) with those of more rows, codes (m,) of these rows, and the new code of each old class."""
 
     classes: NDArray
     codes: NDArray[np.int64]
@@ -29,10 +29,9 @@ class Merged(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Codes (n,) and weights (n,) or None of all rows, rows a class (K,), and the rows in blocks (m, d) as they came.
+    """Codes (n,) and weights (n,) or None of all rows, rows per class (K,), and the rows in blocks (m, d) as given.
 
-    The blocks are None where the index keeps the same rows in the same order, or codes of them alone, as was asked for:
-    nothing is held twice.
+    The blocks are None if the index stores the same rows in the same order, or only codes: nothing is stored twice.
     """
 
     blocks: tuple[Any, ...] | None
@@ -42,18 +41,18 @@ class TrainingRows:
 
     @staticmethod
     def of(rows: Any, codes: NDArray[np.int64], weights: NDArray | None, n_classes: int) -> TrainingRows:
-        """From one block of rows."""
+        """Return the data of one block of rows."""
         weights = None if weights is None or (weights == 1).all() else weights.astype(np.float64)
         counts = np.bincount(codes, weights, n_classes).astype(np.float64)
         return TrainingRows((rows,), codes, weights, counts)
 
     @property
     def n_rows(self) -> int:
-        """Rows ever given, those of weight 0 included."""
+        """Number of rows ever given, including those of weight 0."""
         return len(self.codes)
 
     def rows(self, index: Any = None) -> Any:
-        """All rows (n, d), from the index where that keeps them; decoded, where these are codes."""
+        """Return all rows (n, d); from the index if it stores them, decoded if it stores codes."""
         if self.blocks is None:
             return index.rows[:] if isinstance(index.rows, Codes) else index.rows
         if len(self.blocks) == 1:
@@ -66,43 +65,43 @@ class TrainingRows:
         return self.weights is None or bool((self.weights > 0).all())
 
     def voting_rows(self, index: Any = None) -> tuple[Any, NDArray[np.int64] | None]:
-        """Rows that may vote and their positions (None: all)."""
+        """Return the rows that may vote, and their positions (None: all)."""
         if self.all_vote:
             return self.rows(index), None
         ids = np.flatnonzero(self.weights > 0)  # type: ignore[operator]
         return self.rows(index)[ids], ids
 
     def kept_by(self, index: Any) -> TrainingRows:
-        """Without the rows where the index has them as they came: not in other units, none left out; or codes alone."""
+        """Return the data without the rows if the index stores them unchanged and complete, or stores only codes."""
         as_given = type(index.metric).prepare is Metric.prepare
         store = getattr(index.recipe, "store", None)
         same = self.all_vote and as_given and index.unit.plain and (store is None or not store.rerank)
         return replace(self, blocks=None) if same else self
 
     def known(self, index: Any) -> bool:
-        """Whether the rows are still there as they came: of codes alone nothing can be built again."""
+        """Return whether the rows are still known, so that an index can be built again: not from codes alone."""
         return self.blocks is not None or getattr(index.recipe, "store", None) is None
 
     def arrays(self) -> dict[str, NDArray]:
-        """What a model file keeps beside the index."""
+        """Return the arrays that a model file stores next to the index."""
         weights = {} if self.weights is None else {"weights": self.weights}
         return {"codes": self.codes} | weights | ({} if self.blocks is None else row_arrays(self.rows()))
 
     @staticmethod
     def from_arrays(arrays: dict[str, NDArray], n_features: int, n_classes: int) -> TrainingRows:
-        """Reverse of `arrays`."""
+        """Return the data that `arrays` described."""
         codes, weights = arrays["codes"], arrays.get("weights")
         rows = _rows_from(arrays, len(codes), n_features)
         counts = np.bincount(codes, weights, n_classes).astype(np.float64)
         return TrainingRows(None if rows is None else (rows,), codes, weights, counts)
 
     def weights_of(self, ids: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Row weights of found ids (q, k); 0 where nothing was found."""
+        """Return the row weights of ids (q, k); 0 for id -1."""
         weights = np.ones(self.n_rows) if self.weights is None else self.weights
         return np.where(ids >= 0, weights[np.maximum(ids, 0)], 0.0)
 
-    def extended(self, rows: Any, merged: Merged, weights: NDArray | None) -> TrainingRows:
-        """With more rows behind."""
+    def extended(self, rows: Any, merged: MergedClasses, weights: NDArray | None) -> TrainingRows:
+        """Return the data with more rows appended."""
         codes = np.concatenate([merged.moved[self.codes], merged.codes])
         both = None
         if self.weights is not None or weights is not None:
@@ -113,35 +112,35 @@ class TrainingRows:
         return TrainingRows(blocks, codes, both, counts)
 
     def check_weights(self, k: int) -> None:
-        """Refuse weights that are shares rather than counts: with a sum of 1, every row would have to vote."""
+        """Raise an error for weights that are shares instead of counts: with a sum of 1, every row would vote."""
         if self.weights is None:
             return
         total, voting = float(self.weights.sum()), int((self.weights > 0).sum())
         if total < min(k, voting) * (1 - 1e-6):
             raise InputError(
-                f"sample_weight sums to {total:.4g} over {voting} rows, too little to fill n_neighbors={k}: a weight "
-                f"counts a row as that many rows; multiply the weights by {voting / total:.4g} so that their mean is 1"
+                f"sample_weight sums to {total:.4g} over {voting} rows, which cannot fill n_neighbors={k}: a row of "
+                f"weight w counts as w rows; multiply the weights by {voting / total:.4g} so that their mean is 1"
             )
 
 
 def _rows_from(arrays: dict[str, NDArray], n: int, d: int) -> Any:
-    """Rows (n, d) out of the arrays of `row_arrays`, None where they are not among them."""
+    """Return rows (n, d) from the arrays of `row_arrays`, None if they are not among them."""
     if "rows.data" in arrays:
         return sp.csr_matrix((arrays["rows.data"], arrays["rows.indices"], arrays["rows.indptr"]), shape=(n, d))
     return arrays.get("rows")
 
 
 def named_classes(classes: Any) -> NDArray:
-    """The classes that a first partial_fit names, in order."""
+    """Return the sorted classes of a first partial_fit."""
     named = np.unique(np.asarray(classes))
     if named.ndim != 1 or not len(named):
         raise InputError(f"classes must be a list of labels, got shape {np.shape(classes)}")
     return named
 
 
-def merge_classes(known: NDArray, labels: Labels, fixed: bool) -> Merged:
-    """Classes known before and those of new labels; `fixed` refuses labels that are not known."""
+def merge_classes(known: NDArray, labels: Labels, fixed: bool) -> MergedClasses:
+    """Merge known classes with those of new labels; `fixed` raises an error for unknown labels."""
     if fixed or (len(labels.classes) and np.isin(labels.classes, known).all()):
-        return Merged(known, encode_as(labels.classes, known)[labels.codes], np.arange(len(known)))
+        return MergedClasses(known, encode_as(labels.classes, known)[labels.codes], np.arange(len(known)))
     classes = np.unique(joined([known, labels.classes]))
-    return Merged(classes, encode_as(labels.classes, classes)[labels.codes], encode_as(known, classes))
+    return MergedClasses(classes, encode_as(labels.classes, classes)[labels.codes], encode_as(known, classes))

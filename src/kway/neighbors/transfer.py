@@ -1,11 +1,11 @@
-"""Transfer: neighbours hand over more than a label. Any payload a row comes back, with the row it came from.
+"""Transfer: neighbors give a query any payload, not only a label, and name the row that it comes from.
 
     "nearest"    the payload of the nearest row
     "medoid"     the payload closest to the others': argmin_i sum_j w_j distance(p_i, p_j)
     "mean"       sum_j w_j p_j for arrays; no single row is its source
     "majority"   the payload with the most weight behind it; its source is the nearest row that has it
 
-Weights w (q, k) are those of the classifier's votes, or equal ones where an index is asked.
+Weights w (q, k) are those of the classifier's votes; with an index, all weights are equal.
 """
 
 from __future__ import annotations
@@ -22,20 +22,29 @@ from kway.search.index import Index
 
 
 class Transferred(NamedTuple):
-    """What each query was given: payloads (q,), the rows they came from, and everybody who was asked.
+    """Payloads given to queries, and the rows that they come from.
 
-    sources (q,) is -1 where the payload is no single row's (a mean) or no row was near enough (payload None).
+    Attributes
+    ----------
+    payloads : list of length n_queries
+        One payload per query; None if no row was near enough.
+    sources : ndarray of shape (n_queries,)
+        Row of the payload; -1 if it is a mean or None.
+    rows : ndarray of shape (n_queries, k)
+        Neighbors, nearest first, -1 pads.
+    weights : ndarray of shape (n_queries, k)
+        Their weights, with sum 1.
     """
 
     payloads: list[Any]
-    sources: NDArray[np.int64]  # (q,)
-    rows: NDArray[np.int64]  # (q, k) nearest first, -1 where there was none
-    weights: NDArray[np.float64]  # (q, k), sum 1
+    sources: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    weights: NDArray[np.float64]
 
 
 class _Chosen(NamedTuple):
     payload: Any
-    place: int  # among the voters, -1 where it is none of theirs
+    place: int  # among the neighbors, -1 if it is the payload of none of them
 
 
 PayloadDistance = Callable[[Any, Any], float]
@@ -50,11 +59,31 @@ def transfer(
     k: int = 5,
     distance: PayloadDistance | None = None,
 ) -> Transferred:
-    """Give each query the payload that its neighbours agree on.
+    """Give each query the payload that its neighbors agree on.
 
-    `payloads[i]` belongs to row i of the data that `source` was built on. A classifier brings its own k and weights;
-    `k` is for an index. `distance(p, q)` compares payloads for "medoid"; arrays have the Euclidean one by themselves.
+    Parameters
+    ----------
+    source : NeighborsClassifier or Index
+        Finds the neighbors. A classifier uses its own number of neighbors and weights.
+    queries : array-like of shape (n_queries, n_features)
+        Queries.
+    payloads : sequence of length n_samples
+        payloads[i] belongs to row i of the data that `source` was built on.
+    rule : {"nearest", "medoid", "mean", "majority"}, default="nearest"
+        Payload of the nearest row; the payload closest to the others; the weighted mean of arrays; or the payload with
+        the most weight.
+    k : int, default=5
+        Number of neighbors if `source` is an index.
+    distance : callable or None, default=None
+        distance(p, q) of two payloads for "medoid"; None is the Euclidean distance of arrays.
 
+    Returns
+    -------
+    Transferred
+        Payloads, their sources, and the neighbors with their weights.
+
+    Examples
+    --------
     >>> model = NeighborsClassifier(n_neighbors=2).fit([[0.0], [1.0], [9.0]], ["a", "a", "b"])
     >>> given = transfer(model, [[0.9]], ["a cat", "a dog", "a ship"])
     >>> given.payloads, given.sources
@@ -65,7 +94,7 @@ def transfer(
     rows, weights = _voters(source, queries, k)
     n = int(rows.max(initial=-1)) + 1
     if len(payloads) < n:
-        raise InputError(f"{len(payloads)} payloads for at least {n} rows; pass one payload for every row")
+        raise InputError(f"got {len(payloads)} payloads for at least {n} rows; pass one payload per row")
     chosen = [_ask(payloads, ids, w, RULES[rule], distance) for ids, w in zip(rows, weights)]
     sources = np.array([ids[c.place] if c.place >= 0 else -1 for ids, c in zip(rows, chosen)], dtype=np.int64)
     return Transferred([c.payload for c in chosen], sources, rows, weights)
@@ -100,7 +129,7 @@ def _nearest(theirs: list[Any], weights: NDArray[np.float64], distance: PayloadD
 def _medoid(theirs: list[Any], weights: NDArray[np.float64], distance: PayloadDistance | None) -> _Chosen:
     measure = distance or _array_distance
     costs = [sum(w * measure(p, q) for q, w in zip(theirs, weights)) for p in theirs]
-    place = int(np.argmin(costs))  # the nearest of equals
+    place = int(np.argmin(costs))  # ties go to the nearest
     return _Chosen(theirs[place], place)
 
 
@@ -120,10 +149,10 @@ def _majority(theirs: list[Any], weights: NDArray[np.float64], distance: Payload
             totals[payload] = totals.get(payload, 0.0) + float(weight)
         except TypeError as error:
             raise CombinationError(
-                f"rule='majority' needs payloads that can be equal (text, numbers, tuples), got "
+                f"rule='majority' needs payloads that can be compared (text, numbers, tuples), got "
                 f"{type(payload).__name__}; use 'medoid' or 'nearest'"
             ) from error
-    place = theirs.index(max(totals, key=lambda p: totals[p]))  # the first of equals, whose voter is the nearest
+    place = theirs.index(max(totals, key=lambda p: totals[p]))  # ties go to the nearest
     return _Chosen(theirs[place], place)
 
 
@@ -137,8 +166,8 @@ def _array_distance(p: Any, q: Any) -> float:
 def _numbers(payload: Any, rule: str) -> NDArray[np.float64]:
     array = np.asarray(payload)
     if array.dtype.kind not in "fiub":
-        more = "give distance=, a function of two payloads, or " if rule == "medoid" else ""
+        more = "pass distance=, a function of two payloads, or " if rule == "medoid" else ""
         raise CombinationError(
-            f"rule={rule!r} needs payloads of numbers, got {type(payload).__name__}; {more}use 'majority' or 'nearest'"
+            f"rule={rule!r} needs numeric payloads, got {type(payload).__name__}; {more}use 'majority' or 'nearest'"
         )
     return array.astype(np.float64)

@@ -1,8 +1,8 @@
-"""Every k and every vote of a kNN classifier, on all folds or some, from ONE search.
+"""Scores of every k and every vote of a kNN classifier, on all folds or some, from one search.
 
-Each row asks for its nearest among all rows, once, for a few more than k_max; rows of its own fold are struck from
-the list, and what is left are its nearest outside the fold, in order. Where too few are left the row asks again for
-more. The votes of k = 1..k_max come from one pass over that list. Leave-one-out is a fold a row.
+Each row searches all rows once, for a few more than k_max neighbors. Rows of its own fold are dropped from the list.
+The rest are its nearest rows outside the fold, in order. If too few are left, the row searches again for more. One pass
+of the classifier's vote kernel over the list gives the votes of k = 1..k_max. Leave-one-out is one fold per row.
 
     accuracy (folds, votes, k_max), log_loss, balanced and macro_f1 likewise
 """
@@ -20,18 +20,17 @@ from numpy.typing import NDArray
 from kway.errors import InputError
 from kway.kernels.voting.votes import count
 from kway.measures import class_scores, log_losses
-from kway.neighbors.votes import VoterWeights, Weighed, class_votes, count_votes, dense, pick_ties
+from kway.memory import rows_per_block
+from kway.neighbors.votes import VoterWeights, class_votes, count_votes, dense, pick_ties
 from kway.search.auto import choose
 from kway.search.metrics import Metric, pick_metric
 from kway.search.results import Neighbors
 from kway.threads import pmap, shares, spans
 from kway.validation import Rows, checked, plain_rows
 
-_GROUP = 8192  # rows asked for at a time, so that memory does not grow with n
-
 
 class Best(NamedTuple):
-    """The best k and vote of a sweep, and their mean accuracy over the folds."""
+    """Best k and vote of a sweep, and their mean accuracy over the folds."""
 
     n_neighbors: int
     weights: str
@@ -50,13 +49,13 @@ class Sweep:
 
     @property
     def best(self) -> Best:
-        """Highest mean accuracy; among equals the vote named first, then the smallest k."""
+        """Setting of the highest mean accuracy; ties go to the vote named first, then to the smallest k."""
         mean = self.accuracy.mean(axis=0)  # (votes, k_max)
         vote, k = np.unravel_index(int(mean.argmax()), mean.shape)
         return Best(int(k) + 1, self.votes[vote], float(mean[vote, k]))
 
     def records(self) -> list[dict[str, Any]]:
-        """One plain record a vote, k and fold."""
+        """Return one record per vote, k and fold."""
         return [
             {"weights": vote, "n_neighbors": k + 1, "fold": fold, "accuracy": float(self.accuracy[fold, v, k]),
              "log_loss": float(self.log_loss[fold, v, k])}
@@ -75,15 +74,33 @@ def sweep(
     ties: str = "nearest",
     class_weight: Any = None,
 ) -> Sweep:
-    """Score k = 1..k_max under each vote on each fold; folds (n,) numbers 0..F-1, None leaves one out at a time.
+    """Score k = 1..k_max under each vote on each fold.
 
-    `class_weight` as in NeighborsClassifier, from the rows of all folds.
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n_samples, n_features)
+        Rows.
+    codes : ndarray of shape (n_samples,)
+        Class codes 0..K-1.
+    folds : ndarray of shape (n_samples,) or None
+        Fold of each row, 0..F-1; None leaves one row out at a time.
+    k_max : int, default=50
+        Largest number of neighbors.
+    votes : tuple of str, default=("uniform", "distance")
+        Values of `weights` of NeighborsClassifier.
+    metric, ties, class_weight
+        As in NeighborsClassifier; class weights come from the rows of all folds.
+
+    Returns
+    -------
+    Sweep
+        Accuracy, log loss, balanced accuracy and macro F1 of shape (folds, votes, k_max).
     """
     X = plain_rows(X, sparse=True)
     metric, own_fold = pick_metric(metric), np.arange(X.shape[0]) if folds is None else np.asarray(folds)
     outside = X.shape[0] - np.bincount(own_fold).max()
     if not 1 <= k_max <= outside:
-        raise InputError(f"k_max must be between 1 and the {outside} rows outside the largest fold, got {k_max}")
+        raise InputError(f"k_max must be between 1 and {outside}, the rows outside the largest fold, got {k_max}")
     found = OutsideSearch(X, own_fold, k_max, metric).nearest()
     groups = np.zeros(len(own_fold), np.int64) if folds is None else own_fold
     electors = Electors(codes, tuple(votes), metric, ties, class_weight)
@@ -92,7 +109,7 @@ def sweep(
 
 @dataclass(frozen=True)
 class Electors:
-    """Rows that may vote, by their class codes (n,), and how they do."""
+    """Class codes (n,) of the rows that may vote, and the votes and tie rule to score."""
 
     codes: NDArray[np.int64]
     votes: tuple[str, ...]
@@ -102,44 +119,39 @@ class Electors:
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
-        """Rows of each class (K,)."""
+        """Number of rows per class (K,)."""
         return np.bincount(self.codes)
 
     def rank(self) -> NDArray[np.int64]:
-        """The order of classes that drew."""
+        """Return the rank of classes in a tie."""
         return pick_ties(self.ties, self.counts)
 
     @cached_property
     def voters(self) -> VoterWeights:
-        """What votes count, as in NeighborsClassifier."""
+        """Weights of votes, as in NeighborsClassifier."""
         heavier = class_votes(self.class_weight, np.arange(len(self.counts)), self.counts.astype(np.float64))
         return VoterWeights(self.codes, self.metric, heavier)
 
-    def weigh(self, found: Neighbors, vote: str) -> Weighed:
-        """Class codes of those found, and what their votes weigh, (q, k) each."""
-        return self.voters.weigh(found, vote)
-
 
 def vote_shares(found: Neighbors, electors: Electors, n_neighbors: int, vote: str) -> NDArray[np.float64]:
-    """The share of the vote of each class (q, K), cast by the nearest n_neighbors of those found."""
+    """Return the share of the vote per class (q, K), cast by the nearest n_neighbors of those found."""
     nearest = Neighbors(found.ids[:, :n_neighbors], found.distances[:, :n_neighbors])
     ballot = electors.voters.vote(nearest, vote)
     return dense(count_votes(ballot.codes, ballot.shares, electors.rank()), len(electors.counts), np.float64)
 
 
 def score_every_k(found: Neighbors, codes: NDArray[np.int64], groups: NDArray[np.int64], electors: Electors) -> Sweep:
-    """Scores of queries with class codes (q,) in groups (q,), 0..G-1, whose nearest electors were found (q, k_max)."""
+    """Return the scores of queries with class codes (q,) in groups (q,) 0..G-1, given their nearest rows (q, k_max)."""
     scores = []
     for vote in electors.votes:
-        winners, losses = _votes_of_every_k(codes, *electors.weigh(found, vote), electors.rank())
+        winners, losses = _votes_of_every_k(codes, *electors.voters.weigh(found, vote), electors.rank())
         every_group = (groups == g for g in range(groups.max() + 1))
         scores.append([_fold_scores(codes[own], winners[own], losses[own]) for own in every_group])
-    # (votes, groups, 4, k) before
-    return Sweep(electors.votes, *np.moveaxis(np.array(scores), (2, 1, 0), (0, 1, 2)))
+    return Sweep(electors.votes, *np.moveaxis(np.array(scores), (2, 1, 0), (0, 1, 2)))  # from (votes, groups, 4, k)
 
 
 class OutsideSearch:
-    """One index of all rows, in which rows of any fold find their nearest among the rows of other folds."""
+    """One index of all rows, in which every row finds its nearest rows of other folds."""
 
     def __init__(self, X: Rows, folds: NDArray[np.int64], k: int, metric: str | Metric) -> None:
         self.metric = pick_metric(metric)
@@ -148,14 +160,14 @@ class OutsideSearch:
         self._index = choose(n, d, self.metric, sp.issparse(self._X)).recipe.build(checked(self._X), self.metric)
 
     def nearest(self, asked: NDArray[np.int64] | None = None) -> Neighbors:
-        """The k nearest outside its fold of each row asked for by number (q,), by default of all: (q, k)."""
+        """Return the k nearest rows outside its fold (q, k) of each row of `asked` (q,), by default of all rows."""
         n, k = len(self._folds), self._k
         asked = np.arange(n) if asked is None else asked
         ids, distances = np.empty((len(asked), k), np.int64), np.empty((len(asked), k))
         share = np.bincount(self._folds).max() / n
-        # of those nearest, about `share` are of the own fold: three standard deviations more, and few ask again
+        # about `share` of the nearest are of the own fold: with three standard deviations more, few search again
         wanted = min(n, int((k + 3 * np.sqrt(k * share)) / (1 - share)) + 2)
-        for group in spans(len(asked), _GROUP):
+        for group in spans(len(asked), rows_per_block(64 * wanted)):  # ids, distances, folds and places of each
             places, ask = np.arange(group.start, group.stop), wanted
             while len(places):
                 rows = asked[places]
@@ -172,7 +184,7 @@ class OutsideSearch:
 
 
 def _votes_of_every_k(codes: NDArray, voters: NDArray, weights: NDArray, rank: NDArray) -> tuple[NDArray, NDArray]:
-    """The class that wins each row (n, k), and the row's log loss (n, k), for every k."""
+    """Return the winning class and the log loss of each row for every k, (n, k) each."""
     winners, own_shares = np.empty(voters.shape, np.int64), np.empty(voters.shape)
 
     def part(s: slice) -> None:
@@ -184,5 +196,5 @@ def _votes_of_every_k(codes: NDArray, voters: NDArray, weights: NDArray, rank: N
 
 
 def _fold_scores(codes: NDArray, winners: NDArray, losses: NDArray) -> list[NDArray]:
-    """Accuracy, log loss, balanced accuracy and macro F1 (k,) each of the rows of a fold."""
+    """Return accuracy, log loss, balanced accuracy and macro F1 of the rows of a fold, (k,) each."""
     return [(winners == codes[:, None]).mean(axis=0), losses.mean(axis=0), *class_scores(codes, winners)]

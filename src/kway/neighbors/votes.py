@@ -1,15 +1,15 @@
-"""Votes, and the base of the classifiers that vote.
+"""Weights of votes, counting of votes, and the base class of classifiers that vote.
 
-The labels of the k nearest (q, k) and their distances -> classes voted for, best first. Never q x K.
+The labels of the k nearest (q, k) and their distances -> the classes voted for, best first. Never q x K.
 
-    "uniform"      every voter the same
-    "distance"     1 / d; voters at distance 0 take all
-    "similarity"   sim(x_i, x') of the metric, clipped at 0 and normalised in log space, so that no kernel underflows
+    "uniform"      every voter has the same weight
+    "distance"     1 / d; voters at distance 0 take all votes
+    "similarity"   sim(x_i, x') of the metric, clipped at 0 and normalized in log space, so that no kernel underflows
     callable       weights = f(distances), (q, k) -> (q, k)
 
-Only the proportions within a row matter. Where every vote of a row is zero, its voters count the same.
-A sample weight w makes a row count as w rows: the nearest rows vote until k of them are full, the last in part, which
-is what copies of the row would do. Class weights multiply the votes.
+Only the proportions within a row matter. If all weights of a row are zero, its voters have the same weight.
+A sample weight w makes a row count as w rows: the nearest rows vote until k of them are full, the last in part, as
+copies of the row would. Class weights multiply the votes.
 """
 
 from __future__ import annotations
@@ -30,34 +30,32 @@ from kway.search.metrics import Metric
 from kway.search.results import Neighbors, TopK
 from kway.text_tables import Table, first_rows, short_number
 
-_VOTERS_SHOWN = 3  # voters printed per row of an explanation
-
 
 class Vote(Protocol):
-    """How much each neighbour's vote counts."""
+    """A rule for the weight of each vote."""
 
     def weigh(self, distances: NDArray, metric: Metric) -> NDArray[np.float64]:
-        """Weights (q, k) >= 0 of voters at these distances (q, k), inf where there is none."""
+        """Return weights (q, k) >= 0 of voters at these distances (q, k), inf if there is no voter."""
 
 
 @dataclass(frozen=True)
 class Uniform:
-    """Every voter the same."""
+    """The same weight for every voter."""
 
     def weigh(self, distances: NDArray, metric: Metric) -> NDArray[np.float64]:
-        """Ones."""
+        """Return ones."""
         return np.isfinite(distances).astype(np.float64)
 
 
 @dataclass(frozen=True)
 class InverseDistance:
-    """1 / d, as the share of the nearest voter's: d_min / d cannot overflow."""
+    """1 / d, relative to the nearest voter: d_min / d cannot overflow."""
 
     def weigh(self, distances: NDArray, metric: Metric) -> NDArray[np.float64]:
-        """d_min / d, and where d_min is 0, one for the voters at 0 and nothing for the others."""
+        """Return d_min / d; if d_min is 0, one for the voters at distance 0 and zero for the others."""
         if metric.distance.signed:
             raise CombinationError(
-                "weights='distance' needs distances >= 0, and those of the metric 'dot' can be negative; "
+                "weights='distance' needs distances >= 0, but the metric 'dot' has negative ones; "
                 "use weights='similarity', or metric='cosine'"
             )
         d = distances.astype(np.float64)  # (q, k)
@@ -72,7 +70,7 @@ class Similarity:
     """The metric's own similarity, exp(log sim - largest log sim of the row)."""
 
     def weigh(self, distances: NDArray, metric: Metric) -> NDArray[np.float64]:
-        """Shares of the most similar voter's similarity."""
+        """Return similarities relative to the most similar voter."""
         found = np.isfinite(distances)
         logs = np.full(distances.shape, -np.inf)
         logs[found] = metric.log_similarity(distances[found].astype(np.float64))
@@ -87,16 +85,16 @@ class Custom:
     function: Callable[[NDArray], Any]
 
     def weigh(self, distances: NDArray, metric: Metric) -> NDArray[np.float64]:
-        """f(distances), checked; voters that do not exist weigh nothing."""
+        """Return f(distances), checked; missing voters have weight 0."""
         weights = np.asarray(self.function(distances), dtype=np.float64)
         if weights.shape != distances.shape:
             raise InputError(
-                f"weights(distances) gave shape {weights.shape} for distances of shape {distances.shape}; "
-                "give one weight for each distance"
+                f"weights(distances) returned shape {weights.shape} for distances of shape {distances.shape}; "
+                "return one weight per distance"
             )
         weights = np.where(np.isfinite(distances), weights, 0.0)
         if not np.isfinite(weights).all() or (weights < 0).any():
-            raise InputError("weights(distances) gave a negative or infinite weight; give weights >= 0")
+            raise InputError("weights(distances) returned a negative or infinite weight; return weights >= 0")
         return weights
 
 
@@ -104,7 +102,7 @@ VOTES: dict[str, Vote] = {"uniform": Uniform(), "distance": InverseDistance(), "
 
 
 def pick_vote(weights: Any) -> Vote:
-    """The vote of a name, or of a function of the distances."""
+    """Return the rule with this name, or the rule of a function of the distances."""
     if callable(weights):
         return Custom(weights)
     if isinstance(weights, str) and weights in VOTES:
@@ -139,26 +137,26 @@ TIES: dict[str, Callable[[NDArray], NDArray[np.int64]]] = {
 
 
 def pick_ties(ties: Any, counts: NDArray) -> NDArray[np.int64]:
-    """Rank of every class (K,), lower wins a tie; empty where the nearest voter decides. counts (K,) in training."""
+    """Return the rank of each class (K,), lower wins a tie; empty if the nearest voter decides. counts (K,) of rows."""
     if not isinstance(ties, str) or ties not in TIES:
         raise InputError(f"unknown ties {ties!r}; use one of {', '.join(map(repr, TIES))}")
     return TIES[ties](counts)
 
 
 def prior_order(counts: NDArray) -> NDArray[np.int64]:
-    """Classes from the most to the least frequent, equals in the order of their labels."""
+    """Return the classes from the most to the least frequent, ties in the order of their labels."""
     return np.argsort(-np.asarray(counts, np.float64), kind="stable")
 
 
 class CountedVotes(NamedTuple):
-    """Classes voted for (q, m), best first, -1 where fewer were, and their shares of the vote (q, m)."""
+    """Classes voted for (q, m), best first, -1 pads, and their shares of the vote (q, m)."""
 
     classes: NDArray[np.int64]
     shares: NDArray[np.float64]
 
 
 def count_votes(codes: NDArray[np.int64], weights: NDArray[np.float64], rank: NDArray[np.int64]) -> CountedVotes:
-    """Add up the weights (q, k) of the voters' class codes (q, k), -1 where nobody votes.
+    """Add up the weights (q, k) of the voters' class codes (q, k); code -1 does not vote.
 
     >>> count_votes(np.array([[2, 0, 0]]), np.array([[1.0, 1.0, 1.0]]), np.zeros(0, np.int64)).classes
     array([[ 0,  2, -1]])
@@ -167,11 +165,11 @@ def count_votes(codes: NDArray[np.int64], weights: NDArray[np.float64], rank: ND
     classes, totals = np.empty_like(codes), np.empty(codes.shape)
     count(codes, np.ascontiguousarray(weights, dtype=np.float64), rank, classes, totals, *_ONE_K)
     shares = totals / _nonzero(totals.sum(axis=1, keepdims=True))
-    return CountedVotes(classes, np.minimum.accumulate(shares, axis=1))  # votes that draw may differ by a rounding
+    return CountedVotes(classes, np.minimum.accumulate(shares, axis=1))  # tied votes may differ by rounding
 
 
 def shares_of(weights: NDArray[np.float64], voting: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Weights (q, k) that sum to 1 in each row; where all are zero, the voters count the same."""
+    """Return weights (q, k) that sum to 1 in each row; if all are zero, voters have the same weight."""
     weights = np.where(voting, weights, 0.0)
     totals = weights.sum(axis=1, keepdims=True)
     weights = np.where(totals > 0, weights, voting.astype(np.float64))
@@ -186,15 +184,15 @@ class Filled(NamedTuple):
 
 
 def fill(row_weights: NDArray[np.float64], k: int) -> Filled:
-    """Voters of weights (q, m), nearest first, taken until k rows are full."""
+    """Take voters of weights (q, m), nearest first, until k rows are full."""
     parts = np.empty_like(row_weights)
     return Filled(parts, float(fill_weight(row_weights, float(k), parts)))
 
 
 def filled_up(votes: CountedVotes, k: int, counts: NDArray) -> CountedVotes:
-    """The k best classes: those voted for, then, at share 0, the others from the most frequent on; counts (K,)."""
+    """Return the k best classes: those voted for, then the others at share 0, most frequent first; counts (K,)."""
     q, m = votes.classes.shape
-    if k <= m and (votes.classes[:, k - 1] >= 0).all():  # one is asked for, as a rule, and no class has to be ranked
+    if k <= m and (votes.classes[:, k - 1] >= 0).all():  # usual: no class has to be ranked
         return CountedVotes(votes.classes[:, :k], votes.shares[:, :k])
     order = prior_order(counts)
     classes, shares = np.full((q, k), -1, np.int64), np.zeros((q, k))
@@ -204,7 +202,7 @@ def filled_up(votes: CountedVotes, k: int, counts: NDArray) -> CountedVotes:
 
 
 def dense(votes: CountedVotes, n_classes: int, dtype: Any) -> NDArray:
-    """Shares as a (q, K) array whose argmax is the winner: one that won a tie stands a rounding above the others."""
+    """Return shares (q, K) whose argmax is the winner: the winner of a tie is larger by one rounding unit."""
     table = np.zeros((len(votes.classes), n_classes), dtype)
     rows, columns = np.nonzero(votes.classes >= 0)
     table[rows, votes.classes[rows, columns]] = votes.shares[rows, columns]
@@ -212,7 +210,7 @@ def dense(votes: CountedVotes, n_classes: int, dtype: Any) -> NDArray:
 
 
 def class_votes(class_weight: Any, classes: NDArray, counts: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """What a vote for each class counts (K,), None where all count the same.
+    """Return the weight of a vote for each class (K,), None if all are the same.
 
     "balanced" is n / (K * rows of the class), as in scikit-learn.
     """
@@ -227,7 +225,7 @@ def class_votes(class_weight: Any, classes: NDArray, counts: NDArray[np.float64]
     votes = np.ones(len(classes))
     for label, weight in class_weight.items():
         if not at_least(0).allows(weight):
-            raise InputError(f"class_weight of {label!r} is {weight!r}; give a number >= 0")
+            raise InputError(f"class_weight of {label!r} must be a number >= 0, got {weight!r}")
         votes[classes == label] = weight
     return votes
 
@@ -246,7 +244,7 @@ class Ballot(NamedTuple):
 
 
 class Weighed(NamedTuple):
-    """Voters by their class codes, -1 if they do not vote, and the weights of their votes, (q, k) each."""
+    """Class codes of voters, -1 if they do not vote, and the weights of their votes, (q, k) each."""
 
     codes: NDArray[np.int64]
     weights: NDArray[np.float64]
@@ -254,10 +252,10 @@ class Weighed(NamedTuple):
 
 @dataclass(frozen=True)
 class VoterWeights:
-    """Rows that may vote, by their class codes (n,), and how much their votes count.
+    """Class codes (n,) of the rows that may vote, and the weights of their votes.
 
-    parts : the share of each voter that counts, from the ids (q, k) of those found; None: all count fully
-    class_votes : what a vote for each class counts (K,); None: all count the same
+    parts : maps ids (q, k) to the part of each voter that counts; None: all count fully
+    class_votes : weight of a vote for each class (K,); None: all the same
     """
 
     codes: NDArray[np.int64]
@@ -267,7 +265,7 @@ class VoterWeights:
     parts: Callable[[NDArray[np.int64]], NDArray[np.float64]] | None = None
 
     def weigh(self, found: Neighbors, vote: Any) -> Weighed:
-        """Class codes of the rows found, and what their votes weigh under a rule."""
+        """Return the class codes of the rows found, and the weights of their votes under a rule."""
         weights, voting = pick_vote(vote).weigh(found.distances, self.metric), found.ids >= 0
         if self.parts is not None:
             parts = self.parts(found.ids)
@@ -280,7 +278,7 @@ class VoterWeights:
         return Weighed(codes, weights)
 
     def vote(self, found: Neighbors, vote: Any) -> Ballot:
-        """The ballot of the rows found under a rule."""
+        """Return the ballot of the rows found under a rule."""
         codes, weights = self.weigh(found, vote)
         return Ballot(found.ids, codes, shares_of(weights, codes >= 0), found.distances)
 
@@ -296,16 +294,16 @@ class Voters(NamedTuple):
 
 
 class VotingClassifier(Classifier):
-    """Base of the classifiers whose scores are shares of a vote; a class without a vote has share 0."""
+    """Base class of classifiers whose scores are shares of a vote; a class without a vote has share 0."""
 
     _rank: NDArray[np.int64] = BY_NEAREST  # of the classes in a tie
 
     def _ballot(self, rows: Any) -> Ballot:
-        """The voters on a block of checked rows."""
+        """Return the voters on a block of checked rows."""
         raise NotImplementedError(f"{type(self).__name__} has no _ballot")
 
     def _class_counts(self) -> NDArray:
-        """Training rows per class (K,): classes without a vote are listed from the most frequent on."""
+        """Return the training rows per class (K,): classes without a vote are listed by frequency."""
         raise NotImplementedError(f"{type(self).__name__} has no _class_counts")
 
     def _counted(self, ballot: Ballot) -> CountedVotes:
@@ -321,40 +319,68 @@ class VotingClassifier(Classifier):
         return dense(self._counted(self._ballot(rows)), len(self.classes_), self._answer_type(rows))
 
     def _whole_ballot(self, X: Any) -> Ballot:
-        """The ballot of all rows of X."""
+        """Return the ballot of all rows of X."""
         parts = (self._ballot(block) for block in self._blocks(self._rows(X), self._entries()))
         return Ballot(*map(np.concatenate, zip(*parts)))
 
     @on_own_threads
     def voters(self, X: Any) -> Voters:
-        """Training rows that vote on each row of X, best first, and the share of the vote that each casts, (q, k)."""
+        """Return the training rows that vote on each query.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features)
+            Queries.
+
+        Returns
+        -------
+        Voters
+            Positions of the training rows, best first, -1 pads, and their shares of the vote, (n_queries, k) each.
+        """
         ballot = self._whole_ballot(X)
         return Voters(np.where(ballot.codes >= 0, ballot.ids, -1), ballot.shares)
 
 
 class Explanation(NamedTuple):
-    """One prediction per row, and the rows that voted for it; (q,) and (q, k) arrays, nearest voter first."""
+    """Predictions and the rows that voted for them.
 
-    labels: NDArray  # (q,) as `predict`
-    classes: NDArray  # (q, m) the best classes, winner first
-    probabilities: NDArray  # (q, m) their shares of the vote
-    voters: NDArray[np.int64]  # (q, k) rows of the training data, -1 if there are fewer
-    voter_labels: NDArray  # (q, k)
-    weights: NDArray[np.float64]  # (q, k) share of the vote that each voter cast
-    distances: NDArray  # (q, k)
-    runner_up: NDArray  # (q,) the second class
-    gap: NDArray[np.float64]  # (q,) by how much of the vote it was beaten
+    Attributes
+    ----------
+    labels : ndarray of shape (n_queries,)
+        Predictions, as of `predict`.
+    classes, probabilities : ndarray of shape (n_queries, m)
+        Best classes, winner first, and their shares of the vote.
+    voters, voter_labels : ndarray of shape (n_queries, k)
+        Positions of the voters in the training data, nearest first, -1 pads, and their labels.
+    weights, distances : ndarray of shape (n_queries, k)
+        Share of the vote, and distance, of each voter.
+    runner_up : ndarray of shape (n_queries,)
+        Second class.
+    gap : ndarray of shape (n_queries,)
+        Share of the winner minus that of the runner-up.
+    """
+
+    labels: NDArray
+    classes: NDArray
+    probabilities: NDArray
+    voters: NDArray[np.int64]
+    voter_labels: NDArray
+    weights: NDArray[np.float64]
+    distances: NDArray
+    runner_up: NDArray
+    gap: NDArray[np.float64]
 
     def _table(self) -> Table:
         columns = ("label", "share", "runner-up", "voters, nearest first: row label (distance)")
         title = f"Explanation: {len(self.labels):,} rows, {self.voters.shape[1]:,} voters each"
-        told = lambda i: (  # noqa: E731
-            self.labels[i], short_number(self.probabilities[i, 0]), self.runner_up[i], self._voters_of(i)
-        )  # fmt: skip
-        return first_rows(title, len(self.labels), columns, told)
 
-    def _voters_of(self, i: int) -> str:
-        some = zip(self.voters[i, :_VOTERS_SHOWN], self.voter_labels[i], self.distances[i])
+        def cells(i: int) -> tuple[Any, ...]:
+            return self.labels[i], short_number(self.probabilities[i, 0]), self.runner_up[i], self._list_voters(i)
+
+        return first_rows(title, len(self.labels), columns, cells)
+
+    def _list_voters(self, i: int, most: int = 3) -> str:
+        some = zip(self.voters[i, :most], self.voter_labels[i], self.distances[i])
         return ", ".join(f"{row} {label} ({short_number(far)})" for row, label, far in some if row >= 0)
 
     def __repr__(self) -> str:
