@@ -51,7 +51,7 @@ SUBJECTS = {
         ("tests/contracts/test_losses.py",),
     ),
     "losses": Subject(("kway.kernels.linear.losses",), ("tests/contracts/test_losses.py",)),
-    "votes": Subject(("kway.kernels.voting.votes", "kway.neighbors.votes"), ("tests/contracts/test_votes.py",)),
+    "votes": Subject(("kway.kernels.votes", "kway.neighbors.votes"), ("tests/contracts/test_votes.py",)),
     "topk": Subject(("kway.kernels.topk",), ("tests/kernels/test_topk.py",)),
     "columns": Subject(("kway.base.class_rows",), ("tests/kernels/test_topk.py", "tests/contracts/test_answers.py")),
     "conformal": Subject(

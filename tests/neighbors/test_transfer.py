@@ -71,10 +71,10 @@ def test_nobody_near_enough_gives_nothing():
     ("rule", "payloads", "error", "message"),
     [
         ("best", ["a"] * 4, InputError, "unknown rule"),
-        ("mean", ["a"] * 4, CombinationError, "numbers"),
+        ("mean", ["a"] * 4, CombinationError, "numeric"),
         ("mean", [[1.0], [1.0], [1.0, 2.0], [1.0]], CombinationError, "one shape"),
         ("medoid", ["a"] * 4, CombinationError, "distance="),
-        ("majority", [{}] * 4, CombinationError, "equal"),
+        ("majority", [{}] * 4, CombinationError, "compared"),
         ("nearest", ["a"], InputError, "payloads"),
     ],
 )

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 import kway
 from kway.kernels.jit import frozen
 from kway.search import Landmarks
-from kway.search.cells import CellBounds, by_cell, one_by_one
+from kway.search.cells import CellBounds, Projected, by_cell, one_by_one
 from kway.search.distances import COSINE, EUCLIDEAN, GREAT_CIRCLE
-from kway.search.projection import Projected
 
 
 @given(st.integers(0, 2**31), st.integers(1, 9), st.integers(1, 6))

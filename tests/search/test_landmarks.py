@@ -1,11 +1,10 @@
 import numpy as np
 import pytest
 
-from kway.kernels.cells import CellQueries
+from kway.kernels.cells import CellQueries, find_cells
 from kway.kernels.jit import frozen
-from kway.kernels.one_query import find_cells
 from kway.search import Bits, Flat, Int8, Landmarks, restore
-from kway.search.projection import learn_projection
+from kway.search.cells import learn_projection
 from kway.search.results import empty_heaps
 
 

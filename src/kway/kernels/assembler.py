@@ -1,7 +1,7 @@
-"""Assembler: short names for the LLVM instructions that the tiles are written in.
+"""Assembler: short names for the LLVM instructions that register tiles are written in.
 
-Numba hands an intrinsic an LLVM builder; every tile of kway is written with the few moves of this one class. Addresses
-are 64-bit integers, so a row may lie anywhere and may be read-only.
+Numba passes an LLVM builder to an intrinsic, and every tile of kway is written with the methods of this class.
+Addresses are 64-bit integers, so rows may be anywhere in memory and may be read-only.
 """
 
 from __future__ import annotations
@@ -13,41 +13,45 @@ from llvmlite import ir
 
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 F32, F64 = ir.FloatType(), ir.DoubleType()
-NUMBER_BYTES = {F32: 4, F64: 8}
+
+
+def number_bytes(kind: ir.Type) -> int:
+    """Return the bytes of a float or double."""
+    return 4 if kind == F32 else 8
 
 
 def spelled(kind: ir.VectorType) -> str:
-    """A vector of floats as LLVM's names end: v8f32."""
-    return f"v{kind.count}f{8 * NUMBER_BYTES[kind.element]}"
+    """Return the suffix of LLVM names for a vector of floats, such as v8f32."""
+    return f"v{kind.count}f{8 * number_bytes(kind.element)}"
 
 
 class Assembler:
-    """LLVM builder with the few moves a tile needs; addresses are 64-bit integers."""
+    """LLVM builder with the operations that tiles need; addresses are 64-bit integers."""
 
     def __init__(self, builder: ir.IRBuilder) -> None:
         self.builder = builder
 
     def number(self, value: int) -> ir.Constant:
-        """A 64-bit constant."""
+        """Return a 64-bit constant."""
         return ir.Constant(I64, value)
 
     def at(self, base: Any, index: Any, stride: Any = 1) -> Any:
-        """Address base + index * stride; index and stride are numbers or values."""
+        """Return the address base + index * stride; index and stride are numbers or values."""
         index, stride = (self.number(v) if isinstance(v, int) else v for v in (index, stride))
         return self.builder.add(base, self.builder.mul(index, stride))
 
     def load(self, address: Any, kind: ir.Type, align: int) -> Any:
-        """The value of this type at the address, which is a multiple of `align`."""
+        """Load a value of this type from the address, which is a multiple of `align`."""
         value = self.builder.load(self.builder.inttoptr(address, kind.as_pointer()))
         value.align = align
         return value
 
     def store(self, value: Any, address: Any, align: int) -> None:
-        """Write the value at the address, which is a multiple of `align`."""
+        """Store the value at the address, which is a multiple of `align`."""
         self.builder.store(value, self.builder.inttoptr(address, value.type.as_pointer())).align = align
 
     def splat(self, value: Any, lanes: int) -> Any:
-        """The value in every lane."""
+        """Return a vector with the value in every lane."""
         kind = ir.VectorType(value.type, lanes)
         first = self.builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.Constant(I32, 0))
         return self.builder.shuffle_vector(
@@ -55,32 +59,32 @@ class Assembler:
         )
 
     def same(self, kind: ir.VectorType, value: int) -> ir.Constant:
-        """A constant vector of one integer."""
+        """Return a constant vector of one integer."""
         return ir.Constant(kind, [value] * kind.count)
 
     def call(self, name: str, result: ir.Type, arguments: list[Any]) -> Any:
-        """One of LLVM's named instructions."""
+        """Call an LLVM intrinsic by name."""
         signature = ir.FunctionType(result, [value.type for value in arguments])
         known = self.builder.module.globals.get(name)
         return self.builder.call(known or ir.Function(self.builder.module, signature, name), arguments)
 
     def fma(self, a: Any, b: Any, c: Any) -> Any:
-        """a * b + c of vectors, rounded once."""
+        """Return a * b + c of vectors, rounded once."""
         return self.call(f"llvm.fma.{spelled(a.type)}", a.type, [a, b, c])
 
     def first_lanes(self, count: Any, lanes: int) -> Any:
-        """Mask of the first `count` lanes."""
+        """Return the mask of the first `count` lanes."""
         numbers = ir.Constant(ir.VectorType(I64, lanes), list(range(lanes)))
         return self.builder.icmp_signed("<", numbers, self.splat(count, lanes))
 
     def load_masked(self, address: Any, kind: ir.VectorType, mask: Any) -> Any:
-        """A vector of which only the lanes of the mask are read; zero elsewhere."""
+        """Load the lanes of the mask; the other lanes are zero."""
         pointer = self.builder.inttoptr(address, kind.as_pointer())
-        zero, align = ir.Constant(kind, [0.0] * kind.count), ir.Constant(I32, NUMBER_BYTES[kind.element])
+        zero, align = ir.Constant(kind, [0.0] * kind.count), ir.Constant(I32, number_bytes(kind.element))
         return self.call(f"llvm.masked.load.{spelled(kind)}.p0", kind, [pointer, align, mask, zero])
 
     def prefetch(self, address: Any) -> None:
-        """Ask for a cache line (read, locality 2, data); an address beyond the array does no harm."""
+        """Prefetch a cache line (read, locality 2, data); an address outside the array is harmless."""
         pointer = self.builder.inttoptr(address, I8.as_pointer())
         how = [ir.Constant(I32, value) for value in (0, 2, 1)]
         self.call("llvm.prefetch.p0", ir.VoidType(), [pointer, *how])
@@ -88,9 +92,9 @@ class Assembler:
     def loop(
         self, rounds: Any, values: list[Any], body: Callable[[Any, list[Any]], list[Any]], perhaps_none: bool = False
     ) -> list[Any]:
-        """Values after `rounds` times values = body(round, values); they stay in registers.
+        """Return the values after `rounds` times values = body(round, values); they stay in registers.
 
-        rounds >= 1, or >= 0 where it is said: asking made the scan of codes 10 % slower.
+        rounds >= 1, or >= 0 with perhaps_none=True: the extra branch made the scan of codes 10% slower (C1).
         """
         b, before = self.builder, self.builder.block
         inside, after = b.append_basic_block("round"), b.append_basic_block("rounds_done")
@@ -117,5 +121,5 @@ class Assembler:
 
 
 def nothing(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """Code of an intrinsic whose instructions this CPU lacks: none, and the caller knows."""
+    """Emit no code: for an intrinsic that this CPU lacks and that is never called."""
     return context.get_dummy_value()

@@ -1,18 +1,110 @@
-"""Distances of pairs, exact in float64, and tiles of the two that are no matrix product.
+"""Distances of pairs of rows, exact in float64, and tiles of the two distances that are no matrix product.
 
-`distance(code, q, x)`: q (d,) float64, x (d,) float32 or float64 -> float64. Equal rows give equal values (the order
-of summation depends on d alone; gap_sums.py has that of gaps) and identical rows give 0, for cosine too.
+`distance(code, q, x)`: q (d,) float64, x (d,) float32 or float64 -> float64. Equal rows give equal values, because the
+order of summation depends on d alone, and identical rows give 0, for cosine too.
+
+    squared_gaps(q, x)     sum (q - x)^2
+    absolute_gaps(q, x)    sum |q - x|
+
+These two sums have one fixed order of additions on every CPU and for every caller: sixteen lanes, halves added to
+halves, then the remaining columns. So ties are exact and go to the lower id, and every index returns the same digits.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 
-from kway.kernels.gap_sums import absolute_gaps, squared_gaps
-from kway.kernels.jit import kernel
+from kway.kernels.assembler import F64, I32, I64, Assembler
+from kway.kernels.jit import kernel, strict_kernel
 
-# KEY: the scanned key is the distance itself, nothing is measured again
+# KEY: the scanned key is the distance itself, and no row is measured again
 EUCLIDEAN, MANHATTAN, COSINE, DOT, HAMMING, HAVERSINE, KEY = range(7)
+
+
+LANES = 16  # sums that are computed in parallel: two AVX-512 registers (T1, T2)
+_WIDE = ir.VectorType(F64, LANES)
+
+
+def _halve(asm, vector):
+    """Return the sum of the lanes, halves added to halves."""
+    b, lanes = asm.builder, LANES
+    while lanes > 1:
+        lanes //= 2
+        low, high = (ir.Constant(ir.VectorType(I32, lanes), list(range(a, a + lanes))) for a in (0, lanes))
+        empty = ir.Constant(vector.type, ir.Undefined)
+        vector = b.fadd(b.shuffle_vector(vector, empty, low), b.shuffle_vector(vector, empty, high))
+    return b.extract_element(vector, ir.Constant(I32, 0))
+
+
+def _wide_sum(term):
+    """Return the code of the sum of term(q - x) over rounds * LANES columns of two rows of any float type."""
+
+    def typed(typing_context, q, x, rounds):
+        kinds = q.dtype, x.dtype
+
+        def emit(context, builder, signature, arguments):
+            asm = Assembler(builder)
+            rows = zip(signature.args[:2], arguments)
+            made = [context.make_array(kind)(context, builder, row) for kind, row in rows]
+            bases = [builder.ptrtoint(array.data, I64) for array in made]
+
+            def wide(base, index, kind):
+                size, narrow = kind.bitwidth // 8, ir.VectorType(context.get_value_type(kind), LANES)
+                values = asm.load(asm.at(base, index, LANES * size), narrow, size)
+                return values if kind == types.float64 else builder.fpext(values, _WIDE)
+
+            def step(index, sums):
+                gap = builder.fsub(*(wide(base, index, kind) for base, kind in zip(bases, kinds)))
+                return [builder.fadd(sums[0], term(asm, gap))]
+
+            total = asm.loop(arguments[2], [ir.Constant(_WIDE, [0.0] * LANES)], step)
+            return _halve(asm, total[0])
+
+        return types.float64(q, x, types.intp), emit
+
+    return typed
+
+
+def _square(asm, gap):
+    return asm.builder.fmul(gap, gap)
+
+
+def _size(asm, gap):
+    return asm.call(f"llvm.fabs.v{LANES}f64", _WIDE, [gap])
+
+
+@intrinsic
+def _wide_squares(typing_context, q, x, rounds):
+    return _wide_sum(_square)(typing_context, q, x, rounds)
+
+
+@intrinsic
+def _wide_sizes(typing_context, q, x, rounds):
+    return _wide_sum(_size)(typing_context, q, x, rounds)
+
+
+@strict_kernel
+def squared_gaps(q, x):
+    """sum (q - x)^2."""
+    d = len(x)
+    total = _wide_squares(q, x, d // LANES) if d >= LANES else 0.0
+    for z in range(d - d % LANES, d):
+        gap = np.float64(q[z]) - np.float64(x[z])
+        total += gap * gap
+    return total
+
+
+@strict_kernel
+def absolute_gaps(q, x):
+    """sum |q - x|."""
+    d = len(x)
+    total = _wide_sizes(q, x, d // LANES) if d >= LANES else 0.0
+    for z in range(d - d % LANES, d):
+        total += abs(np.float64(q[z]) - np.float64(x[z]))
+    return total
 
 
 @kernel
@@ -29,7 +121,7 @@ def manhattan(q, x):
 
 @kernel
 def cosine(q, x):
-    """1 - q.x / (||q|| ||x||), 1 where either is zero."""
+    """1 - q.x / (||q|| ||x||); 1 if either is zero."""
     qx = 0.0
     qq = 0.0
     xx = 0.0
@@ -74,7 +166,7 @@ def haversine(q, x):
 
 @kernel
 def distance(code, q, x):
-    """The distance that the code stands for."""
+    """Return the distance of this code."""
     if code == EUCLIDEAN:
         return euclidean(q, x)
     if code == MANHATTAN:
@@ -94,7 +186,7 @@ def manhattan_tile(queries, rows, out):
     m, d = queries.shape
     c = len(rows)
     full = c - c % 4
-    for start in range(0, full, 64):  # 64 rows of 784 floats stay in the second cache while all queries pass
+    for start in range(0, full, 64):  # 64 rows of 784 floats stay in the L2 cache for all queries
         for i in range(m):
             q = queries[i]
             for j in range(start, min(full, start + 64), 4):
@@ -137,7 +229,7 @@ def hamming_tile(queries, rows, out):
 
 @kernel
 def refine(code, queries, rows, limits_q, limits_x, out):
-    """Measure again where out (m, c) <= limits_q[i] + limits_x[j], that is where cancellation ate the digits."""
+    """Measure again the pairs with out (m, c) <= limits_q[i] + limits_x[j], which lost digits by cancellation."""
     for i in range(len(queries)):
         for j in range(len(rows)):
             if out[i, j] <= limits_q[i] + limits_x[j]:

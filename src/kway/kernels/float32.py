@@ -1,4 +1,8 @@
-"""What float32 holds of products: limits that search on this machine and on a device share."""
+"""Limits of float32 products, shared by searches on the CPU and on a GPU."""
 
-FLOAT32_SAFE = (1e-12, 1e15)  # norms whose squares float32 neither loses nor overflows
-PRODUCT_UNDERFLOW = 1e-35  # what a float32 product may lose by underflow
+import numpy as np
+
+_RANGE = np.finfo(np.float32)
+# norms whose cubes float32 can represent, so that their squares and sums of squares keep all digits
+FLOAT32_SAFE = float(_RANGE.tiny) ** (1 / 3), float(_RANGE.max) ** (1 / 3)
+PRODUCT_UNDERFLOW = float(_RANGE.tiny) / float(_RANGE.eps)  # more than a sum of float32 products loses by underflow

@@ -1,15 +1,17 @@
-"""Register tiles of the two products of a linear model, written in LLVM's own terms, in float32 and float64.
+"""Register tiles of the two products of a linear model, as LLVM instructions, in float32 and float64.
 
-    forward    z[r, k] = sum_j x[r, j] w[k, j]          `height` rows at a time, a group of classes after the other
+    forward    z[r, k] = sum_j x[r, j] w[k, j]          `height` rows at a time, one group of classes after the other
     backward   g[k, j] += sum_i p[i, k] x[i, j]         `height` vectors of features at a time, the same groups
 
-A tile is one group at its height: as many accumulators as the registers hold beside a row's values and a weight, two
-rows at least, so that the weight is read for both. Vectors are as long as a register and fused multiply-adds
-`llvm.fma`, which LLVM legalises on every machine; `in_registers` says whether this one has them, without which plain
-BLAS is faster. A tile is specialised by the tuple `classes`, a zero for each class: its length is K, its numbers are
-those of the rows, and numba compiles and caches one kernel for each in use. Addresses and strides are plain numbers
-(bytes): a row may lie anywhere and may be read-only. The last, partial vector of a row is read under a mask, so nothing
-is padded and nothing beyond the row is touched.
+A tile is one group at its height. It has as many accumulators as fit in the registers next to the values of a row and a
+weight, and at least two rows, so that each weight is loaded once for both. Vectors are as long as a register, and
+multiplications use `llvm.fma`, which LLVM supports on every CPU. If `in_registers()` is false, the CPU has no such
+instructions and BLAS is faster.
+
+A tile is specialized by the tuple `classes`, which has one zero per class: its length is K, and its type is that of
+the rows. Numba compiles one kernel per K and type. Addresses and strides are in bytes, so rows may be anywhere in
+memory and may be read-only. The last, partial vector of a row is read with a mask, so nothing is padded and nothing
+outside the row is read.
 """
 
 from __future__ import annotations
@@ -20,16 +22,16 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from kway.kernels.assembler import F32, F64, I32, I64, NUMBER_BYTES, Assembler
+from kway.kernels.assembler import F32, F64, I32, I64, Assembler, number_bytes
 from kway.kernels.lanes import chosen, cpu_has
 
-MOST = 16  # scores a row
-MOST_HEIGHT = 8
+MOST = 16  # most scores per row: with more classes BLAS is faster (T4)
+MOST_HEIGHT = 8  # most rows of a tile: fewer remain at the end of a block (T4)
 LINE = 64  # bytes of a cache line
 
 
 class Tile(NamedTuple):
-    """How the products of K classes lie in the registers."""
+    """Layout of the products of K classes in registers."""
 
     height: int  # rows, or vectors of features
     lanes: int  # numbers in a vector
@@ -37,12 +39,12 @@ class Tile(NamedTuple):
 
 
 def in_registers() -> bool:
-    """Whether this machine multiplies and adds whole registers, and the tiles are to be used."""
+    """Return whether this CPU has vector fused multiply-adds, so that tiles are used."""
     return chosen("avx512f") or chosen("avx2", "fma")
 
 
 def tile_of(n_classes: int, size: int) -> Tile:
-    """The tile of so many classes in numbers of `size` bytes: height * (group + 1) + 1 registers, height at least 2."""
+    """Return the tile of K classes in numbers of `size` bytes: height * (group + 1) + 1 registers, height >= 2."""
     registers, width = (32, 64) if cpu_has("avx512f") else (16, 32)
     groups = -(-n_classes // ((registers - 3) // 2))
     group = -(-n_classes // groups)
@@ -50,9 +52,9 @@ def tile_of(n_classes: int, size: int) -> Tile:
 
 
 def _laid(classes):
-    """K, its tile, and the vector of its numbers."""
+    """Return K, its tile, and its vector type."""
     number = F32 if classes.dtype == types.float32 else F64
-    tile = tile_of(classes.count, NUMBER_BYTES[number])
+    tile = tile_of(classes.count, number_bytes(number))
     return classes.count, tile, ir.VectorType(number, tile.lanes)
 
 
@@ -61,7 +63,7 @@ def _groups(n_classes, group):
 
 
 def _sums(b, vectors):
-    """Up to as many vectors as they have lanes -> one vector of their sums, by a tree of shuffles."""
+    """Return one vector of the sums of up to `lanes` vectors, by a tree of shuffles."""
     lanes = vectors[0].type.count
     zero = ir.Constant(vectors[0].type, [0.0] * lanes)
     level, half = list(vectors) + [zero] * (lanes - len(vectors)), lanes // 2
@@ -80,7 +82,7 @@ def _sums(b, vectors):
 def _forward(builder, arguments, rows, classes):
     asm = Assembler(builder)
     (K, tile, vector), (x, w, z, x_stride, w_stride, z_stride, features) = _laid(classes), arguments
-    size = NUMBER_BYTES[vector.element]
+    size = number_bytes(vector.element)
     width, zero = size * tile.lanes, ir.Constant(vector, [0.0] * tile.lanes)
     row = [asm.at(x, r, x_stride) for r in range(rows)]
     full = builder.udiv(features, asm.number(tile.lanes))
@@ -89,7 +91,7 @@ def _forward(builder, arguments, rows, classes):
     some = builder.zext(builder.icmp_signed(">", rest, asm.number(0)), I64)
 
     def products(group):
-        """The accumulators of a group of classes, row by row."""
+        """Return the accumulators of a group of classes, row by row."""
         weights = [asm.at(w, k, w_stride) for k in group]
 
         def step(values, offset, kept):
@@ -123,13 +125,13 @@ def _forward(builder, arguments, rows, classes):
 def _backward(builder, arguments, vectors, classes, lanes=None):
     asm = Assembler(builder)
     (K, tile, vector), (x, p, g, x_stride, p_stride, g_stride, rows) = _laid(classes), arguments
-    size = NUMBER_BYTES[vector.element]
+    size = number_bytes(vector.element)
     width = size * tile.lanes
     mask = None if lanes is None else asm.first_lanes(lanes, tile.lanes)
-    ahead = builder.mul(x_stride, rows)  # the next block, fetched while this one is multiplied
+    ahead = builder.mul(x_stride, rows)  # offset of the next block, which is prefetched
 
     def add(group):
-        """The gradients of a group of classes."""
+        """Add to the gradients of a group of classes."""
 
         def body(i, kept):
             row, slope = asm.at(x, i, x_stride), asm.at(p, i, p_stride)
@@ -155,54 +157,41 @@ def _backward(builder, arguments, vectors, classes, lanes=None):
         add(group)
 
 
-_SEVEN = [types.intp] * 7
+def _emit(write, lanes, classes):
+    """Return the signature of seven numbers, perhaps lanes, and classes, and the code that `write` emits."""
+
+    def generate(context, builder, signature, arguments):
+        write(builder, arguments)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * (7 + lanes), classes), generate
 
 
 @intrinsic
 def forward_tile(typing, x, w, z, x_stride, w_stride, z_stride, features, classes):
     """z (height, K) = products of a tile's rows with every class, in whole vectors; rows of w have one vector more."""
-
-    def generate(context, builder, signature, arguments):
-        _forward(builder, arguments[:7], _laid(classes)[1].height, classes)
-        return context.get_dummy_value()
-
-    return types.void(*_SEVEN, classes), generate
+    return _emit(lambda b, numbers: _forward(b, numbers[:7], _laid(classes)[1].height, classes), 0, classes)
 
 
 @intrinsic
 def forward_row(typing, x, w, z, x_stride, w_stride, z_stride, features, classes):
     """`forward_tile` of one row."""
-
-    def generate(context, builder, signature, arguments):
-        _forward(builder, arguments[:7], 1, classes)
-        return context.get_dummy_value()
-
-    return types.void(*_SEVEN, classes), generate
+    return _emit(lambda b, numbers: _forward(b, numbers[:7], 1, classes), 0, classes)
 
 
 @intrinsic
 def backward_tile(typing, x, p, g, x_stride, p_stride, g_stride, rows, classes):
     """g (K, height vectors) += p^T x over `rows` rows."""
-
-    def generate(context, builder, signature, arguments):
-        _backward(builder, arguments[:7], _laid(classes)[1].height, classes)
-        return context.get_dummy_value()
-
-    return types.void(*_SEVEN, classes), generate
+    return _emit(lambda b, numbers: _backward(b, numbers[:7], _laid(classes)[1].height, classes), 0, classes)
 
 
 @intrinsic
 def backward_lanes(typing, x, p, g, x_stride, p_stride, g_stride, rows, lanes, classes):
     """g (K, the first `lanes` of a vector) += p^T x over `rows` rows."""
-
-    def generate(context, builder, signature, arguments):
-        _backward(builder, arguments[:7], 1, classes, arguments[7])
-        return context.get_dummy_value()
-
-    return types.void(*_SEVEN, types.intp, classes), generate
+    return _emit(lambda b, numbers: _backward(b, numbers[:7], 1, classes, numbers[7]), 1, classes)
 
 
 @intrinsic
 def float_of_bits(typing, bits):
-    """The float32 whose bits an int32 has."""
+    """Return the float32 with the bits of an int32."""
     return types.float32(types.int32), lambda context, builder, signature, a: builder.bitcast(a[0], F32)

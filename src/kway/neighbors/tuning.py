@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.errors import InputError
-from kway.kernels.voting.votes import count
+from kway.kernels.votes import count
 from kway.measures import class_scores, log_losses
 from kway.memory import rows_per_block
 from kway.neighbors.votes import VoterWeights, class_votes, count_votes, dense, pick_ties

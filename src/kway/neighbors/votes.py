@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from kway.base.class_rows import lift_winners
 from kway.base.classifier import Classifier, on_own_threads
 from kway.errors import CombinationError, InputError
-from kway.kernels.voting.votes import complete, count, fill_weight
+from kway.kernels.votes import complete, count, fill_weight
 from kway.parameters import at_least
 from kway.search.metrics import Metric
 from kway.search.results import Neighbors, TopK

@@ -1,6 +1,6 @@
-"""Which index: by name, by recipe, or chosen from the number of rows and columns and the metric.
+"""Choice of an index: by name, by recipe, or from the number of rows and columns and the metric.
 
-An approximate index is never chosen silently: `choose` only picks exact ones.
+`choose` returns exact indexes only; approximate ones are used if the user asks for them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kway.search.metrics import Metric
 
 
 class Recipes(UserDict[str, Any]):
-    """Recipes by name; those of kway are loaded when they are asked for, and until then are the name of a class."""
+    """Recipes by name, each imported at its first use; until then the value is the name of the class."""
 
     def __getitem__(self, name: str) -> type[Recipe]:
         found: Any = super().__getitem__(name)
@@ -32,34 +32,64 @@ class Recipes(UserDict[str, Any]):
 
 INDEXES = Recipes(flat=Flat, landmarks="Landmarks", kdtree="KDTree", lsh="LSH", sharded="Sharded")
 
-TREES = (EUCLIDEAN, MANHATTAN, GREAT_CIRCLE)  # distances that trees are chosen for
-TREE_COLUMNS = 8  # up to which a tree visits few of its leaves (no benchmark row)
+TREES = (EUCLIDEAN, MANHATTAN, GREAT_CIRCLE)  # distances for which trees are chosen
+TREE_COLUMNS = 8  # most columns with which a tree visits few of its leaves (no benchmark row)
 
 
 class ChosenIndex(NamedTuple):
-    """A recipe, and in one sentence why it was chosen."""
+    """A recipe, and one sentence why it was chosen."""
 
     recipe: Recipe
     why: str
 
 
 def choose(n: int, d: int, metric: Metric, sparse: bool = False) -> ChosenIndex:
-    """The exact index that fits n rows of d columns under a metric."""
+    """Choose an exact index for n rows of d columns.
+
+    Parameters
+    ----------
+    n, d : int
+        Number of rows and of columns.
+    metric : Metric
+        The metric.
+    sparse : bool, default=False
+        Whether the rows are sparse.
+
+    Returns
+    -------
+    ChosenIndex
+        The recipe, and why it was chosen.
+    """
     if not sparse and metric.distance in TREES and d <= TREE_COLUMNS and n >= 2000:
         return ChosenIndex(
-            INDEXES["kdtree"](), f"a KD-tree: {n:,} rows of only {d} columns, where a tree visits a few leaves"
+            INDEXES["kdtree"](), f"a KD-tree: {n:,} rows of only {d} columns, so that a tree visits few leaves"
         )
-    return ChosenIndex(Flat(), "flat: exact for every metric, and bounds skip most rows where they can")
+    return ChosenIndex(Flat(), "flat: exact for every metric, and bounds skip most rows if they can")
 
 
 def pick_index(
     index: str | Recipe, n: int, d: int, metric: Metric, sparse: bool = False, device: str = "cpu"
 ) -> ChosenIndex:
-    """The recipe of a name ("auto" chooses), or the recipe itself, on a device where one is asked for."""
+    """Return the recipe for a parameter `index`.
+
+    Parameters
+    ----------
+    index : str or Recipe
+        "auto", a name of INDEXES, or a recipe.
+    n, d, metric, sparse
+        As in `choose`, for "auto".
+    device : {"cpu", "cuda", "auto"}, default="cpu"
+        Device of the search.
+
+    Returns
+    -------
+    ChosenIndex
+        The recipe, and why it was chosen if it was.
+    """
     if isinstance(index, Recipe):
         return ChosenIndex(_placed(index, device), "")
     if index == "auto" and device == "cuda":
-        return ChosenIndex(Flat(device=device), "flat: what a GPU searches")
+        return ChosenIndex(Flat(device=device), "flat: the index for a GPU")
     if index == "auto":
         chosen = choose(n, d, metric, sparse)
         return ChosenIndex(_placed(chosen.recipe, device), chosen.why)
@@ -71,7 +101,7 @@ def pick_index(
 
 
 def _placed(recipe: Recipe, device: str) -> Recipe:
-    """The recipe on a device: flat search and landmarks run on another than the CPU."""
+    """Return the recipe with this device; only flat search and landmarks run on a GPU."""
     if device == "cpu":
         return recipe
     from kway.search.landmarks import Landmarks
@@ -81,14 +111,27 @@ def _placed(recipe: Recipe, device: str) -> Recipe:
     if device == "auto":
         return recipe
     raise CombinationError(
-        f"device={device!r} searches flat indexes and landmarks, got {recipe}; use index='flat', 'landmarks' or "
+        f"device={device!r} supports flat indexes and landmarks, got {recipe}; use index='flat', 'landmarks' or "
         "'auto', or device='cpu'"
     )
 
 
 def restore(facts: dict[str, Any], arrays: dict[str, NDArray]) -> Index:
-    """The live index whose `parts()` these are."""
+    """Return the live index from its parts in a model file.
+
+    Parameters
+    ----------
+    facts : dict
+        JSON facts of `Index.parts`.
+    arrays : dict of str to ndarray
+        Arrays of `Index.parts`; they may be memory-mapped.
+
+    Returns
+    -------
+    Index
+        The live index.
+    """
     name = facts.get("recipe", {}).get("index")
     if name not in INDEXES:
-        raise ModelFileError(f"unknown index {name!r} in a model file; known: {', '.join(INDEXES)}")
+        raise ModelFileError(f"the model file contains an unknown index {name!r}; known are {', '.join(INDEXES)}")
     return INDEXES[name].restore(facts, arrays)

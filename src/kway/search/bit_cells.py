@@ -1,16 +1,16 @@
-"""Landmark cells of codes about their landmarks (CenteredBits), and how they are built from blocks of rows.
+"""Landmark cells whose rows are stored as bits relative to their landmarks (CenteredBits), built at once or in blocks.
 
-BitCells      codes in the order of their cells; a file keeps this order, so that a large index is read where it lies
+BitCells      codes in the order of their cells; a file has this order, so that a large index can be memory-mapped
     offsets (c + 1,)   rows offsets[g]:offsets[g + 1] are those of cell g
     names (n,)         their positions in the index
-    spans (c, 2)       the least and the largest length of x - m among the rows of a cell
+    spans (c, 2)       the smallest and the largest length of x - m among the rows of a cell
     turned (c, D)      the landmarks, rotated like the codes
 
-fill_cells    rows that come in blocks (streams.py): no more than a block is ever in memory
-    sample    landmarks are placed by rows drawn from everywhere if the source is an array or a folder of arrays; a
-              generator is read once, so its first block has to do: shuffle what it gives
-    code      each block: the nearest landmark of each row, and bits about it
-    order     at the end the codes are put into the order of cells, one array at a time, in place
+fill_cells    builds the cells from blocks of rows (streams.py), with at most one block in memory
+    sample    landmarks are placed by a sample of all rows if the source is an array or a folder of arrays; a generator
+              is read once, so its first block is the sample: shuffle the rows
+    code      the nearest landmark of each row of a block, and its bits relative to it
+    order     at the end the codes are sorted by cell, one array at a time, in place
 """
 
 from __future__ import annotations
@@ -25,22 +25,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.errors import InputError
-from kway.kernels.cells import CellFinder, CellQueries
+from kway.kernels.cells import CellFinder, CellQueries, find_cells
 from kway.kernels.codes.bit_cells import CellPairs, CodedCells, bound_bit_cells, search_bit_cells
 from kway.kernels.codes.bit_scan import CodedRows, Estimator
 from kway.kernels.jit import frozen
-from kway.kernels.one_query import find_cells
 from kway.kernels.topk import EMPTY, merge
 from kway.rows.gpu.device import Device
 from kway.search.block_scan import measured_rows
-from kway.search.cells import CellGroups, Ground, one_by_one, ordered_by_cell, taken
+from kway.search.cells import CellGroups, CellOrder, Ground, Projected, Projection, one_by_one, ordered_by_cell, taken
 from kway.search.codecs.bit_scan import coded_rows
 from kway.search.codecs.bits import CODE_ARRAYS, BitRows, Bits, CenteredBits, residual_frame
 from kway.search.codecs.block_codes import BlockEncoder, check_same_job, code_arrays, encode_parts, job_settings
 from kway.search.codecs.stores import StoredRows
 from kway.search.distances import Distance
 from kway.search.kmeans import A_CENTRE, SAMPLE_ROWS
-from kway.search.projection import Projected, Projection
 from kway.search.results import Heaps, empty_heaps
 from kway.threads import pmap, workers
 from kway.validation import plain_rows
@@ -48,16 +46,16 @@ from kway.validation import plain_rows
 if TYPE_CHECKING:
     from kway.search.landmarks import LandmarksIndex
 
-_SHARED = 2**15  # rows that are worth another thread for one query (C1)
+_SHARED = 2**15  # rows per query from which on a second thread pays (C1)
 _NOTHING = frozen(np.empty((0, 0), dtype=np.float32))
 
 
 @dataclass(frozen=True)
-class BitCells:
-    """Codes in the order of their cells, and perhaps the full rows."""
+class BitCells(CellOrder):
+    """Codes in the order of their cells, and the full rows if they are stored."""
 
     distance: Distance
-    z: float  # normal deviations that filter and bars allow for
+    z: float  # standard deviations of an estimate that filters allow for
     full: NDArray | None
     codes: BitRows
     centres: NDArray[np.float32]  # (c, d)
@@ -66,13 +64,13 @@ class BitCells:
     spans: NDArray[np.float32]
     turned: NDArray[np.float32]
 
-    bounds = None  # spans tell as much, while a cell is looked into
-    long = _NOTHING  # projections are read of queries alone
+    bounds = None  # spans bound the distances while a cell is searched
+    long = _NOTHING  # only queries are projected
     reach = 0.0
 
     @staticmethod
     def keep(rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> StoredRows:
-        """Rows (n, d) of these cells as the store keeps them."""
+        """Return rows (n, d) of these cells as the store keeps them."""
         store = _bits(ground)
         codes = CenteredBits.encode(
             rows, residual_frame(store, rows.shape[1]), ground.centres(), frozen(cells), ground.distance
@@ -81,7 +79,7 @@ class BitCells:
 
     @staticmethod
     def of(kept: StoredRows, cells: NDArray[np.int64], ground: Ground) -> BitCells:
-        """Rows in the order of their positions and their cells (n,), put into the order of cells."""
+        """Return the table of rows in the order of their positions, with their cells (n,)."""
         held = kept.codes
         assert isinstance(held, CenteredBits)
         order, offsets = ordered_by_cell(cells, len(ground.landmarks))
@@ -90,7 +88,7 @@ class BitCells:
 
     @staticmethod
     def from_arrays(rows: Any, arrays: dict[str, NDArray], ground: Ground) -> BitCells:
-        """The table of a model file."""
+        """Return the table of a model file."""
         blank = {"codes.center": np.zeros(len(ground.projection.mean), dtype=np.float32)}
         codes = _bits(ground).restore(blank | arrays, residual_frame(_bits(ground), 1).distance)
         assert codes is not None
@@ -103,7 +101,7 @@ class BitCells:
         full: NDArray | None, codes: BitRows, names: NDArray, offsets: NDArray, centres: NDArray[np.float32],
         ground: Ground,
     ) -> BitCells:  # fmt: skip
-        """Codes that are in the order of cells, names (n,) and offsets (c + 1,) told."""
+        """Return the table of codes that are in the order of cells already, with names (n,) and offsets (c + 1,)."""
         spans = np.zeros((len(centres), 2), dtype=np.float32)
         filled = np.flatnonzero(np.diff(offsets))
         if len(filled):
@@ -123,54 +121,39 @@ class BitCells:
 
     @property
     def best(self) -> Any:
-        """The rows (n, d) in this order as precisely as they are kept."""
+        """The rows (n, d) in this order, as precisely as they are stored."""
         return self.codes if self.full is None else self.full
 
     @property
     def has_full(self) -> bool:
-        """Whether full rows are kept."""
+        """Whether full rows are stored."""
         return self.full is not None
 
     def on_device(self, device: Device) -> Any:
-        """The rows on a device, in the order of their cells."""
+        """Return the rows on a GPU, in the order of their cells."""
         return self.codes.on_device(device) if self.full is None else device.put(self.full)
 
-    def device_bytes(self) -> int:
-        """Bytes of a search on a device: the rows, what enters its products, and room to make it."""
-        return (3 if self.has_full else 2) * int(self.best.nbytes)
-
     def measure(self, distance: Distance, queries: NDArray, places: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Distances (q, k) of queries (q, d) to the rows at places (q, k), by the CPU's kernel."""
+        """Return distances (q, k) of queries (q, d) to the rows at places (q, k), computed on the CPU."""
         return measured_rows(distance, queries, frozen(np.asarray(self.full)), places)
 
     @property
     def ends_exact(self) -> bool:
-        """Of codes alone, all that can be promised is what all cells hold; full rows may be lost in a cell too."""
+        """Whether a search of all cells gives the answer to compare with: for codes alone; bits may miss full rows."""
         return self.full is None
 
-    @property
-    def cells(self) -> NDArray[np.int64]:
-        """The cell (n,) of each row, in the order of their positions."""
-        cells = np.empty(len(self.names), dtype=np.int64)
-        cells[self.names] = self._cells_in_order()
-        return cells
-
-    def _cells_in_order(self) -> NDArray[np.int64]:
-        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
-
     def rows(self) -> StoredRows:
-        """The rows in the order of their positions."""
-        places = np.empty(len(self.names), dtype=np.int64)
-        places[self.names] = np.arange(len(self.names))
-        codes = CenteredBits(self.codes, self.centres, self._cells_in_order()).take(places)
+        """Return the rows in the order of their positions."""
+        places = self.places
+        codes = CenteredBits(self.codes, self.centres, self.cells_in_order).take(places)
         return StoredRows(taken(self.full, places), codes)
 
     def more(self, rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> StoredRows:
-        """More rows (n, d) of these cells (n,), kept like these."""
+        """Return more rows (n, d) of these cells (n,), stored like these."""
         return self.keep(rows, cells, ground)
 
     def arrays(self) -> dict[str, NDArray]:
-        """Arrays of a model file."""
+        """Return the arrays of a model file."""
         full = {} if self.full is None else {"rows": self.full}
         codes = CenteredBits(self.codes, self.centres, self.names).arrays()
         return full | codes | {"names": self.names, "sizes": np.diff(self.offsets)}
@@ -178,9 +161,9 @@ class BitCells:
     def look_alone(
         self, exact: NDArray[np.float64], placed: NDArray[np.float64], finder: CellFinder, probes: int, heaps: Heaps,
     ) -> int:  # fmt: skip
-        """Offer each query (q, d) by itself the rows of its nearest cells; rows measured in full, or estimated.
+        """Offer each query (q, d) the rows of its nearest cells; return the rows measured in full, or estimated.
 
-        The threads share the rows of every cell, once they know one bound from the first of each.
+        Threads share the rows of every cell, after a common bound from the first rows of each.
         """
         q, near = len(exact), empty_heaps(len(exact), probes)
         short = np.empty((q, finder.landmarks.shape[1] + 1), np.float32)
@@ -189,11 +172,11 @@ class BitCells:
         return self._offer(exact, heaps, groups, min(workers(), 1 + self._rows_in(groups) // _SHARED))
 
     def look(self, exact: NDArray[np.float64], projected: Projected, heaps: Heaps, groups: CellGroups) -> int:
-        """Offer the rows of cells to groups of queries (q, d); rows measured in full, or estimated."""
+        """Offer the rows of cells to groups of queries (q, d); return the rows measured in full, or estimated."""
         return self._offer(exact, heaps, groups, 1)
 
     def _offer(self, exact: NDArray[np.float64], heaps: Heaps, groups: CellGroups, parts: int) -> int:
-        """Offer the rows of cells to groups of queries, every cell in so many parts."""
+        """Offer the rows of cells to groups of queries, with every cell in so many parts."""
         look = CellPairs(*groups, self.codes.frame.rotate(np.asarray(self.distance.place(exact))), exact)
         how, coded, cells = self._how, self._coded, CodedCells(self.offsets, self.spans, self.turned)
 
@@ -228,13 +211,13 @@ class BitCells:
         return coded_rows(self.codes, frozen(full), self.names)
 
     def _rows_in(self, groups: CellGroups) -> int:
-        """Rows of the cells of all groups."""
+        """Return the number of rows in the cells of all groups."""
         cells = groups.cells[groups.cells < len(self.centres)]
         return int((self.offsets[cells + 1] - self.offsets[cells]).sum())
 
 
 class _Looked(NamedTuple):
-    """Heaps of a part of all cells, and the rows that were measured in it."""
+    """Heaps of one part of all cells, and the number of rows measured."""
 
     heaps: Heaps
     measured: int
@@ -249,7 +232,7 @@ _PLACED = ("mean", "basis", "length", "landmarks", "trained")
 
 
 def fill_cells(index: LandmarksIndex, source: Any, folder: str | Path | None = None) -> int:
-    """Place the landmarks of an empty index, code all blocks, and give it its table; how many rows they were."""
+    """Place the landmarks of an empty index, code all blocks, and set its table; return the number of rows."""
     store = index.recipe.store
     assert isinstance(store, Bits)
     learner = _Learner(index, store, _arrays_of(source))
@@ -264,7 +247,7 @@ def fill_cells(index: LandmarksIndex, source: Any, folder: str | Path | None = N
 
 @dataclass(frozen=True)
 class _CellCoder:
-    """Codes blocks by the landmarks of the index."""
+    """Encoder of blocks relative to the landmarks of the index."""
 
     index: LandmarksIndex
     store: Bits
@@ -289,7 +272,7 @@ class _CellCoder:
 
 @dataclass(frozen=True)
 class _Learner:
-    """Places landmarks by a sample of the arrays, or by the first block."""
+    """Places landmarks from a sample of the arrays, or from the first block."""
 
     index: LandmarksIndex
     store: Bits
@@ -299,8 +282,8 @@ class _Learner:
         index, n = self.index, sum(map(len, self.arrays))
         if not n and index.recipe.n_landmarks == "auto":
             raise InputError(
-                "n_landmarks='auto' needs the number of rows, which an iterable does not tell; give Landmarks("
-                "n_landmarks=...), about twice the square root of the rows, or an array or a folder of .npy files"
+                "n_landmarks='auto' needs the number of rows, which an iterable does not have; set Landmarks("
+                "n_landmarks=...) to about twice the square root of the rows, or pass an array or folder of .npy files"
             )
         wanted = 2.0 * n**0.5 if index.recipe.n_landmarks == "auto" else index.recipe.n_landmarks
         size = int(max(A_CENTRE * wanted, SAMPLE_ROWS, 6 * rows.shape[1]))
@@ -319,7 +302,7 @@ class _Learner:
         return _CellCoder(self.index, self.store, self.index._ground().centres())
 
     def _sample(self, size: int) -> NDArray:
-        """So many rows, drawn from all arrays."""
+        """Return so many rows, drawn from all arrays."""
         ends = np.cumsum([len(a) for a in self.arrays])
         n, rng = int(ends[-1]), np.random.default_rng(self.index.recipe.seed)
         drawn = np.arange(n) if size >= n else np.sort(rng.choice(n, size, replace=False))
@@ -329,7 +312,7 @@ class _Learner:
 
 
 def _arrays_of(source: Any) -> tuple[NDArray, ...]:
-    """The arrays that can be read anywhere; none of an iterable."""
+    """Return the arrays of a source that can be read at any row; none for an iterable."""
     if isinstance(source, str | Path):
         return tuple(np.load(file, mmap_mode="r") for file in sorted(Path(source).glob("*.npy")))
     return (source,) if hasattr(source, "shape") else ()

@@ -26,15 +26,16 @@ from kway.kernels.distances import KEY
 from kway.kernels.float32 import FLOAT32_SAFE
 from kway.kernels.jit import frozen
 from kway.kernels.topk import measure, merge, offer, offer_csr
+from kway.memory import CACHE_BYTES
 from kway.rows.gpu.device import Device
 from kway.search.codecs.stores import StoredRows
 from kway.search.distances import Distance, Matrix, squares
 from kway.search.results import Heaps, Neighbors, TopK, empty_heaps, whole_k
 from kway.threads import at_most, pmap, shares, spans, spans_of, workers
 
-TILE_KEYS = 2**19  # keys in a tile: 2 MB in float32, about the second cache (T1b)
+TILE_KEYS = CACHE_BYTES // 4  # float32 keys of a tile (T1b)
 _MERGING = Lock()  # of heaps that several threads fill
-COPY_BYTES = 2**23  # rows or queries converted for one tile (T1b)
+COPY_BYTES = 4 * CACHE_BYTES  # bytes of rows or queries that are converted for one tile (T1b)
 
 
 class RowKeys(NamedTuple):
@@ -363,7 +364,7 @@ def _top_products(queries: Matrix, rows: NDArray, k: int, scale: NDArray | None,
     return TopK(ids, (-distances).astype(kind, copy=False))
 
 
-EXTRA = 2  # neighbors beyond k that make room for the proof; four more cost a search by cosine 10 % (T2b)
+EXTRA = 2  # neighbors beyond k that a proof needs; four more make a search by cosine 10% slower (T2b)
 
 
 class Confirmed(NamedTuple):

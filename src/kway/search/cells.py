@@ -1,17 +1,25 @@
-"""Landmark cells: rows ordered by cell, and the pairs of a query and a cell that it looks into.
+"""Landmark cells: projections of rows, rows ordered by cell, and the pairs of a query and a cell that it looks into.
+
+Projection    a short and a long projection of each row that never overstate a distance. With z = x - mean, V (d, M) the
+              leading principal directions of a sample, and p = V'z:
+
+    short     [p_1 .. p_m, ||rest||]        (m + 1,)       the first filter, a matrix product
+    long      [p_m+1 .. p_M, ||rest||]      (M - m + 1,)   the second, one row at a time; empty if d is small
+
+              ||short(q) - short(x)|| <= ||q - x|| and short(q).short(x) >= q.x, likewise for [p_1 .. p_m, long]
 
 CellGroups    pairs grouped so that each group is one matrix product: queries pairs[starts[i]:starts[i + 1]] look into
               cells[i]
-CellBounds    which cells hold nothing near a query, if landmarks tell
-CellTable     rows in the order of their cells, with what rules most of them out before any is measured
+CellBounds    which cells have no row near a query, by the distance to their landmarks
+CellTable     rows in the order of their cells, with projections that rule out most of them before any is measured
 
     offsets (c + 1,)   rows offsets[g]:offsets[g + 1] are those of cell g
     names (n,)         their positions in the index
-    short, long        projections (projection.py) in the distance's space; codes replace the long ones
-    errors (n,)        how far a row lies from its code, if both are kept
+    short, long        projections in the space of the distance; codes replace the long ones
+    errors (n,)        distance of a row to its code, if both are stored
 
-Under manhattan the scan is the distance itself: `short` holds the rows in float32, and instead of norms there is what
-that hides of each row and query, ||x - float32(x)||_1.
+Under manhattan the scan is the distance itself: `short` holds the rows in float32, and the norms are replaced by the
+rounding error of each row and query, ||x - float32(x)||_1.
 """
 
 from __future__ import annotations
@@ -23,19 +31,129 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.kernels.cells import UNSURE, CellFinder, CellQueries, CellRows, cell_radii, pass_over, search_cells
+from kway.kernels.cells import (
+    UNSURE,
+    CellFinder,
+    CellQueries,
+    CellRows,
+    cell_radii,
+    centre_rows,
+    fill_sketches,
+    pass_over,
+    search_alone,
+    search_cells,
+)
 from kway.kernels.jit import frozen
-from kway.kernels.one_query import search_alone
 from kway.kernels.topk import EMPTY
+from kway.memory import CACHE_BYTES, rows_per_block
 from kway.rows.gpu.device import Device
+from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.block_scan import measured_rows, sum_rounding
 from kway.search.codecs.int8 import ByteRows
 from kway.search.codecs.stores import Store, StoredRows
 from kway.search.distances import Distance
-from kway.search.kmeans import TILE_PRODUCTS, half_squares, in_cell_order
-from kway.search.projection import Projected, Projection
+from kway.search.kmeans import SAMPLE_ROWS, half_squares, in_cell_order
 from kway.search.results import Heaps
-from kway.threads import pmap, shares, spans
+from kway.threads import pmap, shares, single_blas, spans
+
+_SMALL = 24  # columns up to which a row is its own projection (T3)
+_SHORT = 64  # most coordinates of a short projection (T3)
+ENERGY = 0.85  # share of the variance that a short projection should keep (T3)
+_LONG = 192  # coordinates of a long projection; 128 to 256 take the same time within a tenth (T3)
+
+
+class Projected(NamedTuple):
+    """short (n, m + 1), long (n, M - m + 1 or 0) float32 and norms (n,) float64 of centered rows."""
+
+    short: NDArray[np.float32]
+    long: NDArray[np.float32]
+    norms: NDArray[np.float64]
+
+    @property
+    def lead(self) -> NDArray[np.float32]:
+        """The coordinates (n, m) of the short projections, without the last column; landmarks have these columns."""
+        return self.short[:, :-1]
+
+    def part(self, where: slice) -> Projected:
+        """Return those of some rows, sharing memory."""
+        return Projected(self.short[where], self.long[where], self.norms[where])
+
+
+@dataclass(frozen=True)
+class Projection:
+    """mean (d,), basis (d, M), or (d, 0) if rows are their own projections, and the length m of short projections."""
+
+    mean: NDArray[np.float64]
+    basis: NDArray[np.float32]
+    length: int
+
+    def room(self, n: int, long: bool = True) -> Projected:
+        """Allocate the projections of n rows, without the long ones if they are not needed."""
+        width = self.basis.shape[1]
+        more = width - self.length + 1 if long and width > self.length else 0
+        return Projected(np.empty((n, self.length + 1), np.float32), np.empty((n, more), np.float32), np.empty(n))
+
+    def fill(self, rows: NDArray, out: Projected) -> None:
+        """Write the projections of rows (n, d) into arrays for n rows."""
+        z = np.empty(rows.shape, np.float32)
+        centre_rows(frozen(rows), frozen(self.mean), z, out.norms)  # squares first
+        width = self.basis.shape[1] if out.long.shape[1] else self.length
+        p = z @ self.basis[:, :width] if self.basis.shape[1] else z  # (n, M)
+        fill_sketches(p, out.norms, out.short, out.long)
+        np.sqrt(out.norms, out=out.norms)
+
+    def of(self, rows: NDArray, long: bool = True) -> Projected:
+        """Return the projections of rows (n, d)."""
+        out = self.room(len(rows), long)
+        self.fill(rows, out)
+        return out
+
+
+def projection_sample(rows: Any, seed: int) -> Any:
+    """Return a sample of rows (n, d), decoded, from which a projection is learned; on a GPU if the rows are."""
+    n, d = rows.shape
+    size = max(SAMPLE_ROWS, 6 * d)
+    return rows[:] if n <= size else rows[np.sort(np.random.default_rng(seed).choice(n, size, replace=False))]
+
+
+def learn_projection(rows: NDArray | TensorRows, centred: bool, seed: int) -> Projection:
+    """Return the projection for rows like these (n, d), centered at their mean or at the origin.
+
+    A short projection, its norm, the position and the half square take at most the bytes of a row minus a sixteenth, so
+    that an index is within twice its rows (T9).
+    """
+    d = rows.shape[1]
+    mean = rows.mean(axis=0, dtype=np.float64) if centred else np.zeros(d)
+    if d <= _SMALL:
+        return Projection(mean, np.empty((d, 0), dtype=np.float32), d)
+    spread = _spread(rows, mean)
+    most = _LONG if d >= 1.5 * _LONG else min(_SHORT, d - d // 16 - 4)
+    values, vectors = _leading(spread, most, np.random.default_rng(seed))
+    held = np.cumsum(values) / max(np.trace(spread), 1e-300)
+    length = next((m for m in (16, 24, 32, 48) if m <= most and held[m - 1] >= ENERGY), min(_SHORT, most))
+    kept = most if most > _SHORT else length
+    return Projection(mean, frozen(vectors[:, :kept].astype(np.float32)), length)
+
+
+def _spread(rows: NDArray | TensorRows, mean: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return z'z (d, d) of z = x - mean, summed in float32."""
+    if isinstance(rows, TensorRows):
+        return rows.less(mean).gram(None, False, np.dtype(np.float32)).astype(np.float64)
+    z = (rows - mean).astype(np.float32)
+    return (z.T @ z).astype(np.float64)
+
+
+def _leading(spread: NDArray, count: int, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
+    """Return approximate leading eigenvalues (count,) and eigenvectors (d, count) by subspace iteration.
+
+    Any orthonormal basis gives valid bounds, so three iterations are enough; `eigh` takes ten times as long (T3).
+    """
+    with single_blas():
+        basis = rng.standard_normal((len(spread), count))
+        for _ in range(3):
+            basis = np.linalg.qr(spread @ basis)[0]
+        values, turn = np.linalg.eigh(basis.T @ spread @ basis)
+    return np.maximum(values[::-1], 0.0), (basis @ turn)[:, ::-1]
 
 
 class CellGroups(NamedTuple):
@@ -47,19 +165,19 @@ class CellGroups(NamedTuple):
 
 
 def one_by_one(cells: NDArray[np.int64]) -> CellGroups:
-    """Groups of one pair each, nearest cells first."""
+    """Return groups of one pair each, nearest cells first."""
     q, probes = cells.shape
     return CellGroups(np.arange(q * probes + 1), cells.ravel(), np.repeat(np.arange(q), probes))
 
 
 def by_cell(cells: NDArray[np.int64], n_cells: int) -> CellGroups:
-    """Groups of the pairs of each cell; pairs with cells from n_cells on, which there are not, are left out.
+    """Return the groups of pairs per cell; pairs whose cell is n_cells or more are left out.
 
     >>> starts, _, pairs = by_cell(np.array([[0, 1], [1, 2]]), n_cells=2)
     >>> pairs[starts[1] : starts[2]]
     array([0, 1])
     """
-    flat = np.minimum(cells.ravel(), n_cells)  # nobody (NOBODY) is no cell either
+    flat = np.minimum(cells.ravel(), n_cells)  # NOBODY is no cell either
     narrow = flat.astype(np.uint16) if n_cells < 2**16 else flat  # 16 bits sort by radix, five times faster
     ends = np.cumsum(np.bincount(flat, minlength=n_cells)[:n_cells])
     pairs = np.argsort(narrow, kind="stable")[: ends[-1]] // max(1, cells.shape[1])
@@ -67,15 +185,15 @@ def by_cell(cells: NDArray[np.int64], n_cells: int) -> CellGroups:
 
 
 def nearest_first(keys: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Cells (q, c) in the order of their keys (q, c), equal ones by number.
+    """Return the cells (q, c) in the order of their keys (q, c), ties by number.
 
-    Key and number make one integer, since sorting integers takes a fifth of the time of `argsort`.
+    Key and number are packed into one integer, because sorting integers takes a fifth of the time of `argsort` (T3).
 
     >>> nearest_first(np.array([[0.5, -2.0, -1.0, 0.5]], np.float32))
     array([[1, 2, 0, 3]])
     """
     both = keys.view(np.int32).astype(np.int64)
-    both ^= (both >> 63) & 0x7FFFFFFF  # bits of negative floats grow the wrong way
+    both ^= (both >> 63) & 0x7FFFFFFF  # bits of negative floats are in reverse order
     both <<= 32
     both |= np.arange(keys.shape[1])
     both.sort(axis=1)
@@ -85,7 +203,7 @@ def nearest_first(keys: NDArray[np.float32]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class CellBounds:
-    """What tells which cells hold nothing near: landmarks (c, m) and the largest distance (c,) of a row to its own.
+    """Bounds that skip cells: landmarks (c, m), and the largest distance (c,) of a row to the landmark of its cell.
 
     reach: the largest norm of a row; nearest: whether rows are in the cell of their nearest landmark.
     """
@@ -99,11 +217,11 @@ class CellBounds:
     def near(
         self, ring: slice, cells: NDArray[np.int64], keys: NDArray, queries: Projected, worst: NDArray
     ) -> NDArray[np.int64]:
-        """Of each query's cells (q, any), nearest first, those of a ring; c where no row is within worst (q,).
+        """Return a range of each query's cells (q, any), nearest first; c for cells without a row within worst (q,).
 
-        keys (q, any): ||m||^2 / 2 - q.m of their landmarks; worst, under the distance, is EMPTY where there is none.
+        keys (q, any): ||m||^2 / 2 - q.m of their landmarks; worst is a distance, EMPTY if there is none yet.
         """
-        sure = worst + UNSURE if self.distance.by_angle else worst  # 1 - cos loses digits where rows nearly coincide
+        sure = worst + UNSURE if self.distance.by_angle else worst  # 1 - cos loses digits if rows nearly coincide
         gaps = np.where(worst < EMPTY, np.minimum(self.distance.gap(sure), 1e100), 1e100)  # squares without overflow
         squares = np.einsum("ij,ij->i", queries.lead, queries.lead)
         blurs = 1e-5 * (queries.norms + self.reach) ** 2
@@ -119,7 +237,7 @@ _NO_CODES = ByteRows(np.empty((0, 0), dtype=np.int8), _NO_FLOATS, _NO_FLOATS)
 
 
 class Ground(NamedTuple):
-    """Where rows are put: the distance, the projection, the landmarks (c, m) among short ones, and the store."""
+    """What assigns rows to cells: the distance, the projection, the landmarks (c, m), and the store."""
 
     distance: Distance
     projection: Projection
@@ -127,7 +245,7 @@ class Ground(NamedTuple):
     store: Store
 
     def finder(self) -> CellFinder:
-        """What finds the cells of queries."""
+        """Return the arrays with which kernels find the cells of queries."""
         half = half_squares(self.landmarks)
         marks = half if self.distance.order else frozen(np.zeros_like(half))
         mean, basis = frozen(self.projection.mean), self.projection.basis
@@ -135,14 +253,52 @@ class Ground(NamedTuple):
         return CellFinder(mean, basis, middle, self.landmarks, marks)
 
     def centres(self) -> NDArray[np.float32]:
-        """The landmarks (c, d) among the rows, in the distance's space."""
+        """Return the landmarks (c, d) in the space of the distance."""
         basis = self.projection.basis[:, : self.projection.length]
         moved = self.landmarks @ basis.T if basis.shape[1] else self.landmarks
         return frozen((self.projection.mean + moved).astype(np.float32))
 
 
+class CellOrder:
+    """Rows in the order of their cells: what CellTable and BitCells share."""
+
+    names: NDArray[np.int64]  # (n,)
+    offsets: NDArray[np.int64]  # (c + 1,)
+
+    @property
+    def best(self) -> Any:
+        """The rows (n, d) in this order, as precisely as they are stored."""
+        raise NotImplementedError
+
+    @property
+    def has_full(self) -> bool:
+        """Whether full rows are stored."""
+        raise NotImplementedError
+
+    def device_bytes(self) -> int:
+        """Return the bytes of a search on a GPU: the rows, their products, and temporary arrays."""
+        return (3 if self.has_full else 2) * int(self.best.nbytes)
+
+    @property
+    def cells_in_order(self) -> NDArray[np.int64]:
+        """The cell (n,) of each row, in the order of cells."""
+        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+
+    @property
+    def cells(self) -> NDArray[np.int64]:
+        """The cell (n,) of each row, in the order of positions."""
+        return self.cells_in_order[self.places]
+
+    @property
+    def places(self) -> NDArray[np.int64]:
+        """The place (n,) of each position in this order."""
+        places = np.empty(len(self.names), dtype=np.int64)
+        places[self.names] = np.arange(len(self.names))
+        return places
+
+
 @dataclass(frozen=True)
-class CellTable:
+class CellTable(CellOrder):
     """Rows in the order of their cells."""
 
     distance: Distance
@@ -154,26 +310,26 @@ class CellTable:
     half: NDArray[np.float32]  # (n,) half squares of the norms
     errors: NDArray[np.float32]
     bounds: CellBounds | None
-    shift: NDArray[np.float64] | None  # (d,) of manhattan's rows, where float32 would not hold them as they are
-    reach: float  # the largest norm, or what float32 hides of a row at most
+    shift: NDArray[np.float64] | None  # (d,) of manhattan's rows, if float32 would round them too much
+    reach: float  # the largest norm, or the largest float32 rounding of a row
     slack: float  # rounding of a product, relative to the norms
     largest: int  # rows of the largest cell
-    views: tuple[NDArray, ...]  # rows, codes, steps, errors and centre as the kernel reads them, empty where not kept
+    views: tuple[NDArray, ...]  # rows, codes, steps, errors and center as the kernel reads them, empty if not stored
 
     @staticmethod
     def keep(rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> StoredRows:
-        """Rows (n, d) as the store keeps them, whatever their cells (n,)."""
+        """Return rows (n, d) as the store keeps them, whatever their cells (n,)."""
         return ground.store.keep(rows, ground.distance)
 
     @staticmethod
     def from_arrays(rows: Any, arrays: dict[str, NDArray], ground: Ground) -> CellTable:
-        """The table of a model file."""
+        """Return the table of a model file."""
         kept = ground.store.load(rows, arrays, ground.distance)
         return CellTable.of(kept, np.asarray(arrays["cells"]), ground)
 
     @staticmethod
     def of(kept: StoredRows, cells: NDArray[np.int64], ground: Ground) -> CellTable:
-        """Rows in the order of their positions and their cells (n,), put into the order of cells."""
+        """Return the table of rows in the order of their positions, with their cells (n,)."""
         distance, projection, landmarks, _ = ground
         order, offsets = ordered_by_cell(cells, len(landmarks))
         ordered = _taken(kept, order)
@@ -220,62 +376,41 @@ class CellTable:
         """The rows on a device, in the order of their cells."""
         return self.kept.on_device(device)
 
-    def device_bytes(self) -> int:
-        """Bytes of a search on a device: the rows, what enters its products, and room to make it."""
-        return (3 if self.has_full else 2) * int(self.best.nbytes)
-
     def measure(self, distance: Distance, queries: NDArray, places: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Distances (q, k) of queries (q, d) to the rows at places (q, k), by the CPU's kernel."""
+        """Return distances (q, k) of queries (q, d) to the rows at places (q, k), computed on the CPU."""
         return measured_rows(distance, queries, frozen(self.kept.full), places)
 
     @property
     def ends_exact(self) -> bool:
-        """Whether all cells together hold the answer that is promised: that of the full rows."""
+        """Whether a search of all cells gives the exact answer, that of the full rows."""
         return self.kept.full is not None
 
-    @property
-    def positions(self) -> NDArray[np.int64]:
-        """(n,) where each position of the index is in the table."""
-        places = np.empty(len(self.names), dtype=np.int64)
-        places[self.names] = np.arange(len(self.names))
-        return places
-
-    @property
-    def cells(self) -> NDArray[np.int64]:
-        """The cell (n,) of each row, in the order of their positions."""
-        cells = np.empty(len(self.names), dtype=np.int64)
-        cells[self.names] = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
-        return cells
-
     def rows(self) -> StoredRows:
-        """The rows in the order of their positions."""
-        return _taken(self.kept, self.positions)
+        """Return the rows in the order of their positions."""
+        return _taken(self.kept, self.places)
 
     def more(self, rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> StoredRows:
-        """More rows (n, d), kept like these."""
+        """Return more rows (n, d), stored like these."""
         return self.kept.like(rows)
 
     def arrays(self) -> dict[str, NDArray]:
-        """Arrays of a model file."""
+        """Return the arrays of a model file."""
         return self.rows().arrays() | {"cells": self.cells}
 
     def look(self, exact: NDArray[np.float64], projected: Projected, heaps: Heaps, groups: CellGroups) -> int:
-        """Offer the rows of cells to groups of queries (q, d); rows measured in full."""
+        """Offer the rows of cells to groups of queries (q, d); return the number of rows measured in full."""
         starts, cells, pairs = groups
         if not len(pairs):
             return 0
         short, norms = (projected.short, projected.norms) if self.distance.product else self._tiled(exact)
-        tile = np.empty(max(TILE_PRODUCTS, self.largest), dtype=np.float32)
+        tile = np.empty(max(CACHE_BYTES // 16, self.largest), dtype=np.float32)
         asked = CellQueries(short, projected.long, exact, norms)
         return int(search_cells(self.distance.code, starts, cells, pairs, asked, self._table, tile, *heaps))
 
     def look_alone(
         self, exact: NDArray[np.float64], placed: NDArray[np.float64], finder: CellFinder, probes: int, heaps: Heaps,
     ) -> int:  # fmt: skip
-        """Offer each query (q, d) by itself the rows of its nearest cells; rows measured in full.
-
-        Cells of full rows are too small for more than one thread.
-        """
+        """Offer each query (q, d) the rows of its nearest cells, on one thread; return the rows measured in full."""
         bounds, tiled = self.bounds, _NO_TILE if self.distance.product else self._tiled(exact)
         radii, nearest = (_NO_RADII, False) if bounds is None else (bounds.radii, bounds.nearest)
         return int(
@@ -287,7 +422,7 @@ class CellTable:
 
     @cached_property
     def _table(self) -> CellRows:
-        """As the kernels read it."""
+        """The table as the kernels read it."""
         rows, codes, steps, errors, centre = self.views
         return CellRows(
             self.short, self.long, self.half, rows, codes, steps, errors, centre, self.names, self.offsets, self.reach,
@@ -295,30 +430,30 @@ class CellTable:
         )  # fmt: skip
 
     def _tiled(self, exact: NDArray[np.float64]) -> Tiled:
-        """Queries (q, d) as a scan reads them that is no product."""
+        """Return queries (q, d) for a scan that is no product."""
         return Tiled.of(exact, self.shift)
 
 
 def _kernel_views(kept: StoredRows, errors: NDArray[np.float32]) -> tuple[NDArray, ...]:
-    """Rows, codes, steps, errors and centre."""
+    """Return rows, codes, steps, errors and center as the kernel reads them."""
     codes = kept.codes if isinstance(kept.codes, ByteRows) else _NO_CODES
     rows = np.empty((0, kept.shape[1]), np.float32) if kept.full is None else kept.full
     return tuple(frozen(array) for array in (rows, codes.codes, codes.scale, errors, codes.center))
 
 
 class Tiled(NamedTuple):
-    """Rows (n, d) in float32 about a shift, and (n,) what that hides of them: ||z - float32(z)||_1, z = x - shift."""
+    """Rows (n, d) minus a shift in float32, and the rounding error (n,) ||z - float32(z)||_1, z = x - shift."""
 
     values: NDArray[np.float32]
     lost: NDArray[np.float64]
 
     @staticmethod
     def of(rows: NDArray, shift: NDArray[np.float64] | None) -> Tiled:
-        """Rows of either float type; float32 that is not shifted loses nothing."""
+        """Round rows of either float type; float32 rows without a shift have no error."""
         if shift is None and rows.dtype == np.float32:
             return Tiled(rows, np.zeros(len(rows)))
         values, lost = np.empty(rows.shape, np.float32), np.empty(len(rows))
-        for part in spans(len(rows), max(64, 2**18 // rows.shape[1])):
+        for part in spans(len(rows), rows_per_block(8 * rows.shape[1], CACHE_BYTES)):
             z = rows[part] if shift is None else rows[part] - shift
             values[part] = z
             lost[part] = np.abs(z - values[part]).sum(axis=1) + 2.0**-52 * np.abs(z).sum(axis=1)
@@ -326,9 +461,9 @@ class Tiled(NamedTuple):
 
 
 class _View(NamedTuple):
-    """What the scan reads of rows in cell order; shift (d,) is None where they are read where they lie.
+    """Rows in cell order as the scan reads them; shift (d,) is None if they are read unchanged.
 
-    norms (n,): what float32 hides of the rows, where they are no projections.
+    norms (n,): the rounding errors of the rows if they are no projections.
     """
 
     short: NDArray[np.float32]
@@ -338,18 +473,18 @@ class _View(NamedTuple):
 
 
 def _product_view(kept: StoredRows, projection: Projection, distance: Distance) -> _View:
-    """Projections, made a part at a time."""
+    """Return projections, computed part by part."""
     rows, out = kept.best, projection.room(len(kept), long=kept.codes is None)
 
     def work(part: slice) -> None:
         projection.fill(distance.place(rows[part]), out.part(part))
 
-    pmap(work, spans(len(kept), max(64, 2**20 // kept.shape[1])))
+    pmap(work, spans(len(kept), rows_per_block(4 * kept.shape[1])))
     return _View(*out, None)
 
 
 def _tile_view(kept: StoredRows, projection: Projection, distance: Distance) -> _View:
-    """The rows themselves, in float32 and about the mean where they have more digits."""
+    """Return the rows themselves, in float32, minus the mean if they are float64."""
     shift = None if kept.full.dtype == np.float32 else projection.mean
     tiled = Tiled.of(kept.full, shift)
     return _View(tiled.values, np.empty((len(kept), 0), dtype=np.float32), tiled.lost, shift)
@@ -363,24 +498,24 @@ class RowOrder(NamedTuple):
 
 
 def ordered_by_cell(cells: NDArray[np.int64], n_cells: int) -> RowOrder:
-    """The order of rows of these cells (n,)."""
+    """Return the order of rows with these cells (n,)."""
     offsets = np.concatenate([[0], np.cumsum(np.bincount(cells, minlength=n_cells))])
     return RowOrder(in_cell_order(cells, n_cells), frozen(offsets))
 
 
 def _taken(kept: StoredRows, order: NDArray[np.int64]) -> StoredRows:
-    """kept.take(order), the full rows on all cores."""
+    """Return kept.take(order), the full rows copied by all threads."""
     return StoredRows(taken(kept.full, order), None if kept.codes is None else kept.codes.take(order))
 
 
 def taken(rows: NDArray | None, order: NDArray[np.int64]) -> NDArray | None:
-    """rows[order] on all cores, None of None."""
+    """Return rows[order], copied by all threads; None for None."""
     if rows is None:
         return None
     out = np.empty((len(order), rows.shape[1]), dtype=rows.dtype)
 
     def work(part: slice) -> None:
-        np.take(rows, order[part], axis=0, out=out[part], mode="clip")  # "clip" writes straight into out
+        np.take(rows, order[part], axis=0, out=out[part], mode="clip")  # "clip" writes into out without a buffer
 
     pmap(work, shares(len(order), least=1024))
     return frozen(out)

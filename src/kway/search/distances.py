@@ -29,8 +29,8 @@ from kway.search.power_scaling import near_one
 
 Matrix = Any  # NDArray or CSR
 
-UNIT_SAFE = 1e140  # norms up to this, and down to its inverse, have squares that float64 holds
-CANCELLED = 1e-4  # share of ||a||^2 + ||b||^2 below which a squared distance has lost too many digits
+UNIT_SAFE = float(np.sqrt(np.finfo(np.float64).eps / np.finfo(np.float64).tiny))  # norms with normal squares
+CANCELLED = 1e-4  # share of ||a||^2 + ||b||^2 below which a squared distance has lost digits (tests of pairwise)
 
 
 class KeyForm(NamedTuple):

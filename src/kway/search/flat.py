@@ -1,11 +1,11 @@
 """Flat: exact search over all rows, for every metric, dense or sparse.
 
-Where bounds can prove most rows too far (dense rows under euclidean, manhattan, their kernels, and cosine through unit
-vectors) the certified engine touches a few rows in ten thousand; elsewhere rows are scanned in blocks. Either way the
-answer is that of brute force in float64 over the stored values.
+For dense rows under euclidean, manhattan, their kernels, and cosine, proven bounds (certified/) skip all but a few rows
+in ten thousand. Other rows are scanned in blocks. Either way the result is that of brute force in float64 over the
+stored values.
 
-Rows added later are scanned in blocks beside the rest, and a few removed rows are left out of the answers, until there
-are so many that building again pays.
+Added rows are scanned in blocks next to the main search, and removed rows are dropped from its results, until there are
+so many that the main search is built again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from kway.kernels.topk import merge
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.block_scan import RowSearch, Scan
-from kway.search.codecs.stores import FULL, Store, StoredRows
+from kway.search.codecs.stores import Store, StoredRows
 from kway.search.distances import DISTANCES
 from kway.search.gpu_dispatch import check_device, far_rows, search_over, tensors
 from kway.search.index import Index, Recipe
@@ -30,17 +30,27 @@ from kway.search.power_scaling import Unit
 from kway.search.results import Ids, Neighbors, empty_heaps
 from kway.threads import at_most
 
-TAIL_SHARE = 0.2  # of added rows at which building again pays (no benchmark row: adding is rare)
-MOST_DEAD = 64  # removed rows that a search may find in vain before it is built again
-BOUNDS_AFTER = 256  # queries that an index from a file scans: building its bounds again costs as much (T1b)
+TAIL_SHARE = 0.2  # share of added rows at which the main search is built again (S2)
+MOST_DEAD = 64  # removed rows that a search may find in vain before it is built again (S2)
+BOUNDS_AFTER = 256  # queries that an index from a file scans before it builds bounds, which costs as much (T1b)
 
 
 @dataclass(frozen=True)
 class Flat(Recipe):
-    """Exact search over all rows; `store=Int8()` scans bytes, `store=Bits(1)` bits, whose answers are approximate.
+    """Exact search over all rows, for every metric, dense or sparse.
 
-    device="cuda" searches dense rows, and codes, under euclidean, cosine and dot on a GPU, with the same answers;
-    "auto" does so where there is one and the rows are many.
+    Parameters
+    ----------
+    store : None, Int8 or Bits, default=None
+        How rows are stored: in full; Int8() scans bytes and stays exact; Bits(1) scans bits and is approximate.
+    device : {"cpu", "cuda", "auto"}, default="cpu"
+        "cuda" searches dense rows and codes under "euclidean", "cosine" and "dot" on a GPU, with the same results;
+        "auto" does so if there is a GPU and enough rows.
+
+    Examples
+    --------
+    >>> Flat().build([[0.0], [1.0], [5.0]]).nearest([[0.9]], 2).ids
+    array([[1, 0]])
     """
 
     store: Store | None = None
@@ -52,27 +62,21 @@ class Flat(Recipe):
 
     @property
     def exact(self) -> bool:
-        """Whether answers are those of brute force over the rows as they are kept: bits may lose a neighbour."""
+        """Whether results are those of brute force over the stored rows: not for bits, which may miss a neighbor."""
         return self.store is None or self.store.exact
 
-    @property
-    def keeper(self) -> Store:
-        """The store; that of full rows if none is given."""
-        return self.store or FULL
-
     def check(self, metric: Metric, sparse: bool = False) -> None:
-        """Raise an error for sparse rows under a metric without products, and for codes that would lose equality."""
+        """Raise an error for what the store or the GPU cannot search."""
         super().check(metric, sparse)
         self.keeper.check(metric.distance, sparse)
         if self.device == "cuda":
             check_device(metric, sparse)
 
     def build_blocks(self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None) -> Index:
-        """The live index over rows that come in blocks; with a store and `rerank=False` they are never all in memory.
+        """Build the live index over rows that come in blocks; see `Recipe.build_blocks`.
 
-        blocks: an array (n, d), perhaps a memory map (then full rows can be kept beside codes: `rerank=True`), a
-        folder of .npy files or of parquet, or an iterable of arrays (m, d). Ids are the positions. With a `folder`,
-        finished parts of codes are kept in it, and a build that was killed resumes after the last of them.
+        With a store and `rerank=False` the rows are never all in memory. Of an array, perhaps a memory map, full rows
+        can be kept next to codes (`rerank=True`).
         """
         picked = pick_metric(metric)
         self.check(picked)
@@ -81,7 +85,7 @@ class Flat(Recipe):
             return super().build_blocks(blocks, metric, folder)
         index = FlatIndex(self, picked, Ids.of(scan.n, None), scan.kept)
         index._choose()
-        index.unit = Unit.again(0, np.dtype(np.float32), picked.distance, self._narrow)  # blocks are taken as they are
+        index.unit = Unit.again(0, np.dtype(np.float32), picked.distance, self._narrow)  # blocks are not scaled
         return index
 
     def _far_rows(self, rows: Any, metric: Metric) -> Any:
@@ -101,7 +105,7 @@ class Flat(Recipe):
 
 
 class FlatIndex(Index):
-    """A live flat index: a main search, and a scan of the rows added since."""
+    """Live flat index: a main search, and a scan of the rows added since."""
 
     recipe: Flat
 
@@ -116,27 +120,33 @@ class FlatIndex(Index):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, rows included."""
+        """Bytes in memory, including rows."""
         return self._main.nbytes + (0 if self._tail is None else self._tail.nbytes)
 
     @property
     def rows(self) -> Any:
-        """The rows (n_rows, d) in the order of their positions: an array, CSR, or Codes if only these are kept."""
+        """Rows (n_rows, d) in the order of their positions: an array, CSR, or Codes if only codes are stored."""
         self._settle()
         return self.unit.given(self._scan.kept.best)
 
     def _choose(self) -> None:
-        """Search the main rows on the device of the recipe, or by bounds if they pay, else scan them."""
+        """Choose the main search: on the GPU, by bounds if they pay, or by a scan."""
         self._bounds_after, device = 0, self.recipe.device
-        there, why = (None, "") if device == "cpu" else search_over(self._scan, self.metric, device)
-        if there is not None:
-            self._main, self.why_ = there, why
+        on_gpu, why = (None, "") if device == "cpu" else search_over(self._scan, self.metric, device)
+        if on_gpu is not None:
+            self._main, self.why_ = on_gpu, why
             return
         self._main = search = self._scan.with_bounds()
         self.why_ = f"{search.why()}; {why}" if why else search.why()
 
     def to(self, device: str) -> None:
-        """Search on that device from now on: "cpu" | "cuda" | "auto"."""
+        """Move the search to a device.
+
+        Parameters
+        ----------
+        device : {"cpu", "cuda", "auto"}
+            The device of later searches.
+        """
         recipe = replace(self.recipe, device=device)
         recipe.check(self.metric, sp.issparse(self._scan.kept.full))
         self.recipe = recipe
@@ -145,11 +155,8 @@ class FlatIndex(Index):
             self._choose()
 
     def _tensors(self, queries: Any, k: int, probes: int | None) -> Neighbors | None:
-        there = None if self._tail is not None or len(self._dead) else self._main
-        return tensors(there, self, queries, k)
-
-    def _asked(self, queries: Any, k: int) -> int:
-        return super()._asked(queries, k) if self.recipe.keeper.settles_ties else min(k, self.n_rows)
+        search = None if self._tail is not None or len(self._dead) else self._main
+        return tensors(search, self, queries, k)
 
     def _nearest(self, queries: Any, k: int, probes: int | None) -> Neighbors:
         if self._stale:
@@ -161,7 +168,7 @@ class FlatIndex(Index):
         return found if self._tail is None and not len(self._dead) else self._joined(found, queries, k)
 
     def _joined(self, found: Neighbors, queries: Any, k: int) -> Neighbors:
-        """The k nearest of those found by the main search, without removed rows, and of the tail."""
+        """Merge the results of the main search, without removed rows, and of the tail."""
         heaps, (ids, distances) = empty_heaps(queries.shape[0], k), found
         merge(*heaps, distances, np.where(np.isin(ids, self._dead), -1, ids))
         if self._tail is not None:
@@ -172,7 +179,7 @@ class FlatIndex(Index):
         return Neighbors(ids - np.searchsorted(self._dead, ids), distances)
 
     def _count_queries(self, n: int) -> None:
-        """Build the bounds once more queries have come than it takes to pay for them; the file has the reason."""
+        """Build the bounds once so many queries have come that they pay; `why_` stays as in the file."""
         self._bounds_after = max(0, self._bounds_after - n)
         if not self._bounds_after:
             why = self.why_
@@ -195,7 +202,7 @@ class FlatIndex(Index):
         self._stale |= len(self._dead) > MOST_DEAD
 
     def _settle(self) -> None:
-        """One main search again, of the rows that are left."""
+        """Build the main search again over all rows that are left."""
         self._stale = False
         if not len(self._dead) and self._tail is None:
             return

@@ -19,7 +19,7 @@ from kway.rows.gpu.device import MAX_NEIGHBORS, ChosenDevice, Device, Tensor, is
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.bit_cells import BitCells
 from kway.search.block_scan import Scan, measured_rows
-from kway.search.cells import CellTable, Ground
+from kway.search.cells import CellTable, Ground, Projection
 from kway.search.codecs.bits import CenteredBits
 from kway.search.codecs.gpu_codes import GpuBitRows, GpuByteRows
 from kway.search.codecs.stores import SelectedRows, Store, StoredRows
@@ -27,7 +27,6 @@ from kway.search.distances import Distance
 from kway.search.index import Index
 from kway.search.metrics import Metric
 from kway.search.power_scaling import NARROW
-from kway.search.projection import Projection
 from kway.search.results import Neighbors
 from kway.validation import plain_far
 

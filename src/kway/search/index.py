@@ -1,19 +1,18 @@
-"""What every index is: rows in, the k best rows of each query out.
+"""Recipe and Index, the interface of every index: rows in, the k best rows of each query out.
 
-    recipe = Flat()                                     a frozen dataclass, never changed by a fit
-    index = recipe.build(rows, metric="euclidean")      rows (n, d) -> a live index
-    index.search(queries, k) -> TopK(ids, scores)       (q, k) each, best first, higher is better, -1 pads
-    index.nearest(queries, k) -> Neighbors(ids, distances)   the same answer as distances, lower is better, inf pads
+    recipe = Flat()                                          a frozen dataclass, never changed by a fit
+    index = recipe.build(rows, metric="euclidean")           rows (n, d) -> a live index
+    index.search(queries, k) -> TopK(ids, scores)            (q, k) each, best first, higher is better, -1 pads
+    index.nearest(queries, k) -> Neighbors(ids, distances)   the same as distances, lower is better, inf pads
 
-One rule orders every answer. Distances are measured in float64 and returned in the queries' precision (float32 for
-float32 queries; float64 for float64 ones and under haversine), and the k nearest are the first by (the distance
-returned, then the lower position): pixels over 255 whose sums are equal on paper tie in float32, and go to the lower
-position and not to the row whose rounding came out smaller. So distances never decrease, and each is that of its id. A
-distance beyond float32's range is returned as the largest float32. Ids are positions 0..n-1 unless the caller gave
-others.
+One rule orders every result. Distances are computed in float64 and returned in the precision of the queries (float32
+for float32 queries, float64 for float64 queries and under haversine). The k nearest rows are the first by (returned
+distance, position). Rows whose distances are equal in float32 therefore tie, and the lower position wins. Distances
+never decrease along a row of the result. A distance beyond the range of float32 is returned as the largest float32. Ids
+are positions 0..n-1 unless the caller gave others.
 
-An index adds `_nearest(queries, k, probes) -> Neighbors of positions`, `_append(rows)`, `_drop(positions)` and
-`_state() -> (facts, arrays)`. A tensor that a device can search is answered by `_tensors`.
+A subclass implements `_nearest(queries, k, probes) -> Neighbors of positions`, `_append(rows)`, `_drop(positions)` and
+`_state() -> (facts, arrays)`, and `_tensors` if tensors can be searched on a GPU.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 from kway.errors import CombinationError, InputError, ModelFileError
 from kway.rows.gpu.device import Device, as_tensor, is_tensor, on_host
 from kway.search.codecs import store_from
-from kway.search.codecs.stores import Store, rows_of_arrays
+from kway.search.codecs.stores import FULL, Store, rows_of_arrays
 from kway.search.distances import Distance
 from kway.search.metrics import Metric, from_facts, pick_metric
 from kway.search.power_scaling import Scaled, Unit
@@ -42,17 +41,22 @@ _SINGLE = np.dtype(np.float32)
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to build an index; never changed by a fit. Each subclass names its live class and its metrics."""
+    """Parameters from which an index is built; never changed by a fit. Base class of Flat, Landmarks and the others."""
 
     name: ClassVar[str]
     distances: ClassVar[tuple[Distance, ...]]  # those it can search
     sparse: ClassVar[bool] = False
-    narrow: ClassVar[bool] = False  # squares are taken in float32
+    narrow: ClassVar[bool] = False  # squares are computed in float32
 
     @property
     def exact(self) -> bool:
-        """Whether its answers are those of brute force."""
+        """Whether results are those of brute force."""
         return True
+
+    @property
+    def keeper(self) -> Store:
+        """The store of the rows; that of full rows if the recipe has none."""
+        return getattr(self, "store", None) or FULL
 
     def build(
         self,
@@ -61,9 +65,23 @@ class Recipe:
         ids: ArrayLike | None = None,
         n_jobs: int | None = None,
     ) -> Index:
-        """The live index over rows (n, d), n >= 1.
+        """Build the live index over rows.
 
-        A tensor that a device searches stays there, or is copied there, and the index is built on that device.
+        Parameters
+        ----------
+        rows : array-like, sparse matrix or tensor of shape (n, d)
+            At least one row. A tensor that a GPU searches stays on, or is copied to, that device.
+        metric : str or Metric, default="euclidean"
+            Name or metric of `kway.search`.
+        ids : array-like of shape (n,) or None, default=None
+            Ids of the rows, distinct whole numbers >= 0; None uses the positions.
+        n_jobs : int or None, default=None
+            Number of threads; None uses all cores.
+
+        Returns
+        -------
+        Index
+            The live index.
         """
         with at_most(n_jobs):
             picked = pick_metric(metric)
@@ -71,7 +89,7 @@ class Recipe:
             far = self._far_rows(rows, picked)
             kept = plain_rows(rows, "rows", sparse=self.sparse) if far is None else far
             if kept.shape[0] == 0 or kept.shape[1] == 0:
-                raise InputError(f"an index needs at least one row and one column, got shape {kept.shape}")
+                raise InputError(f"rows must have at least one row and one column, got shape {kept.shape}")
             picked.check(kept.shape[1])
             unit = Unit.again(0, kept.dtype, picked.distance, self._narrow)
             if far is None:
@@ -87,21 +105,35 @@ class Recipe:
         return None
 
     def build_blocks(self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None) -> Index:
-        """The live index over rows that come in blocks (m, d), from an array, a folder of .npy or parquet, an iterable.
+        """Build the live index over rows that come in blocks.
 
-        An index whose rows are kept holds them all, once; codes of a few bits (`store=Bits(1, rerank=False)`, of Flat
-        and Landmarks) hold no more than a block, and only they go on from a `folder` after a kill.
+        An index that stores full rows keeps them all in memory. With `store=Bits(1, rerank=False)`, Flat and Landmarks
+        keep only codes and one block.
+
+        Parameters
+        ----------
+        blocks : array, path or iterable
+            An array (n, d), a folder of .npy or parquet files, or an iterable of arrays (m, d).
+        metric : str or Metric, default="euclidean"
+            Name or metric of `kway.search`.
+        folder : path or None, default=None
+            Folder of finished parts, from which an interrupted build resumes; only for indexes that keep codes alone.
+
+        Returns
+        -------
+        Index
+            The live index, with positions as ids.
         """
         from kway.search.codecs.block_codes import iterate_blocks
 
         if folder is not None:
-            raise CombinationError(f"{self} keeps its rows, and no parts of codes to go on from; leave out folder")
+            raise CombinationError(f"folder= needs an index that keeps only codes, got {self}; omit folder")
         if hasattr(blocks, "shape"):
             return self.build(blocks, metric)
         parts = [plain_rows(block, "rows") for block in iterate_blocks(blocks).each]
         if len({part.shape[1] for part in parts}) != 1:
             widths = sorted({part.shape[1] for part in parts})
-            raise InputError(f"blocks must be as wide as each other, got {widths or 'none'} columns")
+            raise InputError(f"blocks must have the same number of columns, got {widths or 'no blocks'}")
         return self.build(np.concatenate(parts), metric)
 
     @property
@@ -109,35 +141,35 @@ class Recipe:
         return self.narrow or getattr(self, "store", None) is not None
 
     def check(self, metric: Metric, sparse: bool = False) -> None:
-        """Refuse what this index cannot search."""
+        """Raise an error for a metric, or sparse rows, that this index cannot search."""
         if metric.distance not in self.distances:
             known = ", ".join(map(str, self.distances))
             raise CombinationError(
-                f"{type(self).__name__} cannot search the metric {metric.name!r}; it knows {known}"
-                " (and the kernels on them); Flat() searches every metric"
+                f"{type(self).__name__} cannot search the metric {metric.name!r}; use one of {known} "
+                "(or a kernel on them), or Flat(), which searches every metric"
             )
         if sparse and not (self.sparse and metric.distance.sparse):
             raise CombinationError(
                 f"{type(self).__name__} under {metric.name!r} needs dense rows, got a sparse matrix; pass "
-                "rows.toarray(), or use Flat() with 'euclidean', 'cosine' or 'dot', which take sparse rows"
+                "rows.toarray(), or use Flat() with 'euclidean', 'cosine' or 'dot', which accepts sparse rows"
             )
 
     @abstractmethod
     def _live(self, rows: Any, metric: Metric, ids: Ids) -> Index:
-        """The live index over checked and prepared rows."""
+        """Build the live index over checked and prepared rows."""
 
-    @abstractmethod
     def _revive(self, rows: Any, metric: Metric, ids: Ids, facts: dict[str, Any], arrays: dict[str, NDArray]) -> Index:
-        """The live index from its parts, without building again where the parts spare it."""
+        """Return the live index from its parts; built again unless a subclass can avoid it."""
+        return self._live(rows, metric, ids)
 
     def facts(self) -> dict[str, Any]:
-        """JSON facts of the recipe; a file does not know the machine that it will be read on."""
+        """Return JSON facts of the recipe, without the device: a file may be read on another machine."""
         own = [f.name for f in fields(self) if f.name != "device"]
         return {"index": self.name, **{name: _as_facts(getattr(self, name)) for name in own}}
 
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> Recipe:
-        """The recipe that `facts()` described."""
+        """Return the recipe that `facts()` described."""
         given = {key: value for key, value in facts.items() if key != "index"}
         if isinstance(given.get("store"), dict):
             given["store"] = store_from(given["store"])
@@ -145,9 +177,9 @@ class Recipe:
 
     @classmethod
     def restore(cls, facts: dict[str, Any], arrays: dict[str, NDArray]) -> Index:
-        """The live index that `parts()` described; arrays may be memory-mapped and read-only."""
+        """Return the live index that `parts()` described; arrays may be memory-mapped and read-only."""
         if facts.get("recipe", {}).get("index") != cls.name:
-            raise ModelFileError(f"these are the parts of {facts.get('recipe')!r}, not of {cls.__name__}")
+            raise ModelFileError(f"the model file contains an index of {facts.get('recipe')!r}, not of {cls.__name__}")
         recipe = cls.from_facts(facts["recipe"])
         rows = rows_of_arrays(arrays, facts["n_rows"], facts["n_features"])
         ids = Ids(np.asarray(arrays["ids"])) if "ids" in arrays else Ids.of(facts["n_rows"], None)
@@ -159,12 +191,33 @@ class Recipe:
 
 
 class Index(ABC):
-    """An index over rows with ids, under one metric."""
+    """Live index over rows with ids, under one metric. Build it with a recipe, such as `Flat().build(rows)`.
+
+    Attributes
+    ----------
+    metric : Metric
+        The metric.
+    recipe : Recipe
+        The recipe that it was built from.
+    why_ : str
+        One sentence: why this index, or this kind of search, was chosen.
+
+    Examples
+    --------
+    >>> from kway.search import Flat
+    >>> index = Flat().build([[0.0], [1.0], [5.0]])
+    >>> index.add([[2.0]])
+    array([3])
+    >>> index.nearest([[1.6]], 2).ids
+    array([[3, 1]])
+    >>> index.remove([3])
+    1
+    """
 
     metric: Metric
-    why_: str = ""  # one sentence: why this index, or this way to search, was chosen
-    unit: Unit  # of the rows as they are kept
-    _n_jobs: int | None = None  # of building, also of building again
+    why_: str = ""
+    unit: Unit  # scaling of the stored rows
+    _n_jobs: int | None = None  # threads of building, also of building again
 
     def __init__(self, recipe: Recipe, metric: Metric, ids: Ids, n_features: int) -> None:
         self.recipe = recipe
@@ -175,38 +228,52 @@ class Index(ABC):
 
     @property
     def n_rows(self) -> int:
-        """Rows that can be found now."""
+        """Number of rows."""
         return len(self._ids)
 
     @property
     def n_features(self) -> int:
-        """Columns of a row."""
+        """Number of columns."""
         return self._n_features
 
     @property
     def ids(self) -> NDArray[np.int64]:
-        """Ids of the rows, in the order of their positions."""
+        """Ids of the rows (n_rows,), in the order of their positions."""
         return self._ids.ids
 
     @property
     def plain_ids(self) -> bool:
-        """Whether ids are the positions."""
+        """Whether the ids are the positions."""
         return self._ids.plain
 
     @property
     def touched_(self) -> float:
-        """Rows whose full distance the last search computed, a query (the mean)."""
+        """Mean number of rows per query whose distance the last search computed in full."""
         return self._touched
 
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """Bytes held, rows included."""
+        """Bytes in memory, including rows."""
 
     def nearest(self, queries: Any, k: int, n_jobs: int | None = None, *, probes: int | None = None) -> Neighbors:
-        """The k nearest rows of each query under the metric's distance, as tensors if queries are a tensor.
+        """Find the k nearest rows of each query.
 
-        `probes` overrides the index's own number for this call if it has one.
+        Parameters
+        ----------
+        queries : array-like, sparse matrix or tensor of shape (n_queries, n_features)
+            Queries; tensors are answered with tensors.
+        k : int
+            Number of neighbors.
+        n_jobs : int or None, default=None
+            Number of threads; None uses all cores.
+        probes : int or None, default=None
+            Number of probes of an approximate index for this call; None uses the index's own.
+
+        Returns
+        -------
+        Neighbors
+            Ids and distances (n_queries, k), nearest first; -1 and inf pad if there are fewer rows.
         """
         if is_tensor(queries):
             return self._nearest_of_tensor(queries, k, n_jobs, probes)
@@ -219,7 +286,18 @@ class Index(ABC):
             return self._named(checked, found, k, probes)
 
     def search(self, queries: Any, k: int, n_jobs: int | None = None) -> TopK:
-        """The k best rows of each query under the metric's score, as tensors if queries are a tensor."""
+        """Find the k best rows of each query by score, higher is better.
+
+        Parameters
+        ----------
+        queries, k, n_jobs
+            As in `nearest`.
+
+        Returns
+        -------
+        TopK
+            Ids and scores (n_queries, k), best first; -1 and -inf pad if there are fewer rows.
+        """
         ids, distances = self.nearest(queries, k, n_jobs)
         if is_tensor(ids):
             host = self.metric.score(distances if self.metric.bare else on_host(distances))
@@ -227,7 +305,7 @@ class Index(ABC):
         return TopK(ids, np.where(ids >= 0, self.metric.score(distances), -np.inf))
 
     def _nearest_of_tensor(self, queries: Any, k: int, n_jobs: int | None, probes: int | None) -> Neighbors:
-        """The answer from the device, or from the CPU and copied to the device of the queries."""
+        """Search on the GPU, or on the CPU and copy the result to the device of the queries."""
         found = self._tensors(queries, k, probes)
         if found is not None:
             self._touched = float(k)
@@ -236,15 +314,15 @@ class Index(ABC):
         return Neighbors(*map(device.put, self.nearest(on_host(queries), k, n_jobs, probes=probes)))
 
     def _tensors(self, queries: Any, k: int, probes: int | None) -> Neighbors | None:
-        """The nearest rows of a tensor, found on a device; None if the CPU has to find them."""
+        """Return the nearest rows of a tensor, found on a GPU; None if the CPU has to search."""
         return None
 
     def _asked(self, queries: Scaled, k: int) -> int:
-        """Neighbours to ask for, where k are wanted: one more where ties have to be seen."""
-        return min(k + (queries.kind == _SINGLE), self.n_rows)
+        """Return how many neighbors to search for: one more than k if ties in float32 must be seen."""
+        return min(k + (self.recipe.keeper.settles_ties and queries.kind == _SINGLE), self.n_rows)
 
     def _named(self, queries: Scaled, found: Neighbors, k: int, probes: int | None) -> Neighbors:
-        """The k nearest as the caller knows them, from the positions found: ties settled, ids for positions, padded."""
+        """Return the result for the caller from the positions found: ties ordered, with ids, padded."""
         touched = self._touched
 
         def again(which: NDArray[np.int64], ask: int) -> Neighbors:
@@ -260,7 +338,20 @@ class Index(ABC):
         return Neighbors(ids, distances) if k <= self.n_rows else _padded(ids, distances, k)
 
     def add(self, rows: ArrayLike, ids: ArrayLike | None = None) -> NDArray[np.int64]:
-        """Add rows and return their ids, which continue from the largest unless given."""
+        """Add rows.
+
+        Parameters
+        ----------
+        rows : array-like of shape (m, n_features)
+            Rows.
+        ids : array-like of shape (m,) or None, default=None
+            Their ids; None continues after the largest id.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+            The ids of the rows.
+        """
         with at_most(self._n_jobs):
             checked, first = self.unit.more_rows(self._prepared(rows, "rows")), self.n_rows
             self._ids.add(checked.shape[0], ids)
@@ -269,7 +360,18 @@ class Index(ABC):
             return self._ids.names(np.arange(first, self.n_rows))
 
     def remove(self, ids: ArrayLike) -> int:
-        """Forget rows by id; how many there were."""
+        """Remove rows by id; unknown ids are ignored.
+
+        Parameters
+        ----------
+        ids : array-like of int
+            Ids of the rows.
+
+        Returns
+        -------
+        int
+            Number of rows removed.
+        """
         positions = self._ids.asked(ids)
         if len(positions):
             self._drop(positions)
@@ -277,7 +379,15 @@ class Index(ABC):
         return len(positions)
 
     def parts(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
-        """JSON facts and arrays; `type(recipe).restore(facts, arrays)` reverses it."""
+        """Return the index as parts of a model file.
+
+        Returns
+        -------
+        facts : dict
+            JSON facts.
+        arrays : dict of str to ndarray
+            Arrays; `kway.search.restore(facts, arrays)` returns the index.
+        """
         facts, arrays = self._state()
         if not self._ids.plain:
             arrays["ids"] = self.ids
@@ -296,25 +406,25 @@ class Index(ABC):
         checked = plain_rows(rows, name, sparse=self.recipe.sparse)
         if checked.shape[1] != self.n_features:
             raise InputError(
-                f"{name} have {checked.shape[1]} columns, but the index holds rows of {self.n_features}; pass the same"
+                f"{name} have {checked.shape[1]} columns, but the index has {self.n_features}; pass as many"
             )
         return self.metric.prepare(checked)
 
     @abstractmethod
     def _nearest(self, queries: Any, k: int, probes: int | None) -> Neighbors:
-        """Positions and distances (q, k) of the nearest, k <= n_rows."""
+        """Return positions and distances (q, k) of the nearest rows, k <= n_rows."""
 
     @abstractmethod
     def _append(self, rows: Any) -> None:
-        """Rows at the positions that follow."""
+        """Append rows."""
 
     @abstractmethod
     def _drop(self, positions: NDArray[np.int64]) -> None:
-        """Forget positions (sorted); the later ones move up."""
+        """Remove the rows at positions (sorted); later rows move up."""
 
     @abstractmethod
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
-        """Facts and arrays of the index itself."""
+        """Return facts and arrays of the subclass."""
 
 
 def _padded(ids: NDArray, distances: NDArray, k: int) -> Neighbors:

@@ -1,9 +1,9 @@
-"""KDTree: exact search in few dimensions, on scipy's cKDTree.
+"""KDTree: exact search in few columns, by scipy's cKDTree.
 
-The tree holds the rows as the distance places them (distances.py) and measures by the norm of its order. It works in
-float64 and leaves equal distances unordered, so a few neighbours more than asked are fetched and confirmed
-(block_scan.py): the answer is brute force's, ties by lower position. Added and removed rows rebuild the tree at
-the next search.
+The tree contains the rows in the space of the distance (distances.py), with a norm of order 1 or 2. It computes in
+float64 and leaves ties unordered, so a few more neighbors than k are fetched and confirmed (block_scan.py). The result
+is that of brute force, with ties by lower position. After rows are added or removed, the next search builds the tree
+again.
 """
 
 from __future__ import annotations
@@ -24,12 +24,27 @@ from kway.search.metrics import Metric
 from kway.search.results import Ids, Neighbors
 from kway.threads import pmap, shares
 
-_ROUNDING = 64 * float(np.finfo(np.float64).eps)  # of unit vectors; other distances have a relative error alone
+_ROUNDING = 64 * float(np.finfo(np.float64).eps)  # of unit vectors; other distances have only a relative error
 
 
 @dataclass(frozen=True)
 class KDTree(Recipe):
-    """A tree of boxes, each split along its widest side until `leaf_size` rows are left."""
+    """KD-tree: exact search in few columns.
+
+    Parameters
+    ----------
+    leaf_size : int, default=16
+        Rows per leaf, below which a box is not split.
+
+    References
+    ----------
+    Bentley, "Multidimensional binary search trees used for associative searching", Communications of the ACM 18, 1975.
+
+    Examples
+    --------
+    >>> KDTree().build([[0.0, 0.0], [1.0, 1.0], [5.0, 5.0]]).nearest([[0.9, 1.0]], 2).ids
+    array([[1, 0]])
+    """
 
     leaf_size: int = 16
 
@@ -42,14 +57,9 @@ class KDTree(Recipe):
     def _live(self, rows: Any, metric: Metric, ids: Ids) -> KDTreeIndex:
         return KDTreeIndex(self, metric, ids, rows)
 
-    def _revive(
-        self, rows: Any, metric: Metric, ids: Ids, facts: dict[str, Any], arrays: dict[str, NDArray]
-    ) -> KDTreeIndex:
-        return KDTreeIndex(self, metric, ids, rows)
-
 
 class KDTreeIndex(Index):
-    """A live KD-tree."""
+    """Live KD-tree."""
 
     recipe: KDTree
 
@@ -63,12 +73,12 @@ class KDTreeIndex(Index):
 
     @property
     def rows(self) -> NDArray:
-        """The rows (n_rows, d) in the order of their positions."""
+        """Rows (n_rows, d) in the order of their positions."""
         return np.asarray(self.unit.given(self._rows))
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, rows included; the tree keeps its own float64 points."""
+        """Bytes in memory: the rows, and the float64 points of the tree."""
         points = 0 if self._tree is None else self._tree.data.nbytes + self._tree.indices.nbytes
         return int(self._rows.nbytes + points)
 
@@ -86,7 +96,7 @@ class KDTreeIndex(Index):
         tree, scanned = self._grow()
         points = self._points(queries)
         p = float(self.metric.distance.order)
-        ranks = np.arange(1, min(self.n_rows, k + EXTRA) + 1)  # a list keeps the answer (q, k) for k = 1 too
+        ranks = np.arange(1, min(self.n_rows, k + EXTRA) + 1)  # with a list the result is (q, k) for k = 1 too
 
         def work(part: slice) -> Any:
             return tree.query(points[part], k=ranks, p=p)

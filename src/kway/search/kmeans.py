@@ -1,10 +1,12 @@
-"""k-means: centers (c, d) such that rows lie near their nearest one: rounds on a sample, then passes over all rows.
+"""k-means (Lloyd 1982): centers (c, d) with small distances of rows to their nearest center.
+
+Rounds on a sample place the centers; passes over all rows may follow (`cluster_blocks`).
 
     assign   each row to argmin_c ||x - m_c||^2 = argmax_c (x . m_c - ||m_c||^2 / 2), one blocked matrix product
     update   each center to the mean of its rows; an empty one to a row far from its center
 
-Seeding takes distinct random rows in two rounds: the second draws with probability growing with the distance to the
-first (the idea of k-means++, without its one pass per center).
+Seeding draws distinct random rows in two rounds, the second with probability in proportion to the squared distance to
+the first. This is the idea of k-means++ (Arthur and Vassilvitskii 2007), without its pass per center.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from kway.errors import InputError
 from kway.kernels.cells import nearest_centre
 from kway.kernels.jit import frozen
 from kway.labels import check_width
+from kway.memory import CACHE_BYTES, rows_per_block
 from kway.progress import Tell, silent
 from kway.rows.gpu.device import Device
 from kway.rows.gpu.tensor_rows import TensorRows
@@ -28,40 +31,38 @@ from kway.search.codecs.block_codes import iterate_blocks
 from kway.threads import at_most, pmap, spans
 from kway.validation import plain_rows
 
-# recall of 24 probes of 60,000 rows, two sets: .9956, .9997 after 4, .9961, .9999 after 8; seeds vary by .001
-ROUNDS = 4  # of the sample (T3)
-A_CENTRE = 32  # rows of the sample for each center: they place it well, more only cost time (T3)
-SAMPLE_ROWS = 4096  # rows that anything is learned from at least: centers, projections, hashes, bounds (T1f, T3)
-TILE_PRODUCTS = 2**17  # products at a time: 512 kB, in the second cache (T3)
+ROUNDS = 4  # rounds on the sample; after 8 the recall of landmarks differs by less than between seeds (T3)
+A_CENTRE = 32  # rows of the sample per center; more rows improve no recall (T3)
+SAMPLE_ROWS = 4096  # least rows of a sample: for centers, projections, hashes and bounds (T1f, T3)
 
 
 class ClusteredRows(Protocol):
-    """Rows (n, d) that are clustered, wherever they lie."""
+    """Rows (n, d) that are clustered, on the CPU or on a GPU."""
 
     def __len__(self) -> int: ...
 
     def take(self, which: NDArray[np.int64]) -> NDArray:
-        """Some of the rows, here."""
+        """Return some of the rows as an array."""
 
     def reach(self) -> float:
-        """Half the squared length of the longest."""
+        """Return half the squared length of the longest row."""
 
     def nearest(self, centres: NDArray) -> tuple[NDArray, NDArray]:
-        """The nearest centre (n,) of each row, and half their squared distance (n,)."""
+        """Return the nearest center (n,) of each row, and half their squared distance (n,)."""
 
     def means(self, near: NDArray, centres: NDArray) -> NDArray:
-        """The mean of the rows of each centre; a centre without any as it was."""
+        """Return the mean of the rows of each center; a center without rows stays."""
 
 
 class NearestCentre(NamedTuple):
-    """The nearest centre (n,) of each row, and half their squared distance (n,)."""
+    """The nearest center (n,) of each row, and half their squared distance (n,)."""
 
     centres: NDArray[np.int64]
     gaps: NDArray[np.float32]
 
 
 def kmeans_sample(rows: Any, n_centres: int, rng: np.random.Generator) -> Any:
-    """As many rows as place so many centres; where they are."""
+    """Return a sample of rows that is large enough to place so many centers; on a GPU if the rows are."""
     n, size = len(rows), max(A_CENTRE * n_centres, SAMPLE_ROWS)
     return rows[:] if n <= size else rows[np.sort(rng.choice(n, size, replace=False))]
 
@@ -75,9 +76,9 @@ def place_centres(
     tell: Tell = silent,
     device: Device | None = None,
 ) -> NDArray[np.float32]:
-    """Centres (n_centres, d) for rows like the sample (n, d) float32; on the device, where one is given.
+    """Return centers (n_centres, d) for rows like the sample (n, d) float32, computed on the device if one is given.
 
-    `tell` hears of each round.
+    `tell` is called before each round.
     """
     held = _held(sample if isinstance(sample, TensorRows) else np.ascontiguousarray(sample), device)
     centres = _seeds(held, n_centres, rng)
@@ -89,7 +90,7 @@ def place_centres(
 
 @dataclass(frozen=True)
 class HostSample:
-    """Rows (n, d) float32 here."""
+    """Rows (n, d) float32 in memory."""
 
     rows: NDArray[np.float32]
 
@@ -97,19 +98,19 @@ class HostSample:
         return len(self.rows)
 
     def take(self, which: NDArray[np.int64]) -> NDArray:
-        """A copy."""
+        """Return a copy of some rows."""
         return self.rows[which]
 
     def reach(self) -> float:
-        """In float32."""
+        """Return half the squared length of the longest row."""
         return float(half_squares(self.rows).max())
 
     def nearest(self, centres: NDArray) -> tuple[NDArray, NDArray]:
-        """By threads."""
+        """Return the nearest center of each row, on all threads."""
         return nearest_centres(self.rows, centres)
 
     def means(self, near: NDArray, centres: NDArray) -> NDArray:
-        """Rows in the order of their centres, added run by run."""
+        """Return the means, by adding rows in the order of their centers."""
         counts = np.bincount(near, minlength=len(centres))
         filled, starts = np.flatnonzero(counts), np.cumsum(counts) - counts
         new = centres.copy()
@@ -119,7 +120,7 @@ class HostSample:
 
 
 def _held(rows: NDArray | TensorRows, device: Device | None) -> ClusteredRows:
-    """Rows where they are clustered."""
+    """Return the rows on the CPU or on the device."""
     if device is None:
         return HostSample(np.asarray(rows))
     from kway.rows.gpu.ivf_search import DeviceSample
@@ -129,19 +130,20 @@ def _held(rows: NDArray | TensorRows, device: Device | None) -> ClusteredRows:
 
 
 def nearest_centres(rows: NDArray[np.float32], centres: NDArray[np.float32]) -> NearestCentre:
-    """The nearest centre of each row (n, d); of equally near ones the first."""
+    """Return the nearest center of each row (n, d); ties go to the first."""
     found = NearestCentre(np.empty(len(rows), np.int64), np.empty(len(rows), np.float32))
 
     def work(part: slice) -> None:
         assign_centres(rows[part], centres, found.centres[part], found.gaps[part])
 
-    pmap(work, spans(len(rows), max(64, 2**17 // max(1, rows.shape[1]))))
+    pmap(work, spans(len(rows), rows_per_block(4 * rows.shape[1], CACHE_BYTES)))
     return found
 
 
 def assign_centres(rows: NDArray, centres: NDArray, near: NDArray, gaps: NDArray) -> None:
-    """`nearest_centres` of one thread, into near (n,) and gaps (n,)."""
-    halves, half, tile = half_squares(rows), half_squares(centres), max(16, TILE_PRODUCTS // len(centres))
+    """Compute `nearest_centres` on one thread, into near (n,) and gaps (n,)."""
+    halves, half = half_squares(rows), half_squares(centres)
+    tile = max(16, rows_per_block(4 * len(centres), CACHE_BYTES // 4))  # their products stay in the cache
     room = np.empty((min(tile, len(rows)), len(centres)), np.float32)
     for part in spans(len(rows), tile):
         block = rows[part]
@@ -150,7 +152,7 @@ def assign_centres(rows: NDArray, centres: NDArray, near: NDArray, gaps: NDArray
 
 
 def half_squares(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """||x||^2 / 2 of each row (n,)."""
+    """Return ||x||^2 / 2 of each row (n,)."""
     return frozen(0.5 * np.einsum("ij,ij->i", rows, rows))
 
 
@@ -160,13 +162,13 @@ def _seeds(held: ClusteredRows, n_centres: int, rng: np.random.Generator) -> NDA
     if not wanted:
         return first
     more = _distant_rows(held, held.nearest(first)[1], wanted, rng)
-    if len(more) < wanted:  # few distinct rows: any will do
+    if len(more) < wanted:  # few distinct rows: take any
         more = held.take(rng.choice(len(held), wanted, replace=False))
     return np.concatenate([first, more])
 
 
 def _moved(held: ClusteredRows, centres: NDArray, rng: np.random.Generator) -> NDArray[np.float32]:
-    """One round: the means of the rows of each centre, and rows far from their centre where one has none."""
+    """Run one round: the means of the rows of each center; empty centers move to rows far from their center."""
     near, gaps = held.nearest(centres)
     new = held.means(near, centres)
     empty = np.flatnonzero(np.bincount(near, minlength=len(centres)) == 0)
@@ -177,13 +179,13 @@ def _moved(held: ClusteredRows, centres: NDArray, rng: np.random.Generator) -> N
 
 
 def in_cell_order(cells: NDArray[np.int64], n_cells: int) -> NDArray[np.int64]:
-    """Positions (n,) ordered by cell, then by position."""
+    """Return positions (n,) ordered by cell, then by position."""
     narrow = cells.astype(np.uint16) if n_cells <= 2**16 else cells  # 16 bits sort by radix, five times faster
     return np.argsort(narrow, kind="stable")
 
 
 def _distant_rows(held: ClusteredRows, halves: NDArray, count: int, rng: np.random.Generator) -> NDArray:
-    """Up to `count` rows, drawn with probability in proportion to their squared distance, of half of that (n,)."""
+    """Draw up to `count` rows with probability in proportion to their squared distance, given half of it (n,)."""
     gaps = 2.0 * halves.astype(np.float64)
     gaps[gaps <= 2e-6 * held.reach()] = 0.0  # rounding
     far = np.flatnonzero(gaps)
@@ -193,9 +195,9 @@ def _distant_rows(held: ClusteredRows, halves: NDArray, count: int, rng: np.rand
 
 
 class StreamClusters(NamedTuple):
-    """Centres (c, d) float32, how many rows (c,) the last pass gave to each, and their mean squared distance to it.
+    """Centers (c, d) float32, the rows (c,) of each in the last pass, and their mean squared distance to it.
 
-    Of a source that was read once, the figures are those of the sample.
+    For a source that was read once, sizes and spread are those of the sample.
     """
 
     centres: NDArray[np.float32]
@@ -206,10 +208,28 @@ class StreamClusters(NamedTuple):
 def cluster_blocks(
     blocks: Any, n_centres: int, *, passes: int = 2, seed: int = 0, n_jobs: int | None = None
 ) -> StreamClusters:
-    """k-means over an array (n, d), perhaps a memory map, a folder of .npy files, or an iterable of blocks (m, d).
+    """Run k-means over rows that need not fit in memory.
 
-    `passes` over all rows follow the sample where the source can be read again (an array, a folder, a list).
+    Parameters
+    ----------
+    blocks : array of shape (n, d), path or iterable
+        An array, perhaps a memory map, a folder of .npy files, or an iterable of blocks (m, d).
+    n_centres : int
+        Number of centers.
+    passes : int, default=2
+        Passes over all rows after the sample, if the source can be read again (an array, a folder, a list).
+    seed : int, default=0
+        Seed of the sample and of the first centers.
+    n_jobs : int or None, default=None
+        Number of threads; None uses all cores.
 
+    Returns
+    -------
+    StreamClusters
+        Centers, rows per center, and mean squared distance.
+
+    Examples
+    --------
     >>> rows = np.repeat(np.arange(4.0), 50)[:, None] * 10
     >>> cluster_blocks([rows[:100], rows[100:]], 4).sizes.tolist()
     [50, 50, 50, 50]
@@ -224,7 +244,7 @@ def _clustered(blocks: Any, n_centres: int, passes: int, seed: int) -> StreamClu
     rng = np.random.default_rng(seed)
     sample = _sampled(_blocks(blocks), max(A_CENTRE * n_centres, SAMPLE_ROWS), rng)
     if len(sample) < n_centres:
-        raise InputError(f"{n_centres} centres need as many rows, got {len(sample)}; ask for fewer")
+        raise InputError(f"n_centres={n_centres} needs at least as many rows, got {len(sample)}; use fewer centers")
     centres = place_centres(sample, int(n_centres), rng)
     again = isinstance(blocks, str | Path | list | tuple) or hasattr(blocks, "shape")
     if not again or passes < 1:
@@ -236,7 +256,7 @@ def _clustered(blocks: Any, n_centres: int, passes: int, seed: int) -> StreamClu
 
 
 def _blocks(source: Any) -> Iterator[NDArray[np.float32]]:
-    """Checked blocks, all of as many columns as the first."""
+    """Yield checked blocks, all with as many columns as the first."""
     width = None
     for block in iterate_blocks(source).each:
         rows = plain_rows(block, "rows").astype(np.float32, copy=False)
@@ -247,7 +267,7 @@ def _blocks(source: Any) -> Iterator[NDArray[np.float32]]:
 
 
 def _sampled(blocks: Iterator[NDArray[np.float32]], size: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """`size` rows of all, or all: row i (from 0) comes in with chance size / (i + 1), in the place of one drawn."""
+    """Draw `size` of all rows (reservoir sampling): row i replaces a random one with probability size / (i + 1)."""
     held: NDArray[np.float32] | None = None
     seen = 0
     for rows in blocks:
@@ -257,14 +277,14 @@ def _sampled(blocks: Iterator[NDArray[np.float32]], size: int, rng: np.random.Ge
         held[seen : seen + free] = rows[:free]
         places = rng.integers(0, seen + free + 1 + np.arange(len(rows) - free))
         inside = np.flatnonzero(places < size)
-        held[places[inside]] = rows[free:][inside]  # of two in one place the later stays, as one by one
+        held[places[inside]] = rows[free:][inside]  # the later of two in one place stays
         seen += len(rows)
     assert held is not None
     return held[: min(seen, size)]
 
 
 def _passed(blocks: Iterator[NDArray], centres: NDArray[np.float32]) -> StreamClusters:
-    """The means of the rows of each centre; one without rows stays where it is."""
+    """Run one pass: the means of the rows of each center; one without rows stays."""
     sums, sizes, total = np.zeros(centres.shape), np.zeros(len(centres), np.int64), 0.0
     for rows in blocks:
         near = nearest_centres(rows, centres)

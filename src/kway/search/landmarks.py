@@ -1,12 +1,11 @@
-"""Landmarks: approximate search by vector quantisation.
+"""Landmarks: IVF (inverted file), approximate search by vector quantization.
 
-k-means places landmarks, each row belongs to its nearest one (its cell), and a search looks only into the cells whose
-landmarks are nearest to the query: `probes` of them. Queries are grouped by cell, so each cell is one matrix product
-for all queries that look into it; projections (projection.py), and codes where rows are stored as such, rule out most
-of its rows before any is measured.
+k-means places landmarks, each row belongs to the cell of its nearest landmark, and a search reads only the `probes`
+cells whose landmarks are nearest to the query. Queries are grouped by cell, so that each cell is one matrix product for
+all queries that look into it. Projections (cells.py), or codes, rule out most of its rows before any is measured.
 
-Distances of what is found are exact (float64; those of the codes where no full rows are kept); what may be missed is a
-neighbour in a cell that was not probed. A search that saw fewer than k rows probes more cells before it gives up.
+Distances are exact (float64; those of the codes if full rows are not stored). A neighbor in a cell that was not probed
+is missed. A search that finds fewer than k rows probes more cells.
 """
 
 from __future__ import annotations
@@ -25,12 +24,23 @@ from kway.kernels.cells import CellFinder
 from kway.kernels.distances import KEY
 from kway.kernels.jit import frozen
 from kway.kernels.topk import EMPTY, offer, settle
+from kway.memory import CACHE_BYTES, rows_per_block
 from kway.parameters import AUTO, check_parameters, whole
 from kway.rows.gpu.device import ChosenDevice
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.bit_cells import BitCells
-from kway.search.cells import CellGroups, CellTable, Ground, by_cell, nearest_first
-from kway.search.codecs.stores import FULL, Store, StoredRows
+from kway.search.cells import (
+    CellGroups,
+    CellTable,
+    Ground,
+    Projected,
+    Projection,
+    by_cell,
+    learn_projection,
+    nearest_first,
+    projection_sample,
+)
+from kway.search.codecs.stores import Store, StoredRows
 from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
 from kway.search.gpu_dispatch import (
     FarTable,
@@ -46,27 +56,49 @@ from kway.search.gpu_dispatch import (
 from kway.search.index import Index, Recipe
 from kway.search.kmeans import ROUNDS, assign_centres, kmeans_sample, place_centres
 from kway.search.metrics import Metric, pick_metric
-from kway.search.power_scaling import Scaled, Unit
-from kway.search.projection import Projected, Projection, learn_projection, projection_sample
-from kway.search.results import TOGETHER, Heaps, Ids, Neighbors, empty_heaps, whole_k
+from kway.search.power_scaling import Unit
+from kway.search.results import Heaps, Ids, Neighbors, empty_heaps, whole_k
 from kway.threads import at_most, even_spans, pmap, spans
 from kway.validation import plain_far
 
 if TYPE_CHECKING:
     from kway.rows.gpu.ivf_search import DeviceCells
 
-PROBES = 24  # until tuned: a recall near 0.996 on images with 2 sqrt(n) cells (T3)
-GROWN = 2.0  # times the rows it was trained on, after which the landmarks are placed again
-_FEW = 8  # queries answered without the pool (T7)
+PROBES = 24  # cells that are probed unless tuned: a recall near 0.996 on images with 2 sqrt(n) cells (T3)
+_FEW = 8  # queries that are searched one by one, without threads (T7)
 
 
 @dataclass(frozen=True)
 class Landmarks(Recipe):
-    """Cells around k-means landmarks; "auto": 2 sqrt(n) landmarks and 24 probes until tuned.
+    """IVF (inverted file): approximate search of the cells around k-means landmarks.
 
-    device="cuda" places landmarks and searches full rows under euclidean, cosine and dot on a GPU: landmarks are the
-    CPU's up to rounding, answers those of the CPU over the same landmarks (of bits beside full rows: none of a cell's
-    rows is lost); codes alone are searched there by tensors, on the CPU by arrays. "auto" does so where it pays.
+    Parameters
+    ----------
+    n_landmarks : int or "auto", default="auto"
+        Number of cells; "auto" is twice the square root of the rows.
+    probes : int or "auto", default="auto"
+        Cells that a query looks into; "auto" is 24, and a NeighborsClassifier tunes it.
+    seed : int, default=0
+        Seed of the samples and of the first landmarks.
+    store : None, Int8 or Bits, default=None
+        How rows are stored: in full, as bytes or as bits.
+    verbose : bool, default=False
+        Whether to show the progress of k-means.
+    device : {"cpu", "cuda", "auto"}, default="cpu"
+        "cuda" places landmarks and searches full rows under "euclidean", "cosine" and "dot" on a GPU, with the results
+        of the CPU for the same landmarks. Codes alone are searched on the GPU for tensors and on the CPU for arrays.
+        "auto" uses a GPU if there is one and enough rows.
+
+    References
+    ----------
+    Jegou, Douze and Schmid, "Product quantization for nearest neighbor search", IEEE TPAMI 33, 2011 (IVF).
+
+    Examples
+    --------
+    >>> rows = np.random.default_rng(0).normal(size=(1000, 8)).astype(np.float32)
+    >>> index = Landmarks(20, probes=5).build(rows)
+    >>> index.nearest(rows[:2], 1).ids.ravel()
+    array([0, 1])
     """
 
     n_landmarks: int | str = "auto"
@@ -85,40 +117,36 @@ class Landmarks(Recipe):
 
     @property
     def exact(self) -> bool:
-        """No: cells that are not probed may hold a neighbour."""
+        """Whether results are exact: never, cells that are not probed may contain a neighbor."""
         return False
 
     def check(self, metric: Metric, sparse: bool = False) -> None:
-        """Refuse what cannot be searched: codes have no projection under manhattan, no meaning as places on earth."""
+        """Raise an error for what cannot be searched, such as codes under manhattan or haversine."""
         super().check(metric, sparse)
         if self.store is not None and not metric.distance.by_products:
             raise CombinationError(
-                f"Landmarks(store={self.store}) cannot search {metric.name!r}, whose scan reads the full rows; "
-                "use store=None"
+                f"Landmarks(store={self.store}) cannot search {metric.name!r}, which needs full rows; use store=None"
             )
         self.keeper.check(metric.distance, sparse)
         if self.device == "cuda":
             check_cells(metric)
 
-    @property
-    def keeper(self) -> Store:
-        """The store; that of full rows if none is given."""
-        return self.store or FULL
-
     def build_blocks(self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None) -> Index:
-        """The live index over rows that come in blocks; with `store=Bits(rerank=False)` they are never all in memory.
+        """Build the live index over rows that come in blocks; see `Recipe.build_blocks`.
 
-        blocks and folder are those of `Flat.build_blocks`; bit_cells.py says how landmarks are placed.
+        With `store=Bits(rerank=False)` the rows are never all in memory.
         """
         picked = pick_metric(metric)
         self.check(picked)
         index = LandmarksIndex(self, picked, Ids.of(0, None), 0)
-        index._place_of = ChosenDevice(None, "" if self.device == "cpu" else "on the CPU: rows that come in blocks")
+        index._device_choice = ChosenDevice(
+            None, "" if self.device == "cpu" else "on the CPU: rows that come in blocks"
+        )
         n = self.keeper.fill_cells(index, blocks, folder)
         if n is None:
             return super().build_blocks(blocks, metric, folder)
         index._ids, index._n_features = Ids.of(n, None), index._table.centres.shape[1]
-        index.unit = Unit.again(0, np.dtype(np.float32), picked.distance, self._narrow)  # blocks are taken as they are
+        index.unit = Unit.again(0, np.dtype(np.float32), picked.distance, self._narrow)  # blocks are not scaled
         return index
 
     def _far_rows(self, rows: Any, metric: Metric) -> Any:
@@ -146,16 +174,16 @@ class Landmarks(Recipe):
 
 
 class LandmarksIndex(Index):
-    """Live cells, on the CPU and perhaps on a device. `probes` may be set at any time."""
+    """Live cells, on the CPU and perhaps on a GPU; `probes` may be set at any time."""
 
     recipe: Landmarks
     _projection: Projection
     _landmarks: NDArray[np.float32]  # (c, m)
     _finder: CellFinder
-    _trained: int  # rows there were when the landmarks were placed
+    _trained: int  # number of rows when the landmarks were placed
     _held: CellTable | BitCells | FarTable
-    _place_of = ChosenDevice(None, "")  # where cells are searched, and why there
-    _there: DeviceCells | None = None
+    _device_choice = ChosenDevice(None, "")  # device of the search, and why
+    _on_gpu: DeviceCells | None = None
 
     def __init__(self, recipe: Landmarks, metric: Metric, ids: Ids, n_features: int) -> None:
         super().__init__(recipe, metric, ids, n_features)
@@ -173,13 +201,13 @@ class LandmarksIndex(Index):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, rows included."""
+        """Bytes in memory, including rows."""
         table = 0 if isinstance(self._held, FarTable) else self._held.nbytes
         return table + self._landmarks.nbytes
 
     @property
     def _table(self) -> Any:
-        """The cells on the CPU; rows that have stayed on a device are copied now."""
+        """The cells on the CPU; rows on a GPU are copied at the first use."""
         if isinstance(self._held, FarTable):
             self._held = self._held.read(self._ground(), self.recipe.keeper.table())
         return self._held
@@ -191,26 +219,26 @@ class LandmarksIndex(Index):
 
     @property
     def rows(self) -> Any:
-        """The rows (n_rows, d) in the order of their positions: an array, or Codes where only these are kept."""
+        """Rows (n_rows, d) in the order of their positions: an array, or Codes if only codes are stored."""
         return self.unit.given(self._table.rows().best)
 
     @property
     def cells_(self) -> NDArray[np.int64]:
-        """The cell (n_rows,) of each row, in the order of their positions."""
+        """Cell (n_rows,) of each row, in the order of their positions."""
         return self._table.cells
 
     @property
     def landmarks_(self) -> NDArray[np.float64]:
-        """The landmarks (n_landmarks, d) among the rows (unit rows for cosine, points on the sphere for haversine)."""
+        """Landmarks (n_landmarks, d): among unit rows for cosine, among points on the sphere for haversine."""
         return np.asarray(self.unit.given(self._ground().centres().astype(np.float64)))
 
     def _ground(self) -> Ground:
         return Ground(self.metric.distance, self._projection, self._landmarks, self.recipe.keeper)
 
     def _train(self, rows: NDArray | TensorRows) -> None:
-        """Learn the projection, place the landmarks, and give each row to its nearest."""
+        """Learn the projection, place the landmarks, and assign each row to its nearest."""
         size = rows.shape[0] * rows.shape[1]
-        self._place_of = choose_for_cells(self.recipe.device, self.metric, self.recipe.keeper, size)
+        self._device_choice = choose_for_cells(self.recipe.device, self.metric, self.recipe.keeper, size)
         self._place(rows)
         if isinstance(rows, TensorRows):
             self._set(FarTable.of(rows, self._ground()))
@@ -219,7 +247,7 @@ class LandmarksIndex(Index):
         self._arrange(self.recipe.keeper.table().keep(rows, cells, self._ground()), cells)
 
     def _place(self, rows: NDArray | TensorRows, n: int | None = None) -> None:
-        """The projection and the landmarks of rows (n, d), or of n rows like these."""
+        """Set the projection and the landmarks for rows (n, d), or for n rows like these."""
         recipe, rng = self.recipe, np.random.default_rng(self.recipe.seed)
         distance, n = self.metric.distance, n or len(rows)
         sample = placed_of(projection_sample(rows, recipe.seed), distance)
@@ -229,93 +257,99 @@ class LandmarksIndex(Index):
         wanted = round(2.0 * n**0.5) if recipe.n_landmarks == "auto" else int(recipe.n_landmarks)
         count = min(len(rows), max(1, wanted))
         some = leads_of(placed_of(kmeans_sample(rows, count, rng), distance), self._projection)
-        device = self._place_of.device
+        device = self._device_choice.device
         with progress.bar("landmarks", ROUNDS, asked=recipe.verbose) as tell:
             self._landmarks = frozen(place_centres(some, count, rng, tell=tell, device=device))
         self._trained = n
 
     def _arrange(self, kept: StoredRows, cells: NDArray[np.int64]) -> None:
-        """Order everything by cell (n,)."""
+        """Set the table of rows with these cells (n,)."""
         self._set(self.recipe.keeper.table().of(kept, cells, self._ground()))
 
     def _set(self, table: CellTable | BitCells | FarTable) -> None:
         self._held = table
         self._finder = self._ground().finder()
-        where = f" ({self._place_of.why})" if self._place_of.why else ""
+        where = f" ({self._device_choice.why})" if self._device_choice.why else ""
         self.why_ = (
-            f"{self.n_landmarks} landmarks over {len(table.names):,} rows: approximate, looks into the cells nearest "
+            f"{self.n_landmarks} landmarks over {len(table.names):,} rows: approximate, searches the cells nearest "
             f"to each query{where}"
         )
-        self._bring_there()
+        self._copy_to_gpu()
 
     def _nearest_landmarks(self, rows: Any) -> NDArray[np.int64]:
-        """The nearest landmark (n,) of rows (n, d), a part at a time: projections are made again in cell order."""
-        if self._place_of.device is not None:
+        """Return the nearest landmark (n,) of rows (n, d), part by part."""
+        if self._device_choice.device is not None:
             from kway.rows.gpu.ivf_search import assign_array
 
-            return assign_array(self._ground(), self._place_of.device, rows)
+            return assign_array(self._ground(), self._device_choice.device, rows)
         near, place = np.empty(len(rows), dtype=np.int64), self.metric.distance.place
 
         def work(part: slice) -> None:
             lead = self._projection.of(place(rows[part]), long=False).lead
             assign_centres(lead, self._landmarks, near[part], np.empty(len(lead), dtype=np.float32))
 
-        pmap(work, spans(len(rows), max(64, 2**20 // rows.shape[1])))
+        pmap(work, spans(len(rows), rows_per_block(4 * rows.shape[1], 2 * CACHE_BYTES)))
         return near
 
     def to(self, device: str) -> None:
-        """Search on that device from now on: "cpu" | "cuda" | "auto"."""
+        """Move the search to a device.
+
+        Parameters
+        ----------
+        device : {"cpu", "cuda", "auto"}
+            The device of later searches.
+        """
         recipe = replace(self.recipe, device=device)
         recipe.check(self.metric)
-        self._place_of = choose_for_cells(device, self.metric, recipe.keeper, self.n_rows * self.n_features)
+        self._device_choice = choose_for_cells(device, self.metric, recipe.keeper, self.n_rows * self.n_features)
         self.recipe = recipe
-        self._bring_there()
+        self._copy_to_gpu()
 
-    def _bring_there(self) -> None:
-        device = self._place_of.device
+    def _copy_to_gpu(self) -> None:
+        device = self._device_choice.device
         if device is None:
-            self._there = None
+            self._on_gpu = None
             return
         from kway.rows.gpu.ivf_search import DeviceCells
 
-        self._there = DeviceCells.over(self._held, self._ground(), device)
+        self._on_gpu = DeviceCells.over(self._held, self._ground(), device)
 
     def _probes(self, probes: int | None) -> int:
         return max(1, min(self.probes if probes is None else int(probes), self.n_landmarks))
 
     def _nearest(self, queries: NDArray, k: int, probes: int | None) -> Neighbors:
         wanted = self._probes(probes)
-        if self._there is None or k > self._there.most_listed:
-            return self._nearest_here(queries, k, wanted)
-        found = self._there.nearest(queries, k, wanted, self._host(wanted))
+        if self._on_gpu is None or k > self._on_gpu.most_listed:
+            return self._nearest_on_cpu(queries, k, wanted)
+        found = self._on_gpu.nearest(queries, k, wanted, self._host(wanted))
         self._touched = float(k)
         return Neighbors(*found)
 
     def _host(self, wanted: int) -> Any:
-        """The search on the CPU, which answers queries in doubt; None if it does not have the rows."""
-        if isinstance(self._held, FarTable) or not (self._there and self._there.full):
+        """Return the search on the CPU for doubtful queries; None if the CPU does not have the rows."""
+        if isinstance(self._held, FarTable) or not (self._on_gpu and self._on_gpu.full):
             return None
-        return lambda some, k: self._nearest_here(some, k, wanted)
+        return lambda some, k: self._nearest_on_cpu(some, k, wanted)
 
     def _tensors(self, queries: Any, k: int, probes: int | None) -> Neighbors | None:
-        there, wanted = self._there, self._probes(probes)
-        if there is None or not holds(self, queries, k):
+        cells, wanted = self._on_gpu, self._probes(probes)
+        if cells is None or not holds(self, queries, k):
             return None
         host = self._host(wanted)
-        return named_tensors(there.device, self, queries, lambda asked: there.answer(asked, k, wanted, host))
+        return named_tensors(cells.device, self, queries, lambda tensor: cells.answer(tensor, k, wanted, host))
 
-    def _probed_there(self, queries: Any, k: int, steps: Sequence[int]) -> list[Probed] | None:
-        """What each of `steps` probes finds and looks at, by rows on a device alone; None: the CPU can tell."""
-        there = self._there
-        far = None if there is None or not isinstance(self._held, FarTable) else plain_far(queries, there.device)
-        if there is None or far is None or not holds(self, far.tensor, k):
+    def _probed_on_gpu(self, queries: Any, k: int, steps: Sequence[int]) -> list[Probed] | None:
+        """Return the result of each of `steps` if the rows are only on a GPU; None if the CPU can search."""
+        cells = self._on_gpu
+        far = None if cells is None or not isinstance(self._held, FarTable) else plain_far(queries, cells.device)
+        if cells is None or far is None or not holds(self, far.tensor, k):
             return None
         found = (self.nearest(far.tensor, k, probes=step) for step in steps)
-        looked = (there.rows_probed(far.tensor.double(), step) for step in steps)
-        return [Probed(Neighbors(*map(there.device.fetch, one)), rows) for one, rows in zip(found, looked)]
+        looked = (cells.rows_probed(far.tensor.double(), step) for step in steps)
+        return [Probed(Neighbors(*map(cells.device.fetch, one)), rows) for one, rows in zip(found, looked)]
 
-    def _nearest_here(self, queries: NDArray, k: int, wanted: int) -> Neighbors:
-        """On the CPU, by so many probes."""
+    def _nearest_on_cpu(self, queries: NDArray, k: int, wanted: int) -> Neighbors:
+        """Search on the CPU with so many probes."""
         heaps = empty_heaps(len(queries), k)
         if len(queries) <= _FEW:
             measured = self._search(queries, heaps, wanted)
@@ -328,35 +362,51 @@ class LandmarksIndex(Index):
     def nearest_by_probes(
         self, queries: ArrayLike, k: int, steps: Sequence[int], n_jobs: int | None = None
     ) -> list[Probed]:
-        """What `nearest` finds with each of `steps` probes (ascending), from one search; all cells: the exact answer.
+        """Return the results of `nearest` with several numbers of probes, from one search.
 
-        A step looks only into the cells that the steps before it have not seen, so all together cost what the last
-        one alone would.
+        Each step searches only the cells that the steps before it have not searched, so all steps together cost as much
+        as the last one. A step of all cells gives the exact result.
+
+        Parameters
+        ----------
+        queries : array-like of shape (n_queries, n_features)
+            Queries.
+        k : int
+            Number of neighbors.
+        steps : sequence of int
+            Numbers of probes, ascending.
+        n_jobs : int or None, default=None
+            Number of threads; None uses all cores.
+
+        Returns
+        -------
+        list of Probed
+            Neighbors, and rows measured per query, of each step.
         """
-        there = self._probed_there(queries, k, steps)
-        if there is not None:
-            return there
+        probed = self._probed_on_gpu(queries, k, steps)
+        if probed is not None:
+            return probed
         with at_most(n_jobs):
-            return self._probed_here(queries, k, steps)
+            return self._probed_on_cpu(queries, k, steps)
 
-    def _probed_here(self, queries: ArrayLike, k: int, steps: Sequence[int]) -> list[Probed]:
+    def _probed_on_cpu(self, queries: ArrayLike, k: int, steps: Sequence[int]) -> list[Probed]:
         checked, k = self.unit.queries(self._prepared(queries, "queries")), whole_k(k)
         rows, ask = checked.rows, self._asked(checked, k)
         q = len(rows)
         kept = [empty_heaps(q, ask) for _ in steps]
-        blocks = even_spans(q, min(self._block, max(64, TOGETHER // self.n_landmarks)))
+        blocks = even_spans(q, min(self._block, max(64, rows_per_block(16 * self.n_landmarks))))
         work = pmap(lambda b: self._widen(rows[b], [heaps.part(b) for heaps in kept], steps), blocks)
         probed = []
         for step, heaps, touched in zip(steps, kept, np.sum(work, axis=0) / q):
             found = heaps.neighbors()
             short = np.flatnonzero(found.ids[:, -1] < 0)
-            if len(short):  # these would have looked further
+            if len(short):  # these would have probed more cells
                 found.ids[short], found.distances[short] = self._nearest(rows[short], ask, step)
             probed.append(Probed(self._named(checked, found, k, step), float(touched)))
         return probed
 
     def _widen(self, queries: NDArray, kept: list[Heaps], steps: Sequence[int]) -> list[int]:
-        """Look into more and more cells and keep the heaps of every step; rows measured up to each."""
+        """Search more and more cells, copy the heaps at every step, and return the rows measured up to each."""
         exact = frozen(queries.astype(np.float64))
         projected = self._projection.of(self.metric.distance.place(exact), self._table.long.shape[1] > 0)
         keys = self._finder.marks - projected.lead @ self._landmarks.T  # (q, c)
@@ -366,7 +416,7 @@ class LandmarksIndex(Index):
         done, touched = 0, []
         for step, copy in zip(steps, kept):
             groups = self._groups(slice(done, step), cells, keys, projected, heaps)
-            measured += self._look(exact, projected, heaps, groups)
+            measured += self._table.look(exact, projected, heaps, groups)
             copy.distances[:], copy.ids[:] = heaps
             touched.append(measured)
             done = step
@@ -374,20 +424,21 @@ class LandmarksIndex(Index):
 
     @property
     def _block(self) -> int:
-        """Queries searched together, up to 32 MB: on images all that a thread has, and 4 % quicker than half of it."""
-        return min(8192, max(256, 2**25 // (8 * self.n_features)))
+        """Number of queries searched together; of images, all that a thread has (T3)."""
+        return min(8192, max(256, rows_per_block(16 * self.n_features)))
 
     def _search(self, queries: NDArray, heaps: Heaps, probes: int) -> int:
-        """A block of queries; those that saw fewer than k rows probe four times as many cells."""
+        """Search a block of queries; those that found fewer than k rows probe four times as many cells."""
         exact = frozen(queries.astype(np.float64))
         placed = frozen(self.metric.distance.place(exact)) if self.metric.distance.moves else exact
         if len(queries) <= _FEW:
             measured = self._table.look_alone(exact, placed, self._finder, probes, heaps)
-        else:  # the nearest cell first: it makes the k-th distance small, and the filters sharp
+        else:  # the nearest cell first: it gives a small k-th distance, which rules out more rows of the others
             projected = self._projection.of(placed, self._table.long.shape[1] > 0)
             keys, cells = self._probe(projected, probes)  # (q, probes), nearest first
-            measured = self._look(exact, projected, heaps, by_cell(cells[:, :1], self.n_landmarks))
-            measured += self._look(exact, projected, heaps, self._groups(slice(1, None), cells, keys, projected, heaps))
+            measured = self._table.look(exact, projected, heaps, by_cell(cells[:, :1], self.n_landmarks))
+            others = self._groups(slice(1, None), cells, keys, projected, heaps)
+            measured += self._table.look(exact, projected, heaps, others)
         (where,) = (heaps.distances[:, 0] >= EMPTY).nonzero()
         if probes < self.n_landmarks and len(where):
             again = empty_heaps(len(where), heaps.ids.shape[1])
@@ -398,13 +449,13 @@ class LandmarksIndex(Index):
     def _groups(
         self, ring: slice, cells: NDArray[np.int64], keys: NDArray, projected: Projected, heaps: Heaps
     ) -> CellGroups:
-        """The queries of a ring of their cells (q, any), nearest first, but for cells that hold nothing near enough."""
+        """Group queries by a range of their cells (q, any), nearest first, without cells that have no near row."""
         bounds = self._table.bounds
         some = cells[:, ring] if bounds is None else bounds.near(ring, cells, keys, projected, heaps.distances[:, 0])
         return by_cell(some, self.n_landmarks)
 
     def _probe(self, projected: Projected, probes: int) -> Heaps:
-        """Keys and names (q, probes) of the nearest cells of each query, nearest first."""
+        """Return keys and names (q, probes) of the nearest cells of each query, nearest first."""
         q = len(projected.short)
         products = projected.lead @ self._landmarks.T  # (q, c)
         marks = self._finder.marks
@@ -414,17 +465,10 @@ class LandmarksIndex(Index):
         settle(*heaps)
         return heaps
 
-    def _look(self, exact: NDArray, projected: Projected, heaps: Heaps, groups: CellGroups) -> int:
-        """Offer the rows of cells to groups of queries; rows measured in full."""
-        return self._table.look(exact, projected, heaps, groups)
-
-    def _asked(self, queries: Scaled, k: int) -> int:
-        return super()._asked(queries, k) if self.recipe.keeper.settles_ties else min(k, self.n_rows)
-
     def _append(self, rows: NDArray) -> None:
         cells = self._nearest_landmarks(rows)
         kept = self._table.rows().join(self._table.more(rows, cells, self._ground()))
-        if self.n_rows > GROWN * self._trained and kept.full is not None:  # codes alone stay where they are
+        if self.n_rows > 2 * self._trained and kept.full is not None:  # codes alone keep their landmarks
             self._train(kept.full)
             return
         self._arrange(kept, np.concatenate([self.cells_, cells]))

@@ -1,15 +1,16 @@
-"""LSH: approximate search by hashes that near rows tend to share.
+"""LSH: approximate search by locality-sensitive hashes, which near rows tend to share.
 
-Each of `n_tables` tables hashes a row by `n_bits` random projections t_i = a_i . x:
+Each of `n_tables` tables hashes a row by `n_bits` random projections t_i = a_i . x (Charikar 2002; Datar, Immorlica,
+Indyk and Mirrokni 2004):
 
     cosine, dot                  h_i = [t_i > 0]                  a_i Gaussian (random hyperplanes)
     euclidean, haversine         h_i = floor((t_i + s_i) / w_i)   a_i Gaussian (2-stable), points on the sphere
     manhattan                    h_i = floor((t_i + s_i) / w_i)   a_i Cauchy (1-stable)
 
-key = sum_i h_i r_i. A query also looks into the buckets next to its own (`probes` a table): those reached by moving
-the h_i that lie nearest to a boundary. dot becomes cosine by one more coordinate, sqrt(max ||x||^2 - ||x||^2) for rows
-and 0 for queries. All rows found are measured exactly; a query that found fewer than k widens its probes, and in the
-end is scanned.
+key = sum_i h_i r_i. A query also looks into the buckets next to its own (`probes` per table): those reached by changing
+the h_i nearest to a boundary (multi-probe LSH, Lv et al. 2007). dot becomes cosine by one more coordinate,
+sqrt(max ||x||^2 - ||x||^2) for rows and 0 for queries (Neyshabur and Srebro 2015). All rows found are measured exactly.
+A query that found fewer than k rows uses more probes, and finally scans all rows.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from kway.errors import InputError
 from kway.kernels.jit import frozen
 from kway.kernels.topk import EMPTY, offer_buckets
+from kway.memory import rows_per_block
 from kway.parameters import AUTO, check_parameters, whole
 from kway.search.block_scan import BlockScan
 from kway.search.codecs.stores import StoredRows, drop_rows, join_rows
@@ -33,19 +35,41 @@ from kway.search.metrics import Metric
 from kway.search.results import Heaps, Ids, Neighbors, empty_heaps
 from kway.threads import pmap, spans, workers
 
-TABLES = 8  # hash tables; no benchmark row decides the numbers of LSH, tests of its recall do
-_PROBES = 32  # buckets per table that a query looks into
-BUCKET = 8  # rows that a bucket should hold
-_CROWD = 4 * BUCKET  # rows beside itself that a row may find in its bucket before buckets are made smaller
-MOST_BITS = 40  # per table, so that sharpening ends
+_PROBES = 32  # buckets per table that a query looks into (decided, as the other numbers of LSH, by tests of its recall)
+BUCKET = 8  # wanted rows per bucket; if a row shares its bucket with four times as many, buckets are made smaller
 MOST_MOVED = 10  # boundaries that probing considers: 2^10 buckets per table at most
+MOST_BITS = np.iinfo(np.int64).bits - 2  # of a key
 
 
 @dataclass(frozen=True)
 class LSH(Recipe):
-    """Locality-sensitive hashing; "auto": 8 tables, bits for small buckets, 32 probes a table until tuned."""
+    """Locality-sensitive hashing with several probes per table; approximate.
 
-    n_tables: int | str = "auto"
+    Parameters
+    ----------
+    n_tables : int, default=8
+        Number of hash tables.
+    n_bits : int or "auto", default="auto"
+        Hashes per table, at most 62; "auto" takes as many as give buckets of about 8 rows.
+    probes : int or "auto", default="auto"
+        Buckets per table that a query looks into; "auto" is 32, and a NeighborsClassifier tunes it.
+    seed : int, default=0
+        Seed of the random projections.
+
+    References
+    ----------
+    Datar, Immorlica, Indyk and Mirrokni, "Locality-sensitive hashing scheme based on p-stable distributions", 2004.
+    Lv, Josephson, Wang, Charikar and Li, "Multi-probe LSH: efficient indexing for high-dimensional similarity
+    search", VLDB 2007.
+
+    Examples
+    --------
+    >>> rows = np.random.default_rng(0).normal(size=(100, 4))
+    >>> LSH().build(rows).nearest(rows[:1], 1).ids
+    array([[0]])
+    """
+
+    n_tables: int = 8
     n_bits: int | str = "auto"
     probes: int | str = "auto"
     seed: int = 0
@@ -55,13 +79,13 @@ class LSH(Recipe):
     narrow = True
 
     def __post_init__(self) -> None:
-        check_parameters(self, **dict.fromkeys(("n_tables", "n_bits", "probes"), AUTO | whole(1)), seed=whole(0))
-        if self.n_bits != "auto" and int(self.n_bits) > 62:
-            raise InputError(f"n_bits must be at most 62, got {self.n_bits}")
+        check_parameters(self, n_tables=whole(1), n_bits=AUTO | whole(1), probes=AUTO | whole(1), seed=whole(0))
+        if self.n_bits != "auto" and int(self.n_bits) > MOST_BITS:
+            raise InputError(f"n_bits must be at most {MOST_BITS}, got {self.n_bits}")
 
     @property
     def exact(self) -> bool:
-        """No: a neighbour may share no bucket with the query."""
+        """Whether answers are exact: never, a neighbor may share no bucket with the query."""
         return False
 
     def _live(self, rows: Any, metric: Metric, ids: Ids) -> LSHIndex:
@@ -76,7 +100,7 @@ class LSH(Recipe):
 
 
 class _Hashes(NamedTuple):
-    """The random functions of T tables of b bits each, B = T b; width 0 stands for hyperplanes."""
+    """Random functions of T tables of b hashes each, B = T b; width 0 means hyperplanes."""
 
     directions: NDArray[np.float32]  # (d', B)
     shift: NDArray[np.float64]  # (B,)
@@ -86,7 +110,7 @@ class _Hashes(NamedTuple):
 
 
 class LSHIndex(Index):
-    """Live hash tables. `probes` may be set at any time."""
+    """Live hash tables; `probes` may be set at any time."""
 
     recipe: LSH
 
@@ -109,22 +133,22 @@ class LSHIndex(Index):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, rows included."""
+        """Bytes in memory, including rows."""
         return int(self._rows.nbytes + self._keys.nbytes + self._members.nbytes + self._hashes.directions.nbytes)
 
     def _draw(self) -> _Hashes:
-        """Random projections: bits (hyperplanes) or widths (the others) are sharpened until buckets are small."""
+        """Draw random projections, with more bits (hyperplanes) or smaller widths (others) until buckets are small."""
         recipe, n = self.recipe, len(self._rows)
         longest = np.array([np.sqrt(squares(self._rows).max())])
         some = np.random.default_rng(recipe.seed).choice(n, min(n, SAMPLE_ROWS), replace=False)
         points = self._points(self._rows[some], float(longest[0]), query=False)
         auto = recipe.n_bits == "auto"
         bits = min(MOST_BITS, max(1, round(np.log2(max(2.0, n / BUCKET))))) if auto else int(recipe.n_bits)
-        share = 1.5  # of the middle half of the projections: two to three values a hash
+        share = 1.5  # width of a hash relative to the middle half of the projections: two to three values per hash
         while True:
             self._hashes = hashes = self._functions(points, bits, share, longest)
             crowd = n * _collisions(self._keys_of(points @ hashes.directions))
-            if not auto or crowd <= _CROWD or bits == MOST_BITS or share < 0.1:
+            if not auto or crowd <= 4 * BUCKET or bits == MOST_BITS or share < 0.1:
                 return hashes
             if hashes.width.any():
                 share *= 0.75
@@ -133,7 +157,7 @@ class LSHIndex(Index):
 
     def _functions(self, points: NDArray, bits: int, share: float, longest: NDArray) -> _Hashes:
         distance, rng = self.metric.distance, np.random.default_rng(self.recipe.seed + 1)
-        tables = TABLES if self.recipe.n_tables == "auto" else int(self.recipe.n_tables)
+        tables = self.recipe.n_tables
         shape = (points.shape[1], tables * bits)
         draw = rng.standard_cauchy(shape) if distance.order == 1 else rng.standard_normal(shape)
         directions = draw.astype(np.float32)
@@ -147,25 +171,22 @@ class LSHIndex(Index):
         return _Hashes(directions, shift, width, factor, longest)
 
     def _points(self, rows: NDArray, longest: float, query: bool) -> NDArray:
-        """Rows as they are hashed: in their space, where there is one; signs need no unit rows."""
+        """Return rows as they are hashed: in the space of the distance if it has one; signs need no unit rows."""
         distance = self.metric.distance
         if distance.order:
             return rows if distance.by_direction else np.asarray(distance.place(rows))
         more = np.zeros(len(rows)) if query else np.sqrt(np.maximum(longest**2 - squares(rows), 0.0))
         return np.column_stack([rows, more])
 
-    def _project(self, rows: NDArray, query: bool) -> NDArray[np.float64]:
-        """(n, T, b): projections in units of the width (hyperplanes: the projection itself)."""
-        return self._scaled(self._points(rows, float(self._hashes.longest[0]), query) @ self._hashes.directions)
-
     def _scaled(self, products: NDArray) -> NDArray[np.float64]:
+        """Return the projections (n, T, b) in units of the width; those on hyperplanes unchanged."""
         h, t = self._hashes, products.astype(np.float64)
         if h.width.any():
             t = (t + h.shift) / h.width
         return t.reshape(len(t), *h.factor.shape)
 
     def _keys_of(self, products: NDArray) -> NDArray[np.uint64]:
-        """Keys (n, T) of rows with these projections (n, B)."""
+        """Return the keys (n, T) of rows with these projections (n, B)."""
         h = self._hashed(self._scaled(products)).astype(np.uint64)
         return (h * self._hashes.factor).sum(axis=2, dtype=np.uint64)
 
@@ -176,7 +197,7 @@ class LSHIndex(Index):
         """Sort the rows of each table by key."""
         factor = self._hashes.factor
         keys = np.empty((len(factor), len(self._rows)), dtype=np.uint64)
-        for part in spans(len(self._rows), max(64, 2**20 // max(self.n_features, factor.size))):
+        for part in spans(len(self._rows), rows_per_block(8 * max(self.n_features, factor.size))):
             points = self._points(self._rows[part], float(self._hashes.longest[0]), query=False)
             keys[:, part] = self._keys_of(points @ self._hashes.directions).T
         members = np.argsort(keys, axis=1, kind="stable")
@@ -195,7 +216,7 @@ class LSHIndex(Index):
         return heaps.neighbors()
 
     def _search(self, queries: NDArray, heaps: Heaps, probes: int) -> int:
-        """A block of queries; those that found fewer than k rows widen, in the end to all rows."""
+        """Search a block of queries; those that found fewer than k rows use more probes, finally all rows."""
         exact = frozen(queries.astype(np.float64))
         first, last = self._buckets(exact, probes)
         seen = np.full(len(self._rows), -1, dtype=np.int32)
@@ -215,9 +236,10 @@ class LSHIndex(Index):
         return measured
 
     def _buckets(self, queries: NDArray, probes: int) -> tuple[NDArray, NDArray]:
-        """Where the probed buckets begin and end in the sorted keys: (q, T, probes) each."""
+        """Return the first and last places of the probed buckets in the sorted keys, (q, T, probes) each."""
         factor = self._hashes.factor
-        t = self._project(queries, query=True)  # (q, T, b)
+        points = self._points(queries, float(self._hashes.longest[0]), query=True)
+        t = self._scaled(points @ self._hashes.directions)  # (q, T, b)
         h = self._hashed(t)
         keys = (h.astype(np.uint64) * factor).sum(axis=2, dtype=np.uint64)  # (q, T)
         margin, step = _moves(t, h, bool(self._hashes.width.any()))
@@ -253,7 +275,7 @@ class LSHIndex(Index):
 
 
 def _collisions(keys: NDArray[np.uint64]) -> float:
-    """How likely two rows share a bucket, from the keys (n, T) of a sample."""
+    """Return the probability that two rows share a bucket, from the keys (n, T) of a sample."""
     n = len(keys)
     if n < 2:
         return 0.0
@@ -262,7 +284,7 @@ def _collisions(keys: NDArray[np.uint64]) -> float:
 
 
 def _moves(t: NDArray, h: NDArray, stable: bool) -> tuple[NDArray, NDArray]:
-    """How far each hash is from its nearest boundary, and the step (+1 or -1) across it."""
+    """Return the distance of each hash to its nearest boundary, and the step (+1 or -1) across it."""
     if not stable:
         return np.abs(t), 1 - 2 * h
     above = t - h  # 0 at the lower boundary, 1 at the upper

@@ -1,4 +1,4 @@
-"""Metrics: what "near" means. Every search is built on a distance d(q, x), lower is better.
+"""Metrics that users choose. Every search uses a distance d(q, x), lower is nearer.
 
     "euclidean"   ||q - x||_2                          "manhattan"  ||q - x||_1
     "cosine"      1 - q.x / (||q|| ||x||)              "dot"        -q.x
@@ -6,10 +6,10 @@
     Gaussian(s)   ||q - x||_2, similarity exp(-d^2 / s^2)
     Laplacian(s)  ||q - x||_1, similarity exp(-d / s)
 
-A zero vector has cosine distance 1 to everything, as in scikit-learn. `score` turns distances into scores, higher is
-better; `log_similarity` is what votes are weighted by, in log space so that no kernel underflows.
+A zero vector has cosine distance 1 to every row, as in scikit-learn. `score` turns distances into scores, higher is
+better. `log_similarity` weights votes, in log space so that no kernel underflows.
 
-A metric is a distance (distances.py: what the engine computes, and in which space) with units and a similarity.
+A metric is a distance that the engine computes (distances.py), with units and a similarity.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from kway.errors import CombinationError, InputError
 from kway.parameters import above
 from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, HAMMING, MANHATTAN, Distance
 
-EARTH_RADIUS_KM = 6371.0088
+EARTH_RADIUS_KM = 6371.0088  # mean radius of the IUGG
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One way to measure: the distance that the engine computes, its units, and how it is read as a similarity."""
+    """Base class of metrics: the distance that the engine computes, its units, and its similarity."""
 
     name: ClassVar[str]
     distance: ClassVar[Distance]
@@ -38,33 +38,33 @@ class Metric:
 
     @property
     def bare(self) -> bool:
-        """Whether it is its distance and no more: rows and distances in the engine's units, scores by subtraction."""
+        """Whether the metric adds nothing to its distance: no change of units, and scores by subtraction."""
         return all(getattr(type(self), part) is getattr(Metric, part) for part in ("prepare", "finish", "score"))
 
     def check(self, n_features: int) -> None:
-        """Refuse rows that this metric cannot measure."""
+        """Raise an error if the metric cannot measure rows of so many columns."""
 
     def prepare(self, rows: Any) -> Any:
-        """Rows (n, d) in the units that the engine measures in."""
+        """Return rows (n, d) in the units of the engine."""
         return rows
 
     def finish(self, distances: NDArray) -> NDArray:
-        """The engine's distances in the units of the metric."""
+        """Return the engine's distances in the units of the metric."""
         return distances
 
     def score(self, distances: NDArray) -> NDArray:
-        """Scores of distances, higher is better."""
-        return self.top - distances  # not -distances, which makes -0.0 of a perfect match
+        """Return scores of distances, higher is better."""
+        return self.top - distances  # -distances would give -0.0 for a perfect match
 
     def log_similarity(self, distances: NDArray) -> NDArray:
-        """Log of the similarity of rows at these distances; -inf where the similarity is not positive."""
+        """Return the log of the similarity of rows at these distances; -inf if it is not positive."""
         raise CombinationError(
-            f"the metric {self.name!r} has a distance but no similarity; vote with weights='distance', "
-            "or use a metric that has one: 'cosine', 'dot', Gaussian(sigma), Laplacian(sigma)"
+            f"the metric {self.name!r} has no similarity; use weights='distance', or a metric with a similarity: "
+            "'cosine', 'dot', Gaussian(sigma), Laplacian(sigma)"
         )
 
     def facts(self) -> dict[str, Any]:
-        """What a model file keeps of it; `from_facts` reverses this."""
+        """Return the JSON facts of a model file; `from_facts` reverses this."""
         return {"name": self.name, **asdict(self)}
 
 
@@ -93,19 +93,19 @@ class Cosine(Metric):
     top = 1.0  # scores are cos(q, x)
 
     def log_similarity(self, distances: NDArray) -> NDArray:
-        """log max(0, cos(q, x))."""
+        """Return log max(0, cos(q, x))."""
         return _log_positive(1.0 - distances)
 
 
 @dataclass(frozen=True)
 class Dot(Metric):
-    """-q.x; similarity q.x, clipped at 0 in votes. Not a distance in the mathematician's sense: it may be negative."""
+    """-q.x; similarity q.x, clipped at 0 in votes. It may be negative, so it is no distance in the strict sense."""
 
     name = "dot"
     distance = DOT
 
     def log_similarity(self, distances: NDArray) -> NDArray:
-        """log max(0, q.x)."""
+        """Return log max(0, q.x)."""
         return _log_positive(-distances)
 
 
@@ -119,7 +119,19 @@ class Hamming(Metric):
 
 @dataclass(frozen=True)
 class Haversine(Metric):
-    """Great-circle distance of (latitude, longitude): radians in and out, or degrees in and kilometres out."""
+    """Great-circle distance of places (latitude, longitude).
+
+    Parameters
+    ----------
+    degrees : bool, default=False
+        False: rows and distances are in radians. True: rows are in degrees and distances in kilometers.
+
+    Examples
+    --------
+    >>> from kway import pairwise
+    >>> float(pairwise([[52.5, 13.4]], [[48.9, 2.4]], Haversine(degrees=True)).round()[0, 0])
+    876.0
+    """
 
     degrees: bool = False
 
@@ -127,25 +139,35 @@ class Haversine(Metric):
     distance = GREAT_CIRCLE
 
     def check(self, n_features: int) -> None:
-        """Two columns: latitude, longitude."""
+        """Raise an error unless there are two columns."""
         if n_features != 2:
-            raise InputError(
-                f"haversine measures rows of 2 columns (latitude, longitude), got {n_features} columns; pass those two"
-            )
+            raise InputError(f"haversine needs 2 columns (latitude, longitude), got {n_features}; pass only those two")
 
     def prepare(self, rows: NDArray) -> NDArray:
-        """Radians in float64: float32 would round a place on earth by up to half a metre."""
+        """Return radians in float64: float32 would round a place on earth by up to half a meter."""
         rows = np.ascontiguousarray(rows, dtype=np.float64)
         return np.radians(rows) if self.degrees else rows
 
     def finish(self, distances: NDArray) -> NDArray:
-        """Kilometres where degrees came in."""
+        """Return kilometers if rows are in degrees."""
         return distances * EARTH_RADIUS_KM if self.degrees else distances
 
 
 @dataclass(frozen=True)
 class Gaussian(Metric):
-    """Euclidean order with the similarity exp(-d^2 / sigma^2)."""
+    """Euclidean distance with the similarity exp(-d^2 / sigma^2).
+
+    Parameters
+    ----------
+    sigma : float
+        Width of the kernel, > 0; the median distance is a good start.
+
+    Examples
+    --------
+    >>> from kway import pairwise
+    >>> pairwise([[0.0]], [[0.0], [1.0]], Gaussian(1.0)).round(3)
+    array([[1.   , 0.368]])
+    """
 
     sigma: float
 
@@ -156,17 +178,29 @@ class Gaussian(Metric):
         _check_sigma("Gaussian", self.sigma)
 
     def score(self, distances: NDArray) -> NDArray:
-        """exp(-d^2 / sigma^2)."""
+        """Return exp(-d^2 / sigma^2)."""
         return np.exp(self.log_similarity(distances))
 
     def log_similarity(self, distances: NDArray) -> NDArray:
-        """-d^2 / sigma^2."""
+        """Return -d^2 / sigma^2."""
         return -np.square(distances / self.sigma)
 
 
 @dataclass(frozen=True)
 class Laplacian(Metric):
-    """Manhattan order with the similarity exp(-d / sigma)."""
+    """Manhattan distance with the similarity exp(-d / sigma).
+
+    Parameters
+    ----------
+    sigma : float
+        Width of the kernel, > 0; the median distance is a good start.
+
+    Examples
+    --------
+    >>> from kway import pairwise
+    >>> pairwise([[0.0]], [[0.0], [1.0]], Laplacian(2.0)).round(3)
+    array([[1.   , 0.607]])
+    """
 
     sigma: float
 
@@ -177,11 +211,11 @@ class Laplacian(Metric):
         _check_sigma("Laplacian", self.sigma)
 
     def score(self, distances: NDArray) -> NDArray:
-        """exp(-d / sigma)."""
+        """Return exp(-d / sigma)."""
         return np.exp(self.log_similarity(distances))
 
     def log_similarity(self, distances: NDArray) -> NDArray:
-        """-d / sigma."""
+        """Return -d / sigma."""
         return -distances / self.sigma
 
 
@@ -192,8 +226,20 @@ METRICS: dict[str, Metric] = {
 
 
 def pick_metric(metric: str | Metric) -> Metric:
-    """The metric of a name, or the metric itself.
+    """Return the metric with this name, or the metric itself.
 
+    Parameters
+    ----------
+    metric : str or Metric
+        A name of METRICS, or a metric such as Gaussian(2.0).
+
+    Returns
+    -------
+    Metric
+        The metric.
+
+    Examples
+    --------
     >>> pick_metric("cosine")
     Cosine()
     >>> pick_metric("euclidian")
@@ -212,7 +258,7 @@ def pick_metric(metric: str | Metric) -> Metric:
 
 
 def from_facts(facts: dict[str, Any]) -> Metric:
-    """The metric that `facts()` described."""
+    """Return the metric that `facts()` described."""
     kinds = {kind.name: kind for kind in _KINDS}
     parameters = {key: value for key, value in facts.items() if key != "name"}
     return kinds[facts["name"]](**parameters)
@@ -220,7 +266,7 @@ def from_facts(facts: dict[str, Any]) -> Metric:
 
 def _check_sigma(name: str, sigma: float) -> None:
     if not above(0).allows(sigma):
-        raise InputError(f"{name}(sigma) needs a positive width, got {sigma!r}; the median distance is a good start")
+        raise InputError(f"sigma of {name} must be a number > 0, got {sigma!r}; the median distance is a good start")
 
 
 def _log_positive(values: NDArray) -> NDArray:

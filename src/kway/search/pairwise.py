@@ -3,9 +3,8 @@
     euclidean, manhattan, haversine, hamming, cosine, dot    the distance that searches use, lower is nearer
     Gaussian(sigma), Laplacian(sigma)                        the kernel matrix: similarities, higher is nearer
 
-Each distance fills its own blocks (distances.py): by a matrix product where it has one, and where that cancels (rows
-that almost coincide) the pair is measured again directly, so identical rows are exactly 0 apart and nothing is the root
-of a negative number.
+Each distance computes blocks of its own (distances.py), by a matrix product if it has one. Pairs that lose digits by
+cancellation (rows that almost coincide) are measured again directly, so identical rows have distance exactly 0.
 """
 
 from __future__ import annotations
@@ -22,10 +21,24 @@ from kway.validation import plain_rows
 
 
 def pairwise(A: ArrayLike, B: ArrayLike | None = None, metric: str | Metric = "euclidean") -> NDArray[np.float64]:
-    """Distances (n, m) in float64 between the rows of A and of B (of A itself where B is None).
+    """Compute all distances between the rows of A and of B.
 
-    Any number type may come in: differences are taken in floating point, so uint8 images do not wrap.
+    Parameters
+    ----------
+    A : array-like of shape (n, d)
+        Rows of any number type; differences are computed in float64, so uint8 images do not overflow.
+    B : array-like of shape (m, d) or None, default=None
+        Rows; None uses A.
+    metric : str or Metric, default="euclidean"
+        A distance, or a kernel: Gaussian(sigma) and Laplacian(sigma) give similarities.
 
+    Returns
+    -------
+    ndarray of shape (n, m)
+        Distances in float64, or the kernel matrix.
+
+    Examples
+    --------
     >>> pairwise([[0, 0], [3, 4]], [[0, 0]]).ravel().tolist()
     [0.0, 5.0]
     """

@@ -19,14 +19,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.errors import InputError
+from kway.memory import CACHE_BYTES, rows_per_block
 from kway.rows.blocks import FEW_VALUES, row_blocks
 from kway.threads import pmap, spans
 from kway.validation import largest_value
 
 if TYPE_CHECKING:
     from kway.search.distances import Distance
-
-_BLOCK = 2**16  # values looked at in one go: they stay in the cache between the largest and the least (T1f)
 
 
 def peak(rows: Any) -> float:
@@ -52,7 +51,7 @@ def row_peaks(rows: Any) -> NDArray[np.float64]:
         high, low = rows[part].max(axis=1, initial=0.0), rows[part].min(axis=1, initial=0.0)
         peaks[part] = np.maximum(high, -low)
 
-    pmap(work, spans(len(rows), max(64, _BLOCK // max(1, rows.shape[1]))))
+    pmap(work, spans(len(rows), rows_per_block(rows.itemsize * rows.shape[1], CACHE_BYTES)))
     return peaks
 
 
@@ -79,9 +78,13 @@ def near_one(rows: Any) -> Any:
     return by_power(rows, -exponents(row_peaks(rows)))
 
 
-# powers of two that rows may span: squares then stay within float64's 2^-1074 to 2^1024, float32 values in a unit of
-# their own above 2^-126, below which digits are lost
-HOLDS = {"float32": 112, "float64": 500}
+def _power_range(dtype: np.dtype) -> int:
+    """Return how many powers of two rows may span so that the smallest keep all their digits.
+
+    Squares of float64 values are float64 too and span twice as many powers; those of float32 values are float64.
+    """
+    info = np.finfo(dtype)
+    return int(-info.minexp - info.nmant) // (2 if dtype == np.float64 else 1)
 
 
 class PowerSpan(NamedTuple):
@@ -213,7 +216,7 @@ def _span(dtype: np.dtype, narrow: bool) -> PowerSpan:
 
 def _refuse_uneven(rows: Any, high: int, low: int) -> None:
     """Refuse rows whose differences no common unit can hold; `high`, `low`: exponents of the row peaks."""
-    holds = HOLDS[rows.dtype.name]
+    holds = _power_range(rows.dtype)
     if high - low > holds:
         peaks = row_peaks(rows)
         least = int(np.where(peaks > 0, peaks, np.inf).argmin())

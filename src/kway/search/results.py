@@ -1,12 +1,12 @@
-"""Answers of a search: the k best of each query, their ids, and the order of equal distances.
+"""Results of a search: the k best of each query, their ids, and the order of ties.
 
-TopK, Neighbors    what a search returns
-Ids                ids of the caller for positions 0..n-1
+TopK, Neighbors    the result of a search
+Ids                the caller's ids of positions 0..n-1
 Heaps              the k best of each query while rows are offered in blocks (kernels/topk.py)
-ordered            the rule of ties: by the distance as returned, then by the lower position
+ordered            the rule for ties: by the returned distance, then by the lower position
 
-A search finds k + 1 rows in float64. If none of them tie in the precision of the answer, the first k are the answer. If
-a tie crosses the end of the list, rows of lower position may follow, and the query is searched again for more.
+A search finds k + 1 rows in float64. If none of them tie in the precision of the result, the first k are the result. If
+the last row ties with the k-th, rows of lower position may follow, and the query is searched again for more.
 """
 
 from __future__ import annotations
@@ -19,16 +19,24 @@ from numpy.typing import ArrayLike, NDArray
 
 from kway.errors import InputError
 from kway.kernels.topk import EMPTY, NOBODY, narrow, settle
+from kway.memory import rows_per_block
 from kway.parameters import whole
 from kway.text_tables import Table, first_rows, short_number
 from kway.threads import spans
 
 _AT_LEAST_ONE = whole(1)
-_COLUMNS_SHOWN = 5  # of the best of a row that are printed
 
 
 class TopK(NamedTuple):
-    """The k best of each query: ids (q, k), -1 where fewer exist, and scores (q, k), higher is better."""
+    """The k best ids of each query, by score.
+
+    Attributes
+    ----------
+    ids : ndarray of shape (n_queries, k)
+        Ids, best first; -1 pads.
+    scores : ndarray of shape (n_queries, k)
+        Scores, higher is better; -inf pads.
+    """
 
     ids: NDArray
     scores: NDArray
@@ -44,7 +52,15 @@ class TopK(NamedTuple):
 
 
 class Neighbors(NamedTuple):
-    """The k nearest of each query: ids (q, k) int64, -1 where fewer exist, and distances (q, k), inf there."""
+    """The k nearest rows of each query.
+
+    Attributes
+    ----------
+    ids : ndarray of shape (n_queries, k)
+        Ids, nearest first; -1 pads.
+    distances : ndarray of shape (n_queries, k)
+        Distances, lower is nearer; inf pads.
+    """
 
     ids: NDArray[np.int64]
     distances: NDArray
@@ -59,13 +75,13 @@ class Neighbors(NamedTuple):
         return self._table().html()
 
 
-def _best_first(name: str, values_name: str, ids: Any, values: Any) -> Table:
-    """The first rows of answers (q, k), the first columns of each."""
+def _best_first(name: str, values_name: str, ids: Any, values: Any, most: int = 5) -> Table:
+    """Return a table of the first rows of results (q, k), with at most so many columns."""
     ids, values = np.asarray(ids), np.asarray(values)
-    if ids.ndim != 2 or ids.shape != values.shape:  # taken apart by hand
+    if ids.ndim != 2 or ids.shape != values.shape:  # built by a user
         return Table(f"{name}: ids of shape {ids.shape}, {values_name} of shape {values.shape}", (), ())
     q, k = ids.shape
-    shown = min(k, _COLUMNS_SHOWN)
+    shown = min(k, most)
     title = f"{name}: {q:,} rows x {k:,} best, with their {values_name}" + (
         f" (the first {shown})" if k > shown else ""
     )
@@ -78,21 +94,21 @@ def _best_first(name: str, values_name: str, ids: Any, values: Any) -> Table:
 
 
 def whole_k(k: Any) -> int:
-    """How many are asked for, as an int; anything but a whole number of at least 1 is refused."""
+    """Return k as an int; raise an error unless it is a whole number of at least 1."""
     _AT_LEAST_ONE.check("k", k)
     return int(k)
 
 
 class Ids:
-    """ids (n,) of the rows at positions 0..n-1."""
+    """Ids (n,) of the rows at positions 0..n-1."""
 
     def __init__(self, ids: NDArray[np.int64] | range) -> None:
         self._ids = ids  # a range costs no memory
-        self._order: NDArray[np.int64] | None = None  # made on the first look-up
+        self._order: NDArray[np.int64] | None = None  # computed at the first look-up
 
     @staticmethod
     def of(n: int, ids: ArrayLike | None) -> Ids:
-        """The given ids, checked, or 0..n-1."""
+        """Return the given ids, checked, or 0..n-1."""
         return Ids(range(n) if ids is None else _checked(ids, n))
 
     def __len__(self) -> int:
@@ -100,20 +116,20 @@ class Ids:
 
     @property
     def plain(self) -> bool:
-        """Whether ids are the positions themselves, so that nothing need be looked up or kept."""
+        """Whether ids are the positions, so that nothing is looked up or stored."""
         return isinstance(self._ids, range)
 
     @property
     def ids(self) -> NDArray[np.int64]:
-        """(n,)."""
+        """The ids (n,)."""
         return np.arange(len(self._ids)) if isinstance(self._ids, range) else self._ids
 
     def names(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Ids of positions; -1 stays -1."""
+        """Return the ids of positions; -1 stays -1."""
         return positions if self.plain else np.where(positions >= 0, self.ids[np.maximum(positions, 0)], -1)
 
     def add(self, n: int, ids: ArrayLike | None) -> None:
-        """Ids of n more rows; they go on from the largest unless given."""
+        """Add the ids of n more rows; they continue after the largest unless given."""
         if ids is None and self.plain:
             self._ids = range(len(self) + n)
             return
@@ -124,12 +140,12 @@ class Ids:
             more = _checked(ids, n)
             known = more[self.find(more) >= 0]
             if len(known):
-                raise InputError(f"ids {_few(known)} are in the index already; remove them first or give new ids")
+                raise InputError(f"ids {_few(known)} are already in the index; remove them first, or pass other ids")
         self._ids = np.concatenate([self.ids, more])
         self._order = None
 
     def asked(self, ids: ArrayLike) -> NDArray[np.int64]:
-        """Positions of the ids that a caller names, in order, each once; those that are not here are left out."""
+        """Return the sorted positions of ids, without duplicates and unknown ids."""
         named = np.atleast_1d(np.asarray(ids))
         if named.dtype.kind not in "iu" and named.size:
             raise InputError(f"ids must be whole numbers, got dtype {named.dtype}")
@@ -137,7 +153,7 @@ class Ids:
         return np.sort(found[found >= 0])
 
     def find(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Positions of ids, -1 where there is none."""
+        """Return the positions of ids, -1 for unknown ids."""
         if not len(self):
             return np.full(len(ids), -1)
         if self.plain:
@@ -148,7 +164,7 @@ class Ids:
         return np.where(self.ids[at] == ids, at, -1)
 
     def drop(self, positions: NDArray[np.int64]) -> None:
-        """Forget the ids at positions; the later ones move up."""
+        """Remove the ids at positions; later ones move up."""
         self._ids = np.delete(self.ids, positions)
         self._order = None
 
@@ -157,14 +173,14 @@ def _checked(ids: ArrayLike, n: int) -> NDArray[np.int64]:
     array = np.asarray(ids)
     if array.dtype.kind not in "iu" or array.shape != (n,):
         raise InputError(
-            f"ids must be whole numbers of shape ({n},), one a row, got dtype {array.dtype} and shape {array.shape}"
+            f"ids must be whole numbers of shape ({n},), one per row, got dtype {array.dtype} and shape {array.shape}"
         )
     array = array.astype(np.int64)
     if (array < 0).any():
         raise InputError(f"ids must not be negative (-1 means not found), got {int(array.min())}")
     values, counts = np.unique(array, return_counts=True)
     if (counts > 1).any():
-        raise InputError(f"ids {_few(values[counts > 1])} occur more than once; give every row its own")
+        raise InputError(f"ids {_few(values[counts > 1])} occur more than once; pass a different id per row")
     return array
 
 
@@ -179,11 +195,11 @@ class Heaps(NamedTuple):
     ids: NDArray[np.int64]
 
     def part(self, where: slice) -> Heaps:
-        """The heaps of some queries, sharing memory."""
+        """Return the heaps of some queries, sharing memory."""
         return Heaps(self.distances[where], self.ids[where])
 
     def neighbors(self) -> Neighbors:
-        """Sort in place: nearest first, -1 and inf where nobody was."""
+        """Sort in place, nearest first; -1 and inf for empty places."""
         if not settle(self.distances, self.ids):
             empty = self.ids == NOBODY
             self.ids[empty] = -1
@@ -192,40 +208,38 @@ class Heaps(NamedTuple):
 
 
 def empty_heaps(q: int, k: int) -> Heaps:
-    """Heaps that any row improves."""
+    """Return empty heaps, into which any row is accepted."""
     heaps = Heaps(np.empty((q, k)), np.empty((q, k), dtype=np.int64))
-    heaps.distances.fill(EMPTY)  # a third of what np.full takes for one query
+    heaps.distances.fill(EMPTY)  # a third of the time of np.full (T7)
     heaps.ids.fill(NOBODY)
     return heaps
 
 
-TOGETHER = 2**22  # neighbors, or cells, that are listed together: 64 MB (memory, no benchmark row)
-
 _SINGLE = np.dtype(np.float32)
 
-Again = Callable[[NDArray[np.int64], int], Neighbors]  # (which queries, how many) -> their nearest, by position
+Again = Callable[[NDArray[np.int64], int], Neighbors]  # (some queries, k) -> their nearest positions
 
 
 class GivenDistances(NamedTuple):
-    """Distances (q, k) as they are given, and whether any tie with the next."""
+    """Distances (q, k) as returned, and whether any two neighbors tie."""
 
     distances: NDArray
     tied: bool
 
 
 def in_precision(distances: NDArray[np.float64]) -> GivenDistances:
-    """Distances in float32; infinity, which stands for nobody, stays."""
+    """Return distances in float32; infinity, for an empty place, stays."""
     given = np.empty(distances.shape, _SINGLE)
     return GivenDistances(given, narrow(np.ascontiguousarray(distances), given))
 
 
 def ordered(found: Neighbors, k: int, kind: np.dtype, n_rows: int, again: Again) -> Neighbors:
-    """The k nearest by (distance in that precision, position), from those found (q, k + 1, or all n_rows)."""
+    """Return the k nearest by (distance in that precision, position) from those found (q, k + 1, or all n_rows)."""
     if kind != _SINGLE:
         return Neighbors(found.ids[:, :k], found.distances[:, :k])
     given, any_tied = in_precision(found.distances)
     ids, distances = found.ids[:, :k], given[:, :k]
-    if not any_tied:  # as a rule
+    if not any_tied:  # the usual case
         return Neighbors(ids, distances)
     tied = np.flatnonzero((given[:, 1:] == given[:, :-1]).any(axis=1))
     ids, ask = ids.copy(), found.ids.shape[1]
@@ -235,11 +249,11 @@ def ordered(found: Neighbors, k: int, kind: np.dtype, n_rows: int, again: Again)
     while len(rest) and ask < n_rows:
         ask = min(2 * ask + 8, n_rows)
         left = []
-        for part in spans(len(rest), max(1, TOGETHER // ask)):
+        for part in spans(len(rest), rows_per_block(16 * ask)):
             some = rest[part]
             more = again(some, ask)
             more = Neighbors(more.ids, in_precision(more.distances).distances)
-            ids[some], distances[some] = _by_position(more, k)  # an approximate search may find nearer ones too
+            ids[some], distances[some] = _by_position(more, k)  # an approximate search may find nearer rows too
             left.append(some[_crosses(more.distances, k)])
         rest = np.concatenate(left)
     return Neighbors(ids, distances)
@@ -251,5 +265,5 @@ def _by_position(found: Neighbors, k: int) -> Neighbors:
 
 
 def _crosses(distances: NDArray, k: int) -> NDArray[np.bool_]:
-    """Whether the last one found ties with the k-th, so that more of the kind may follow."""
+    """Return whether the last row found ties with the k-th, so that more ties may follow."""
     return (distances[:, -1] == distances[:, k - 1]) & np.isfinite(distances[:, -1])

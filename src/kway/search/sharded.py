@@ -1,15 +1,15 @@
-"""Sharded: rows cut into runs, an index of its own over each, the k best of all merged.
+"""Sharded: rows split into consecutive parts with one index each, whose results are merged.
 
     Sharded(Flat(), shards=8)                       eight flat indexes in this process
     with kway.cluster(): the same, `.build(rows)`   eight actors on the cluster's nodes, `replicas` of each
 
-Shard s holds the positions from e_s on. Each gives its k nearest as (distance in float64, e_s + position), and the
-first k of all by (distance, position) are the answer: if the inner index is exact, that of one index over all rows, to
-the last bit. A query costs 4 d bytes to each shard and 16 k bytes back.
+Shard s has the positions from e_s on. Each returns its k nearest as (distance in float64, e_s + position). The first k
+of all by (distance, position) are the result. If the inner index is exact, the result is that of one index over all
+rows, to the last bit. A query sends 4 d bytes to each shard and receives 16 k bytes.
 
-If the cluster has a folder (`kway.cluster(folder=...)`), each shard is written there under a name that contains a hash
-of recipe, metric and rows (of rows in a file: its time, length and some values). A shard that starts again, on the same
-node or another, opens its file, and a build that was killed resumes after the shards that were done.
+If the cluster has a folder (`kway.cluster(folder=...)`), each shard is written to it under a name that contains a hash
+of recipe, metric and rows (for rows in a file: its time, its length and some values). A shard that starts again, on any
+node, opens its file, and an interrupted build resumes after the finished shards.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError, ModelFileError
 from kway.kernels.topk import merge
+from kway.memory import CACHE_BYTES, rows_per_block
 from kway.modelfile import container
 from kway.modelfile.schemas.index import check_index
 from kway.parameters import check_parameters, whole
@@ -43,11 +44,9 @@ from kway.search.power_scaling import Unit
 from kway.search.results import Ids, Neighbors, empty_heaps
 from kway.threads import at_most, cores, workers
 
-VOUCHED = 64  # rows of a file, evenly spaced, whose values the name of a shard vouches for: it may be large
-
 
 class ShardAnswer(NamedTuple):
-    """Positions within the shard with their float64 distances, (q, k) each, and rows measured a query."""
+    """Positions within the shard with their float64 distances, (q, k) each, and rows measured per query."""
 
     found: Neighbors
     touched: float
@@ -55,33 +54,33 @@ class ShardAnswer(NamedTuple):
 
 @dataclass
 class Shard:
-    """A live index over one run of rows."""
+    """Live index over one part of the rows."""
 
     index: Index
 
     def nearest(self, queries: Any, k: int, n_jobs: int | None, probes: int | None) -> ShardAnswer:
-        """The k nearest of its rows, all of them where there are fewer."""
+        """Return the k nearest of its rows, all of them if there are fewer."""
         with at_most(n_jobs):
             found = self.index._nearest(queries, min(k, self.index.n_rows), probes)
         return ShardAnswer(found, self.index.touched_)
 
     def held_bytes(self) -> int:
-        """Of the index, rows included."""
+        """Return the bytes of the index, including rows."""
         return self.index.nbytes
 
 
 def open_shard(
     recipe: Recipe, metric: Metric, source: FilePlace | Carried, folder: Path | None = None, n_jobs: int | None = None
 ) -> Shard:
-    """Build the index, or open it from the folder where it was written before; rows are prepared and in their unit."""
+    """Open the index from the folder if it was written before, else build it; rows are prepared and scaled."""
     rows = source.rows()
     if folder is None:
         return Shard(_built(recipe, metric, rows, n_jobs))
-    file = folder / f"shard-{_vouch(recipe, metric, source, rows)}.kway"
+    file = folder / f"shard-{_digest(recipe, metric, source, rows)}.kway"
     try:
         return _opened(recipe, file, rows.shape)
     except (FileNotFoundError, ModelFileError):
-        # none yet, cut short by a disk, or not of these rows: what it is made of is there
+        # no file yet, an incomplete one, or one of other rows
         facts, arrays = _built(recipe, metric, rows, n_jobs).parts()
         container.write(file, {"index": facts}, arrays)
         return _opened(recipe, file, rows.shape)
@@ -101,14 +100,15 @@ def _built(recipe: Recipe, metric: Metric, rows: Any, n_jobs: int | None) -> Ind
     return index
 
 
-def _vouch(recipe: Recipe, metric: Metric, source: FilePlace | Carried, rows: Any) -> str:
-    """A digest of what the index is made of."""
-    said = [recipe.facts(), metric.facts(), rows.shape, rows.dtype.str]
+def _digest(recipe: Recipe, metric: Metric, source: FilePlace | Carried, rows: Any) -> str:
+    """Return a digest of what the index is built from; of a file, which may be large, some evenly spaced rows."""
+    facts = [recipe.facts(), metric.facts(), rows.shape, rows.dtype.str]
     if isinstance(source, FilePlace):
         known = os.stat(source.path)
-        said += [source.path, source.offset, known.st_size, known.st_mtime_ns]
-        rows = rows[np.unique(np.linspace(0, rows.shape[0] - 1, VOUCHED).astype(np.int64))]
-    digest = hashlib.blake2b(json.dumps(said, sort_keys=True).encode())
+        facts += [source.path, source.offset, known.st_size, known.st_mtime_ns]
+        some = rows_per_block(rows.dtype.itemsize * rows.shape[1], CACHE_BYTES)
+        rows = rows[np.unique(np.linspace(0, rows.shape[0] - 1, some).astype(np.int64))]
+    digest = hashlib.blake2b(json.dumps(facts, sort_keys=True).encode())
     for array in (rows.data, rows.indices, rows.indptr) if sp.issparse(rows) else (rows,):
         digest.update(np.ascontiguousarray(array).view(np.uint8).data)
     return digest.hexdigest()[:24]
@@ -116,7 +116,22 @@ def _vouch(recipe: Recipe, metric: Metric, source: FilePlace | Carried, rows: An
 
 @dataclass(frozen=True)
 class Sharded(Recipe):
-    """Rows in `shards` runs, each searched by the inner recipe; on a cluster `replicas` actors hold each run."""
+    """Rows split into parts with one index each, in this process or on a cluster.
+
+    Parameters
+    ----------
+    recipe : Recipe, default=Flat()
+        Recipe of the index over each part.
+    shards : int, default=2
+        Number of parts.
+    replicas : int, default=1
+        Number of actors per part on a cluster.
+
+    Examples
+    --------
+    >>> Sharded(Flat(), shards=2).build([[0.0], [1.0], [5.0]]).nearest([[4.0]], 2).ids
+    array([[2, 1]])
+    """
 
     recipe: Recipe = field(default_factory=Flat)
     shards: int = 2
@@ -124,16 +139,16 @@ class Sharded(Recipe):
 
     name = "sharded"
     distances = DISTANCES
-    sparse = True  # as far as the inner recipe takes them
+    sparse = True  # if the inner recipe accepts them
 
     def __post_init__(self) -> None:
         if not isinstance(self.recipe, Recipe) or isinstance(self.recipe, Sharded):
-            raise InputError(f"recipe must be that of an index of one machine, such as Flat(), got {self.recipe!r}")
+            raise InputError(f"recipe must be an index that is not sharded itself, such as Flat(), got {self.recipe!r}")
         check_parameters(self, shards=whole(1), replicas=whole(1))
 
     @property
     def exact(self) -> bool:
-        """As the inner index is."""
+        """Whether the inner index is exact."""
         return self.recipe.exact
 
     @property
@@ -141,17 +156,17 @@ class Sharded(Recipe):
         return self.recipe._narrow
 
     def check(self, metric: Metric, sparse: bool = False) -> None:
-        """What the inner index cannot search is refused."""
+        """Raise an error for what the inner index cannot search."""
         self.recipe.check(metric, sparse)
 
     def facts(self) -> dict[str, Any]:
-        """JSON facts of the recipe, the inner one within."""
+        """Return JSON facts of the recipe and of the inner one."""
         inner = self.recipe.facts()
         return {"index": self.name, "recipe": inner, "shards": self.shards, "replicas": self.replicas}
 
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> Recipe:
-        """The recipe that `facts()` described."""
+        """Return the recipe that `facts()` described."""
         from kway.search.auto import INDEXES
 
         inner = INDEXES[facts["recipe"]["index"]].from_facts(facts["recipe"])
@@ -160,14 +175,9 @@ class Sharded(Recipe):
     def _live(self, rows: Any, metric: Metric, ids: Ids) -> ShardedIndex:
         return ShardedIndex(self, metric, ids, rows)
 
-    def _revive(
-        self, rows: Any, metric: Metric, ids: Ids, facts: dict[str, Any], arrays: dict[str, NDArray]
-    ) -> ShardedIndex:
-        return ShardedIndex(self, metric, ids, rows)
-
 
 class ShardedIndex(Index):
-    """Live shards. `coverage_` is the share of the rows that the last search heard of: 1 unless a shard was lost."""
+    """Live shards; `coverage_` is the share of rows that the last search covered: 1 unless a shard was lost."""
 
     recipe: Sharded
     _shards: Shards
@@ -180,7 +190,7 @@ class ShardedIndex(Index):
         self._spread()
 
     def _spread(self) -> None:
-        """Make the shards, all at once where there is a cluster."""
+        """Build the shards, in parallel on a cluster."""
         recipe, n = self.recipe, self._rows.shape[0]
         shards = min(recipe.shards, n)
         self._edges = [n * s // shards for s in range(shards)] + [n]
@@ -192,12 +202,12 @@ class ShardedIndex(Index):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, rows included, on all machines."""
+        """Bytes in memory on all nodes, including rows."""
         return sum(found or 0 for found in self._shards.ask("held_bytes"))
 
     @property
     def rows(self) -> Any:
-        """The rows (n_rows, d) in the order of their positions."""
+        """Rows (n_rows, d) in the order of their positions."""
         return self.unit.given(self._rows)
 
     def _nearest(self, queries: Any, k: int, probes: int | None) -> Neighbors:
@@ -227,10 +237,10 @@ class ShardedIndex(Index):
         return {}, row_arrays(self._rows)
 
     def close(self) -> None:
-        """Let the shards go: actors end, their memory is given back."""
+        """End the actors of the shards and free their memory."""
         self._shards.close()
 
 
 def _limit() -> int | None:
-    """The number of threads that this call may use, None if all: shards on other machines have other cores."""
+    """Return the number of threads of this call, None for all: other nodes have other numbers of cores."""
     return None if workers() == cores() else workers()

@@ -13,7 +13,7 @@ N, Q = 1003, 37  # rows and queries of a case; neither fills whole blocks or til
 def brute(rows, queries, distance):
     """values (q, n) float64: Euclidean or Manhattan distances of the stored values, added in sixteen lanes.
 
-    The order of additions is the one that `kway.kernels.gap_sums` promises, so that equal means equal.
+    The order of additions is the one that `kway.kernels.distances` uses, so that equal means equal.
     """
     rows, d, out = rows.astype(np.float64), rows.shape[1], []
     with np.errstate(over="ignore"):

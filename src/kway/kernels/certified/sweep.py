@@ -2,7 +2,7 @@
 
 warm          rows of the nearest cells ranked by their codes, full distances of the best few offered to the lists
 sweep_rows    all codes scanned, survivors sifted by their fine sketch, the few that are left visited
-visit, insert exact sums of the stored values (gap_sums.py), merged into the list of a query, ordered by (value, id)
+visit, insert exact sums of the stored values (distances.py), merged into the list of a query, ordered by (value, id)
 
 One plan for both distances: `bias`, which only Euclidean codes have, says which; if it is None (Manhattan), numba
 leaves the other branch out when it compiles.
@@ -23,7 +23,7 @@ import numpy as np
 
 from kway.kernels.certified.sketch import byte_squares
 from kway.kernels.certified.tiles import scan_codes, weigh_codes
-from kway.kernels.gap_sums import absolute_gaps, squared_gaps
+from kway.kernels.distances import absolute_gaps, squared_gaps
 from kway.kernels.jit import BIG, kernel
 from kway.kernels.lanes import ctz, touch_row
 

@@ -116,7 +116,7 @@ _KINDS: dict[str, IndexKind] = {
         ordered=True,
     ),
     "lsh": IndexKind(
-        {"n_tables": _AUTO, "n_bits": _AUTO, "probes": _AUTO, "seed": whole()},
+        {"n_tables": whole(1), "n_bits": _AUTO, "probes": _AUTO, "seed": whole()},
         {"probes": whole(1, 2**31)},
         _lsh,
         ("euclidean", "manhattan", "cosine", "dot", "haversine"),

@@ -23,7 +23,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.kernels.voting.soft_votes import vote_slopes
+from kway.kernels.features.soft_votes import vote_slopes
 from kway.threads import pmap, single_blas, spans
 
 REFERENCES = 3000  # rows drawn as neighbors in each step (accuracy on letter, covertype and texture, T11)

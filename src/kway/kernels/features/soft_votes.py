@@ -1,4 +1,4 @@
-"""Soft votes of rows on each other, and the slopes of their loss, in place: one pass an array instead of a dozen."""
+"""Soft votes of rows on each other, and the gradients of their loss, in place: one pass over the array."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kway.kernels.linear.losses import exp_down, largest
 
 @kernel
 def vote_slopes(scores, codes, first, least, part, shares):
-    """Scores (b, m) of the rows first, first + 1, ... among m rows with class codes (m,), themselves left out.
+    """Turn scores (b, m) of rows first, first + 1, ... among m rows with class codes (m,) into gradients of their loss.
 
-    shares (b,): the part of the vote, softmax of the scores, that goes to the row's own class. scores become
-    part * d(-log share) / d(scores), 0 in rows whose share is no more than `least`.
+    shares (b,) is filled with the part of the vote, softmax of the scores without the row itself, for the row's own
+    class. scores become part * d(-log share) / d(scores), and 0 in rows whose share is at most `least`.
     """
     for i in range(scores.shape[0]):
         row = scores[i]
