@@ -80,7 +80,7 @@ def test_where_a_model_of_images_looks_is_kept_and_measured(family, answer, cli)
     answer("fit", "corners", "--model", family)
     for rows, whose in (((), "12 test rows"), (("corners",), "60 rows given")):
         told = answer("explain", "model.kway", *rows, "-n", 3)
-        assert f"of {whose} when a part is taken from another image" in told["how"]
+        assert f"on {whose}) if a part comes from another image" in told["how"]
         assert len(told["reasons"]) == 3
         assert told["reasons"][0]["column"] == "pixels 0-3 down, 16-19 across"
         assert told["reasons"][0]["pull"] > 0.1
