@@ -39,7 +39,7 @@ COPY_BYTES = 4 * CACHE_BYTES  # bytes of rows or queries that are converted for 
 
 
 class RowKeys(NamedTuple):
-    """What the keys need of each row, taken in one pass over all of them."""
+    """What the keys need of each row, computed in one pass over the rows."""
 
     scale: NDArray  # (n,)
     offset: NDArray  # (n,)
@@ -51,7 +51,7 @@ class RowKeys(NamedTuple):
 
 
 class RowSearch(Protocol):
-    """Rows that find the k nearest of a query, wherever they live: in memory, in files, as codes, on a GPU."""
+    """Rows that find the k nearest of a query: in memory, in files, as codes, or on a GPU."""
 
     touched: float  # rows measured per query of the last search
 
@@ -65,7 +65,7 @@ class RowSearch(Protocol):
 
 @dataclass(eq=False)
 class Scan(ABC):
-    """Kept rows under one distance, all of them scanned for each query: the RowSearch that takes and loses rows."""
+    """Stored rows under one distance, all scanned for each query; rows can be added and removed."""
 
     kept: StoredRows
     distance: Distance
@@ -95,7 +95,7 @@ class Scan(ABC):
         """In a few words, what is scanned and whether answers are exact."""
 
     def with_bounds(self) -> Scan | BoundedScan:
-        """This scan, with bounds on the distances of its rows if there are some and they pay."""
+        """Return this scan, with bounds on the distances of its rows if there are some and they pay."""
         return self
 
     @abstractmethod
@@ -107,11 +107,11 @@ class Scan(ABC):
         """The same search on a device (rows/gpu/flat_search.py)."""
 
     def add(self, rows: Any) -> Self:
-        """A scan of these rows and more."""
+        """Return a scan of these rows and more."""
         return replace(self, kept=self.kept.join(self.kept.like(rows)))
 
     def remove(self, positions: NDArray[np.int64]) -> Self:
-        """A scan of all rows except those at positions."""
+        """Return a scan of all rows except those at positions."""
         return replace(self, kept=self.kept.drop(positions))
 
     def arrays(self) -> dict[str, NDArray]:
@@ -124,7 +124,7 @@ class BlockScan(Scan):
 
     @cached_property
     def keys(self) -> RowKeys:
-        """Computed at the first scan: if bounds spare the rows (flat.py), there may never be one."""
+        """Keys of the rows, computed at the first scan: with bounds (flat.py) there may never be one."""
         return row_keys(self.kept, self.distance)
 
     @property
@@ -149,7 +149,7 @@ class BlockScan(Scan):
         return DeviceSearch.over(self, device)
 
     def with_bounds(self) -> Scan | BoundedScan:
-        """This scan, with bounds if its rows are full and dense, under a distance that has them, and they pay."""
+        """Return this scan, with bounds if its rows are full and dense, the distance has bounds, and they pay."""
         if self.kept.codes is not None or sp.issparse(self.kept.full) or not self.distance.bounded or not self.n:
             return self
         from kway.search.certified.build import Angles, certify
@@ -174,9 +174,9 @@ class BlockScan(Scan):
         return heaps.neighbors()
 
     def _scan(self, queries: Matrix, heaps: Heaps, rows: slice, together: bool = False) -> int:
-        """One thread's work: a block of queries against rows[start:stop], tile by tile; the rows measured.
+        """Scan a range of rows for a block of queries, tile by tile; return the number of rows measured.
 
-        together: other threads fill the same heaps, which are merged at the end.
+        together: other threads scan other rows for the same heaps, so results are merged at the end.
         """
         block, own = _Block.of(self, queries), empty_heaps(*heaps.ids.shape) if together else heaps
         plain = isinstance(self.rows, np.ndarray) and self.rows.dtype == block.keys.dtype and self.keys.centre is None
@@ -192,7 +192,7 @@ class BlockScan(Scan):
 
 @dataclass(frozen=True)
 class _Block:
-    """A block of queries as one scan needs them."""
+    """A block of queries as a scan needs them."""
 
     scan: BlockScan
     queries: Matrix  # (m, d) float64 as given, for exact distances
@@ -211,8 +211,8 @@ class _Block:
             return _Block(scan, exact, keys, norms, which)
         with np.errstate(over="ignore"):
             narrow = keys.astype(scan.keys.dtype)
-        single = bool(norms.max(initial=0.0) < FLOAT32_SAFE[1])  # a query far out would overflow
-        if single and (scan.distance.product or np.array_equal(narrow, keys)):  # a tile may round no query
+        single = bool(norms.max(initial=0.0) < FLOAT32_SAFE[1])  # a distant query would overflow
+        if single and (scan.distance.product or np.array_equal(narrow, keys)):  # a tile must not round queries
             keys = narrow
         return _Block(scan, frozen(exact), frozen(keys), norms, which)
 
@@ -241,7 +241,7 @@ class _Block:
 
 @dataclass(eq=False)
 class BoundedScan:
-    """A scan, and bounds (certified/) that prove most of its rows too far without reading them."""
+    """A scan, and bounds (certified/) that skip most of its rows without reading them."""
 
     scan: BlockScan
     bounds: Any  # Certified or Angles
@@ -253,7 +253,7 @@ class BoundedScan:
         return self.scan.nbytes + int(self.bounds.nbytes)
 
     def why(self) -> str:
-        """What was chosen."""
+        """Return what was chosen."""
         return str(self.bounds.why)
 
     def nearest(self, queries: Matrix, k: int) -> Neighbors:
@@ -265,9 +265,9 @@ class BoundedScan:
 
 
 def row_keys(kept: StoredRows, distance: Distance) -> RowKeys:
-    """Half squares about the centre, and what follows from them.
+    """Return the half squares of rows about the center, and what follows from them.
 
-    With codes and full rows at hand, `blur` lets pass whoever the codes' error cannot rule out.
+    If codes and full rows are stored, `blur` is the largest error of a code.
     """
     scanned, (n, d) = kept.scanned, kept.shape
     dense = not sp.issparse(scanned)
@@ -289,7 +289,7 @@ def row_keys(kept: StoredRows, distance: Distance) -> RowKeys:
 
 
 def sum_rounding(d: int, key_type: type[np.floating]) -> float:
-    """Relative error of a sum of d products in any order, d u / (1 - d u), and of the conversions around it."""
+    """Return the relative error of a sum of d products in any order, d u / (1 - d u), with conversions."""
     unit_roundoff = 2.0**-24 if key_type == np.float32 else 2.0**-53
     error = (d + 32) * unit_roundoff
     return float(error / (1.0 - error)) if error < 0.5 else 1.0
@@ -305,7 +305,7 @@ def _block_size(q: int, d: int) -> int:
 
 
 def _centre(rows: NDArray) -> NDArray[np.float64] | None:
-    """The mean, where rows lie far from the origin and close together: there it saves float32 its digits."""
+    """Return the mean if rows are far from the origin and close together, so that float32 keeps its digits."""
     mean = np.zeros(rows.shape[1])
     total = 0.0
     for part in spans(len(rows), max(64, COPY_BYTES // (8 * rows.shape[1]))):
@@ -326,9 +326,25 @@ def top_products(
     offset: NDArray | None = None,
     n_jobs: int | None = None,
 ) -> TopK:
-    """The k best of scale_r * (q . x_r) + offset_r for each query (q, d), dense or CSR, over dense rows (n, d).
+    """Find the k best scores scale_r * (q . x_r) + offset_r of each query.
 
-    Scores are as computed in the common float type; ties go to the lower position; -1 and -inf pad where n < k.
+    Parameters
+    ----------
+    queries : array or sparse matrix of shape (n_queries, d)
+        Queries.
+    rows : ndarray of shape (n, d)
+        Dense rows.
+    k : int
+        Number of best rows.
+    scale, offset : ndarray of shape (n,) or None, default=None
+        Factor and summand per row; None is 1 and 0.
+    n_jobs : int or None, default=None
+        Number of threads; None uses all cores.
+
+    Returns
+    -------
+    TopK
+        Positions and scores in the common float type; ties go to the lower position; -1 and -inf pad.
     """
     with at_most(n_jobs):
         return _top_products(queries, rows, whole_k(k), scale, offset)
@@ -337,7 +353,7 @@ def top_products(
 def _top_products(queries: Matrix, rows: NDArray, k: int, scale: NDArray | None, offset: NDArray | None) -> TopK:
     q, n = queries.shape[0], len(rows)
     kind = np.result_type(queries.dtype, rows.dtype)
-    # keys are lower-is-better, so both signs turn
+    # lower keys are better, so both signs change
     turned = frozen(np.full(n, -1, kind) if scale is None else -np.asarray(scale, kind))
     moved = frozen(np.zeros(n, kind) if offset is None else -np.asarray(offset, kind))
     heaps = empty_heaps(q, k)
@@ -368,14 +384,14 @@ EXTRA = 2  # neighbors beyond k that a proof needs; four more make a search by c
 
 
 class Confirmed(NamedTuple):
-    """Proven neighbours, and how many rows had to be measured for them."""
+    """Proven neighbors, and the number of rows measured for them."""
 
     neighbors: Neighbors
     measured: int
 
 
 def confirm(scan: BlockScan, queries: NDArray, found: Neighbors, k: int, rounding: float) -> Confirmed:
-    """The k nearest of queries (q, d), given `found` (q, k + some) in the other space with errors up to `rounding`."""
+    """Return the k nearest of queries (q, d), given `found` (q, k + some) in another space with errors <= rounding."""
     exact = frozen(queries.astype(np.float64))
     ids, gaps = found
     distances = measured_rows(scan.distance, exact, frozen(scan.rows), ids)
@@ -395,7 +411,7 @@ def confirm(scan: BlockScan, queries: NDArray, found: Neighbors, k: int, roundin
 def measured_rows(
     distance: Distance, queries: NDArray[np.float64], rows: NDArray, places: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Distances (q, c) of queries (q, d) to the rows at places (q, c), on all threads."""
+    """Return distances (q, c) of queries (q, d) to the rows at places (q, c), on all threads."""
     distances = np.empty(places.shape)
 
     def work(part: slice) -> None:

@@ -1,6 +1,6 @@
-"""Distances d(q, x), lower is nearer: what the engine computes, each as one object that knows its space.
+"""Distances d(q, x) that the engine computes, lower is nearer, each with the space in which it is a norm.
 
-    name         d(q, x)                       space (`place`)     there (`gap`)   key of a scanned row
+    name         d(q, x)                       space (`place`)     norm (`gap`)    key of a scanned row
     euclidean    ||q - x||_2                   the rows            d               ||x||^2 / 2 - q.x
     manhattan    ||q - x||_1                   the rows, order 1   d               d, no product
     cosine       1 - q.x / (||q|| ||x||)       unit rows           sqrt(2 d)       -(q / ||q||).x / ||x||
@@ -8,9 +8,9 @@
     hamming      share of columns that differ  none                               their number, no product
     haversine    angle of two places           points on a sphere  2 sin(d / 2)    -u.v
 
-In the space, distances are those of a norm of order 1 or 2 and grow with d, so whoever searches there (a tree, cells,
-bounds) finds the order of d. Keys grow with d for each query; those of a product are scale_r * (q . x_r) + offset_r.
-A zero row has cosine distance 1 to everything; it is placed at the origin, nearer than that.
+In the space, distances are norms of order 1 or 2 that grow with d, so a search in it (by a tree, cells or bounds) finds
+the order of d. Keys grow with d for each query; those of a product are scale_r * (q . x_r) + offset_r. A zero row
+has cosine distance 1 to every row; it is placed at the origin, which is nearer than that.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CANCELLED = 1e-4  # share of ||a||^2 + ||b||^2 below which a squared distance ha
 
 
 class KeyForm(NamedTuple):
-    """What turns the products of a row into keys: scale (n,) and offset (n,)."""
+    """Scale (n,) and offset (n,) that turn the products of rows into keys."""
 
     scale: NDArray
     offset: NDArray
@@ -42,7 +42,7 @@ class KeyForm(NamedTuple):
 
 @dataclass(frozen=True)
 class Distance(ABC):
-    """One distance and its space. Instances are all alike: EUCLIDEAN, MANHATTAN, COSINE, DOT, HAMMING, GREAT_CIRCLE."""
+    """A distance and its space. The instances are EUCLIDEAN, MANHATTAN, COSINE, DOT, HAMMING and GREAT_CIRCLE."""
 
     name: ClassVar[str]
     code: ClassVar[int]  # which it is to the kernels
@@ -63,55 +63,55 @@ class Distance(ABC):
 
     @property
     def by_angle(self) -> bool:
-        """Whether the direction of a row is all that counts: it is placed at length one."""
+        """Whether only the direction of a row counts: it is placed at length one."""
         return self.degree == 0
 
     @property
     def by_direction(self) -> bool:
-        """Whether the length of a query changes no order of rows: hyperplanes through the origin tell them apart."""
+        """Whether the length of a query does not change the order of rows, so that hyperplanes can hash them."""
         return self.degree != 1
 
     @property
     def by_products(self) -> bool:
-        """Whether it comes from products of the rows as they are given: what bits estimate, and a GPU multiplies."""
+        """Whether it comes from products of the unchanged rows, which bits estimate and a GPU computes."""
         return self.product and self.coded
 
     def place(self, rows: Matrix) -> Matrix:
-        """Rows (n, d) in the space (n, d')."""
+        """Return rows (n, d) in the space (n, d')."""
         return rows
 
     def gap(self, distances: NDArray) -> NDArray:
-        """Distances in the space, from d; grows with it."""
+        """Return distances in the space, which grow with d."""
         return distances
 
     def query_side(self, queries: Matrix) -> Matrix:
-        """Queries (q, d) as they enter the keys."""
+        """Return queries (q, d) as they enter the keys."""
         return queries
 
     def row_side(self, rows: Matrix) -> Matrix:
-        """Rows (n, d) as they enter the keys: as they are wherever a scale can do it, so that none is copied."""
+        """Return rows (n, d) as they enter the keys; unchanged if a scale is enough, so that none is copied."""
         return rows
 
     def key_form(self, halves: NDArray[np.float64]) -> KeyForm:
-        """Scale and offset of rows whose ||row_side||^2 / 2 are `halves` (n,)."""
+        """Return scale and offset of rows whose ||row_side||^2 / 2 are `halves` (n,)."""
         return KeyForm(-np.ones_like(halves), np.zeros_like(halves))
 
     def reach(self, halves: NDArray[np.float64], n_features: int) -> float:
-        """The largest norm of a row, or what else bounds keys."""
+        """Return the largest norm of a row, or another bound of the keys."""
         return float(np.sqrt(2.0 * halves.max(initial=0.0)))
 
     def tile(self, queries: NDArray, rows: NDArray) -> NDArray:
-        """What the keys are made of, (m, c) in the queries' type: products q.x of the two sides."""
+        """Return products q.x of queries and rows (m, c), in the type of the queries."""
         return np.asarray(queries @ rows.astype(queries.dtype, copy=False).T)
 
     def errors(self, rows: NDArray, instead: NDArray) -> NDArray[np.float64]:
-        """How far each row (n,) lies, in the space, from what is scanned instead of it."""
+        """Return the distance (n,) in the space of each row to the row that is scanned instead."""
         gaps = self.place(rows.astype(np.float64)) - self.place(instead.astype(np.float64))
         return np.abs(gaps).sum(axis=1) if self.order == 1 else np.sqrt(squares(gaps))
 
     @abstractmethod
     def fill(self, a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-        """out (n, m) = d(a_i, b_j), every pair to the last digits."""
+        """Fill out (n, m) with d(a_i, b_j), each accurate to the last digits."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class EuclideanDistance(Distance):
     def fill(self, a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         """||a||^2 + ||b||^2 - 2 a.b, and again directly where that cancels."""
         middle = b.mean(axis=0)
-        moved_a, moved_b = a - middle, b - middle  # far from the origin the squares would drown the differences
+        moved_a, moved_b = a - middle, b - middle  # far from the origin, squares would hide the differences
         aa, bb = squares(moved_a), squares(moved_b)
         np.matmul(moved_a, moved_b.T, out=out)
         out *= -2.0
@@ -197,7 +197,7 @@ class CosineDistance(Distance):
         return KeyForm(-np.divide(1.0, norms, out=np.zeros_like(halves), where=norms > 0), np.zeros_like(halves))
 
     def errors(self, rows: NDArray, instead: NDArray) -> NDArray[np.float64]:
-        """A zero row instead of another one seems at a gap of sqrt(2), and lies at 1: half a unit more covers it."""
+        """Return the errors; half a unit is added if a zero row replaces another one (gap sqrt(2) instead of 1)."""
         lost = (squares(instead) == 0) & (squares(rows) > 0)
         return super().errors(rows, instead) + 0.5 * lost
 
@@ -232,7 +232,7 @@ class HammingDistance(Distance):
     code = kernels.HAMMING
     order = 0
     product = False
-    coded = False  # rounded values are equal where the given ones were not
+    coded = False  # rounded values may be equal although the given ones are not
     scales = False
 
     def key_form(self, halves: NDArray[np.float64]) -> KeyForm:
@@ -292,7 +292,7 @@ DISTANCES: tuple[Distance, ...] = (EUCLIDEAN, MANHATTAN, COSINE, DOT, HAMMING, G
 
 
 def squares(rows: Matrix) -> NDArray[np.float64]:
-    """||x||^2 of each row, in float64."""
+    """Return ||x||^2 of each row, in float64."""
     if sp.issparse(rows):
         exact = rows.astype(np.float64)
         return np.asarray(exact.multiply(exact).sum(axis=1)).ravel()
@@ -300,9 +300,9 @@ def squares(rows: Matrix) -> NDArray[np.float64]:
 
 
 def unit(rows: Matrix) -> Matrix:
-    """Rows of length one; zero rows stay zero."""
+    """Return rows of length one; zero rows stay zero."""
     norms = np.sqrt(squares(rows))
-    if ((norms < 1 / UNIT_SAFE) | (norms > UNIT_SAFE)).any():  # zero rows among them, as a rule
+    if ((norms < 1 / UNIT_SAFE) | (norms > UNIT_SAFE)).any():  # usually zero rows
         rows = near_one(rows)
         norms = np.sqrt(squares(rows))
     inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
@@ -312,7 +312,7 @@ def unit(rows: Matrix) -> Matrix:
 
 
 def sphere(radians: NDArray) -> NDArray[np.float64]:
-    """Unit vectors (n, 3) of (latitude, longitude) in radians."""
+    """Return unit vectors (n, 3) of (latitude, longitude) in radians."""
     lat, lon = radians[:, 0], radians[:, 1]
     return np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=1)
 

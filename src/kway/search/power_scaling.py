@@ -1,4 +1,4 @@
-"""Units: rows and queries times powers of two, so that squares neither overflow nor vanish.
+"""Rows and queries scaled by powers of two, so that squares neither overflow nor underflow.
 
     rows     x -> 2^e x          one exponent e for the whole index; one per row if lengths do not count (cosine)
     queries  q -> 2^(e + f) q    f (q,) is 0 except for a query so far away that float64 hardly tells the rows apart
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 
 
 def peak(rows: Any) -> float:
-    """The largest |value|."""
+    """Return the largest |value|."""
     if sp.issparse(rows):
         return float(np.abs(rows.data).max(initial=0.0))
     return max(float(rows.max(initial=0.0)), -float(rows.min(initial=0.0)))
 
 
 def all_below(rows: Any, most: float) -> bool:
-    """Whether every |value| is below most: one look at few of them, which do if their squares together do."""
+    """Return whether every |value| is below most; for few values, the sum of squares decides first."""
     few = isinstance(rows, np.ndarray) and rows.size <= FEW_VALUES
     return (few and float(np.vdot(rows, rows)) < most * most) or peak(rows) < most
 
 
 def row_peaks(rows: Any) -> NDArray[np.float64]:
-    """The largest |value| of each row (n,)."""
+    """Return the largest |value| of each row (n,)."""
     if sp.issparse(rows):
         return np.asarray(abs(rows).max(axis=1).toarray(), dtype=np.float64).ravel()
     peaks = np.empty(len(rows))
@@ -56,12 +56,12 @@ def row_peaks(rows: Any) -> NDArray[np.float64]:
 
 
 def exponents(peaks: NDArray) -> NDArray[np.int64]:
-    """e (n,) with 2^(e - 1) <= peak < 2^e; 0 for 0."""
+    """Return e (n,) with 2^(e - 1) <= peak < 2^e; 0 for 0."""
     return np.asarray(np.frexp(peaks)[1], dtype=np.int64)
 
 
 def by_power(rows: Any, powers: Any) -> Any:
-    """Rows times 2^powers, one for all or one a row (n,), in their own type.
+    """Return rows times 2^powers, one for all or one per row (n,), in their own type.
 
     >>> by_power(np.ones((2, 1)), np.array([1, -1])).ravel().tolist()
     [2.0, 0.5]
@@ -74,7 +74,7 @@ def by_power(rows: Any, powers: Any) -> Any:
 
 
 def near_one(rows: Any) -> Any:
-    """Every row times its own power of two: the largest |value| from 1/2 to 1; zero rows stay zero."""
+    """Scale every row by its own power of two to a largest |value| from 1/2 to 1; zero rows stay zero."""
     return by_power(rows, -exponents(row_peaks(rows)))
 
 
@@ -88,7 +88,7 @@ def _power_range(dtype: np.dtype) -> int:
 
 
 class PowerSpan(NamedTuple):
-    """Powers of two between which the largest value of rows is left as it is, and how far out a query may lie."""
+    """Powers of two between which the largest value of rows is not scaled, and the largest power of a query."""
 
     least: int
     most: int
@@ -108,23 +108,23 @@ class Scaled(NamedTuple):
     kind: np.dtype
 
     def part(self, which: Any) -> Scaled:
-        """Some of them."""
+        """Return some of the queries."""
         own = None if self.exponents is None else self.exponents[which]
         return Scaled(self.rows[which], own, self.kind)
 
 
 @dataclass(frozen=True)
 class Unit:
-    """The unit of an index: exponent e, and the span that its arithmetic holds."""
+    """Scaling of an index: exponent e, and the span of powers that its arithmetic can represent."""
 
     distance: Distance
     span: PowerSpan
     exponent: int = 0
-    by_row: bool = False  # rows have been brought to a length near 1, each by its own power of two
+    by_row: bool = False  # each row is scaled by its own power of two
 
     @staticmethod
     def of(rows: Any, distance: Distance, narrow: bool) -> Unit:
-        """The unit for rows (n, d) that an index is built over."""
+        """Return the scaling for rows (n, d) of an index."""
         span = _span(rows.dtype, narrow)
         if not distance.scales:
             return Unit(distance, span)
@@ -142,22 +142,22 @@ class Unit:
 
     @staticmethod
     def again(exponent: int, dtype: np.dtype, distance: Distance, narrow: bool) -> Unit:
-        """The unit of a model file."""
+        """Return the scaling of a model file."""
         return Unit(distance, _span(dtype, narrow), exponent)
 
     @property
     def plain(self) -> bool:
-        """Whether rows are kept as they are given."""
+        """Whether rows are not scaled."""
         return self.exponent == 0 and not self.by_row
 
     def rows(self, rows: Any) -> Any:
-        """Rows (n, d) in this unit."""
+        """Return scaled rows (n, d)."""
         if self.by_row:
             return near_one(rows)
         return by_power(rows, self.exponent) if self.exponent else rows
 
     def more_rows(self, rows: Any) -> Any:
-        """Rows that come later, refused where they are too large for the unit that the index was built in."""
+        """Return later rows scaled; raise an error if they are too large for the scaling of the index."""
         if not self.distance.scales or not rows.shape[0]:
             return rows
         if self.distance.by_angle:
@@ -171,11 +171,11 @@ class Unit:
         return self.rows(rows)
 
     def given(self, rows: Any) -> Any:
-        """Rows of the index as they came; where each has its own unit, as they are kept."""
+        """Return stored rows as they were given; rows with scalings of their own as they are stored."""
         return by_power(rows, -self.exponent) if self.exponent and hasattr(rows, "astype") else rows
 
     def queries(self, rows: Any) -> Scaled:
-        """Queries (q, d) in this unit; those far out, or under a distance that lengths do not change, by their own."""
+        """Return scaled queries (q, d); distant ones, and those under angles or products, get powers of their own."""
         kind = rows.dtype
         if not self.distance.scales or not rows.shape[0]:
             return Scaled(rows, None, kind)
@@ -184,17 +184,17 @@ class Unit:
                 return Scaled(rows, None, kind)
             peaks = row_peaks(rows)
             own = np.minimum(0, self.span.farthest - self.exponent - exponents(peaks))
-            own[peaks == 0] = 0  # a zero row is near in any unit
+            own[peaks == 0] = 0  # a zero row needs no power of its own
             return Scaled(by_power(rows.astype(np.float64), own + self.exponent), own, kind)
         peaks = row_peaks(rows)
         if not self._wild(peaks) and self.exponent == 0:
             return Scaled(rows, None, kind)
         own = -exponents(peaks)  # products and angles: exact at any length
-        wider = kind if self.distance.by_angle else np.dtype(np.float64)  # products leave float32 before values do
+        wider = kind if self.distance.by_angle else np.dtype(np.float64)  # products exceed float32 before values do
         return Scaled(by_power(rows.astype(np.float64), own), own - self.exponent, wider)
 
     def finish(self, distances: NDArray, queries: Scaled | None = None) -> NDArray:
-        """Distances (q, k) of scaled rows as those of the rows given; one beyond float64's range is its largest."""
+        """Return distances (q, k) without the scaling; one beyond the range of float64 becomes its largest value."""
         own = None if queries is None else queries.exponents
         if self.distance.by_angle or (self.exponent == 0 and own is None):
             return distances
@@ -215,7 +215,7 @@ def _span(dtype: np.dtype, narrow: bool) -> PowerSpan:
 
 
 def _refuse_uneven(rows: Any, high: int, low: int) -> None:
-    """Refuse rows whose differences no common unit can hold; `high`, `low`: exponents of the row peaks."""
+    """Raise an error for rows that no common power of two can scale; `high`, `low`: exponents of the row peaks."""
     holds = _power_range(rows.dtype)
     if high - low > holds:
         peaks = row_peaks(rows)
@@ -234,7 +234,7 @@ def _refuse_uneven(rows: Any, high: int, low: int) -> None:
 
 
 def _spread(rows: Any) -> float:
-    """The widest range of a column."""
+    """Return the widest range of a column."""
     if sp.issparse(rows):
         high, low = (end(axis=0).toarray() for end in (rows.max, rows.min))
     else:
