@@ -31,7 +31,7 @@ LINES = (
     Line("exact 5 nearest neighbors, CLINC150 embeddings", "T1b", "clinc150", "faiss Flat", "faiss Flat"),
     Line("recall@5 of 0.99 or more, MNIST", "T3b", "mnist", "SVS", "SVS Vamana"),
     Line("softmax regression, MNIST, same objective", "T4", "mnist", "LogisticRegression(lbfgs)", "scikit-learn"),
-    Line("tune k of k-NN (50 k x 3 votes x 5 folds)", "T6", "mnist", "GridSearchCV", "GridSearchCV (estimated)"),
+    Line("tune k-NN (k = 1 to 50, 3 votes, 5 folds)", "T6", "mnist", "GridSearchCV", "GridSearchCV (estimated)"),
 )
 
 
