@@ -130,7 +130,7 @@ class Haversine(Metric):
     --------
     >>> from kway import pairwise
     >>> float(pairwise([[52.5, 13.4]], [[48.9, 2.4]], Haversine(degrees=True)).round()[0, 0])
-    876.0
+    871.0
     """
 
     degrees: bool = False
