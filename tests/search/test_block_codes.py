@@ -70,7 +70,7 @@ def test_a_memory_map_can_be_measured_in_full(tmp_path):
     assert (found.ids == true.ids).mean() > 0.98
     with pytest.raises(CombinationError, match="rerank=False"):
         Flat(store=Bits(2)).build_blocks(iter([rows]))
-    with pytest.raises(CombinationError, match="leave out folder"):
+    with pytest.raises(CombinationError, match="omit folder"):
         Flat().build_blocks(rows, folder=tmp_path)
 
 
