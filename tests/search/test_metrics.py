@@ -75,7 +75,7 @@ def test_unknown_names_get_a_suggestion():
 
 @pytest.mark.parametrize("sigma", [0.0, -1.0, np.nan, np.inf])
 def test_width_must_be_positive(sigma):
-    with pytest.raises(InputError, match="positive width"):
+    with pytest.raises(InputError, match="must be a number > 0"):
         Gaussian(sigma)
 
 
