@@ -66,17 +66,39 @@ class Flat(Recipe):
         return self.store is None or self.store.exact
 
     def check(self, metric: Metric, sparse: bool = False) -> None:
-        """Raise an error for what the store or the GPU cannot search."""
+        """Raise an error for rows or metrics that the store or the GPU cannot search.
+
+        Parameters
+        ----------
+        metric : Metric
+            The metric of the search.
+        sparse : bool, default=False
+            Whether the rows are sparse.
+        """
         super().check(metric, sparse)
         self.keeper.check(metric.distance, sparse)
         if self.device == "cuda":
             check_device(metric, sparse)
 
     def build_blocks(self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None) -> Index:
-        """Build the live index over rows that come in blocks; see `Recipe.build_blocks`.
+        """Build the live index over rows that come in blocks.
 
-        With a store and `rerank=False` the rows are never all in memory. Of an array, perhaps a memory map, full rows
-        can be kept next to codes (`rerank=True`).
+        With a store and `rerank=False`, only one block of rows is in memory at a time. Bits with `rerank=True` needs
+        one array of floats (a memory map if it is large), because a search measures full rows.
+
+        Parameters
+        ----------
+        blocks : array, path or iterable
+            An array (n, d), a folder of .npy or parquet files, or an iterable of arrays (m, d).
+        metric : str or Metric, default="euclidean"
+            Name or metric of `kway.search`.
+        folder : path or None, default=None
+            Folder of finished parts, from which an interrupted build resumes.
+
+        Returns
+        -------
+        Index
+            The live index, with positions as ids.
         """
         picked = pick_metric(metric)
         self.check(picked)

@@ -141,7 +141,15 @@ class Recipe:
         return self.narrow or getattr(self, "store", None) is not None
 
     def check(self, metric: Metric, sparse: bool = False) -> None:
-        """Raise an error for a metric, or sparse rows, that this index cannot search."""
+        """Raise CombinationError for a metric, or sparse rows, that this index cannot search.
+
+        Parameters
+        ----------
+        metric : Metric
+            The metric of the search.
+        sparse : bool, default=False
+            Whether the rows are sparse.
+        """
         if metric.distance not in self.distances:
             known = ", ".join(map(str, self.distances))
             raise CombinationError(
@@ -163,13 +171,32 @@ class Recipe:
         return self._live(rows, metric, ids)
 
     def facts(self) -> dict[str, Any]:
-        """Return JSON facts of the recipe, without the device: a file may be read on another machine."""
+        """Return the JSON facts that a model file contains about the recipe.
+
+        The device is left out, because the file may be read on another machine.
+
+        Returns
+        -------
+        dict
+            The name of the index and its parameters.
+        """
         own = [f.name for f in fields(self) if f.name != "device"]
         return {"index": self.name, **{name: _as_facts(getattr(self, name)) for name in own}}
 
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> Recipe:
-        """Return the recipe that `facts()` described."""
+        """Return the recipe that `facts()` described.
+
+        Parameters
+        ----------
+        facts : dict
+            JSON facts that `facts()` returned.
+
+        Returns
+        -------
+        Recipe
+            The recipe.
+        """
         given = {key: value for key, value in facts.items() if key != "index"}
         if isinstance(given.get("store"), dict):
             given["store"] = store_from(given["store"])
@@ -177,7 +204,20 @@ class Recipe:
 
     @classmethod
     def restore(cls, facts: dict[str, Any], arrays: dict[str, NDArray]) -> Index:
-        """Return the live index that `parts()` described; arrays may be memory-mapped and read-only."""
+        """Return the live index that `Index.parts` described; arrays may be memory-mapped and read-only.
+
+        Parameters
+        ----------
+        facts : dict
+            JSON facts that `Index.parts` returned.
+        arrays : dict of str to ndarray
+            Arrays that `Index.parts` returned.
+
+        Returns
+        -------
+        Index
+            The live index.
+        """
         if facts.get("recipe", {}).get("index") != cls.name:
             raise ModelFileError(f"the model file contains an index of {facts.get('recipe')!r}, not of {cls.__name__}")
         recipe = cls.from_facts(facts["recipe"])
@@ -193,12 +233,21 @@ class Recipe:
 class Index(ABC):
     """Live index over rows with ids, under one metric. Build it with a recipe, such as `Flat().build(rows)`.
 
-    Attributes
+    Parameters
     ----------
+    recipe : Recipe
+        The recipe that the index is built from.
     metric : Metric
         The metric.
-    recipe : Recipe
-        The recipe that it was built from.
+    ids : Ids
+        Ids of the rows.
+    n_features : int
+        Number of columns.
+
+    Attributes
+    ----------
+    recipe, metric
+        As given.
     why_ : str
         One sentence: why this index, or this kind of search, was chosen.
 

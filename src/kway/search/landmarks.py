@@ -121,7 +121,15 @@ class Landmarks(Recipe):
         return False
 
     def check(self, metric: Metric, sparse: bool = False) -> None:
-        """Raise an error for what cannot be searched, such as codes under manhattan or haversine."""
+        """Raise an error for rows or metrics that cannot be searched, such as codes under manhattan or haversine.
+
+        Parameters
+        ----------
+        metric : Metric
+            The metric of the search.
+        sparse : bool, default=False
+            Whether the rows are sparse.
+        """
         super().check(metric, sparse)
         if self.store is not None and not metric.distance.by_products:
             raise CombinationError(
@@ -132,9 +140,23 @@ class Landmarks(Recipe):
             check_cells(metric)
 
     def build_blocks(self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None) -> Index:
-        """Build the live index over rows that come in blocks; see `Recipe.build_blocks`.
+        """Build the live index over rows that come in blocks.
 
-        With `store=Bits(rerank=False)` the rows are never all in memory.
+        With `store=Bits(rerank=False)`, only one block of rows is in memory at a time.
+
+        Parameters
+        ----------
+        blocks : array, path or iterable
+            An array (n, d), a folder of .npy or parquet files, or an iterable of arrays (m, d).
+        metric : str or Metric, default="euclidean"
+            Name or metric of `kway.search`.
+        folder : path or None, default=None
+            Folder of finished parts, from which an interrupted build resumes.
+
+        Returns
+        -------
+        Index
+            The live index, with positions as ids.
         """
         picked = pick_metric(metric)
         self.check(picked)

@@ -42,29 +42,85 @@ class Metric:
         return all(getattr(type(self), part) is getattr(Metric, part) for part in ("prepare", "finish", "score"))
 
     def check(self, n_features: int) -> None:
-        """Raise an error if the metric cannot measure rows of so many columns."""
+        """Raise InputError if the metric cannot measure rows of so many columns.
+
+        Parameters
+        ----------
+        n_features : int
+            Number of columns.
+        """
 
     def prepare(self, rows: Any) -> Any:
-        """Return rows (n, d) in the units of the engine."""
+        """Convert rows to the units of the engine.
+
+        Parameters
+        ----------
+        rows : ndarray or CSR matrix of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray or CSR matrix of shape (n, d)
+            Rows in the units of the engine.
+        """
         return rows
 
     def finish(self, distances: NDArray) -> NDArray:
-        """Return the engine's distances in the units of the metric."""
+        """Convert the engine's distances to the units of the metric.
+
+        Parameters
+        ----------
+        distances : ndarray
+            Distances in the units of the engine.
+
+        Returns
+        -------
+        ndarray
+            Distances in the units of the metric.
+        """
         return distances
 
     def score(self, distances: NDArray) -> NDArray:
-        """Return scores of distances, higher is better."""
+        """Convert distances to scores.
+
+        Parameters
+        ----------
+        distances : ndarray
+            Distances in the units of the metric.
+
+        Returns
+        -------
+        ndarray
+            Scores, higher is better.
+        """
         return self.top - distances  # -distances would give -0.0 for a perfect match
 
     def log_similarity(self, distances: NDArray) -> NDArray:
-        """Return the log of the similarity of rows at these distances; -inf if it is not positive."""
+        """Return the logarithm of the similarity of rows at these distances.
+
+        Parameters
+        ----------
+        distances : ndarray
+            Distances in the units of the metric.
+
+        Returns
+        -------
+        ndarray
+            Logarithms; -inf if the similarity is not positive.
+        """
         raise CombinationError(
             f"the metric {self.name!r} has no similarity; use weights='distance', or a metric with a similarity: "
             "'cosine', 'dot', Gaussian(sigma), Laplacian(sigma)"
         )
 
     def facts(self) -> dict[str, Any]:
-        """Return the JSON facts of a model file; `from_facts` reverses this."""
+        """Return the JSON facts that a model file contains about the metric; `from_facts` reverses this.
+
+        Returns
+        -------
+        dict
+            The name of the metric and its parameters.
+        """
         return {"name": self.name, **asdict(self)}
 
 
@@ -139,17 +195,45 @@ class Haversine(Metric):
     distance = GREAT_CIRCLE
 
     def check(self, n_features: int) -> None:
-        """Raise an error unless there are two columns."""
+        """Raise InputError unless there are two columns.
+
+        Parameters
+        ----------
+        n_features : int
+            Number of columns.
+        """
         if n_features != 2:
             raise InputError(f"haversine needs 2 columns (latitude, longitude), got {n_features}; pass only those two")
 
     def prepare(self, rows: NDArray) -> NDArray:
-        """Return radians in float64: float32 would round a place on earth by up to half a meter."""
+        """Convert rows to radians.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, 2)
+            Radians in float64: float32 would round a place on earth by up to half a meter.
+        """
         rows = np.ascontiguousarray(rows, dtype=np.float64)
         return np.radians(rows) if self.degrees else rows
 
     def finish(self, distances: NDArray) -> NDArray:
-        """Return kilometers if rows are in degrees."""
+        """Convert radians to kilometers if rows are in degrees.
+
+        Parameters
+        ----------
+        distances : ndarray
+            Distances in the units of the engine.
+
+        Returns
+        -------
+        ndarray
+            Distances in kilometers if rows are in degrees, else in radians.
+        """
         return distances * EARTH_RADIUS_KM if self.degrees else distances
 
 
@@ -178,11 +262,33 @@ class Gaussian(Metric):
         _check_sigma("Gaussian", self.sigma)
 
     def score(self, distances: NDArray) -> NDArray:
-        """Return exp(-d^2 / sigma^2)."""
+        """Return the similarity of rows at these distances.
+
+        Parameters
+        ----------
+        distances : ndarray
+            Distances in the units of the metric.
+
+        Returns
+        -------
+        ndarray
+            exp(-d^2 / sigma^2).
+        """
         return np.exp(self.log_similarity(distances))
 
     def log_similarity(self, distances: NDArray) -> NDArray:
-        """Return -d^2 / sigma^2."""
+        """Return the logarithm of the similarity of rows at these distances.
+
+        Parameters
+        ----------
+        distances : ndarray
+            Distances in the units of the metric.
+
+        Returns
+        -------
+        ndarray
+            -d^2 / sigma^2.
+        """
         return -np.square(distances / self.sigma)
 
 
@@ -211,11 +317,33 @@ class Laplacian(Metric):
         _check_sigma("Laplacian", self.sigma)
 
     def score(self, distances: NDArray) -> NDArray:
-        """Return exp(-d / sigma)."""
+        """Return the similarity of rows at these distances.
+
+        Parameters
+        ----------
+        distances : ndarray
+            Distances in the units of the metric.
+
+        Returns
+        -------
+        ndarray
+            exp(-d / sigma).
+        """
         return np.exp(self.log_similarity(distances))
 
     def log_similarity(self, distances: NDArray) -> NDArray:
-        """Return -d / sigma."""
+        """Return the logarithm of the similarity of rows at these distances.
+
+        Parameters
+        ----------
+        distances : ndarray
+            Distances in the units of the metric.
+
+        Returns
+        -------
+        ndarray
+            -d / sigma.
+        """
         return -distances / self.sigma
 
 

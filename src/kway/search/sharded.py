@@ -156,17 +156,42 @@ class Sharded(Recipe):
         return self.recipe._narrow
 
     def check(self, metric: Metric, sparse: bool = False) -> None:
-        """Raise an error for what the inner index cannot search."""
+        """Raise an error for what the inner index cannot search.
+
+        Parameters
+        ----------
+        metric : Metric
+            The metric of the search.
+        sparse : bool, default=False
+            Whether the rows are sparse.
+        """
         self.recipe.check(metric, sparse)
 
     def facts(self) -> dict[str, Any]:
-        """Return JSON facts of the recipe and of the inner one."""
+        """Return the JSON facts that a model file contains about the recipe.
+
+        Returns
+        -------
+        dict
+            The name of the index, its parameters, and the facts of the inner recipe.
+        """
         inner = self.recipe.facts()
         return {"index": self.name, "recipe": inner, "shards": self.shards, "replicas": self.replicas}
 
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> Recipe:
-        """Return the recipe that `facts()` described."""
+        """Return the recipe that `facts()` described.
+
+        Parameters
+        ----------
+        facts : dict
+            JSON facts that `facts()` returned.
+
+        Returns
+        -------
+        Sharded
+            The recipe.
+        """
         from kway.search.auto import INDEXES
 
         inner = INDEXES[facts["recipe"]["index"]].from_facts(facts["recipe"])

@@ -25,7 +25,23 @@ WIDTH = BITS  # features of a row: one per bit of its code
 
 
 def counter_rows(classes: NDArray) -> NDArray[np.float32]:
-    """Rows (m, 512) of classes (m,)."""
+    """Compute rows from their numbers.
+
+    Parameters
+    ----------
+    classes : ndarray of shape (m,)
+        Numbers of the rows, whole numbers from 0 to 2^32 - 1.
+
+    Returns
+    -------
+    ndarray of shape (m, 512)
+        The rows in float32, each value between -127.5 and 127.5.
+
+    Examples
+    --------
+    >>> counter_rows([0, 7]).shape
+    (2, 512)
+    """
     features = np.arange(WIDTH, dtype=np.uint32) * np.uint32(0x9E3779B1)
     seeds = _mix(np.asarray(classes).astype(np.uint32) + np.uint32(12345))
     return (_mix(seeds[:, None] ^ features) >> np.uint32(24)).astype(np.float32) - np.float32(127.5)
@@ -42,7 +58,20 @@ def _mix(h: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 @dataclass(frozen=True)
 class CounterRows:
-    """The generator on a device, with the rotation whose signs are the codes."""
+    """Rows that a device computes from their numbers, and their codes: the signs of the rotated rows.
+
+    Parameters
+    ----------
+    name : str, default="cuda"
+        Name of the device, "cuda" or "cpu".
+
+    Attributes
+    ----------
+    device : Device
+        The device.
+    turn : tensor of shape (512, 512)
+        The rotation in bfloat16.
+    """
 
     name: str = "cuda"
     device: Device = field(init=False)
@@ -55,7 +84,18 @@ class CounterRows:
         object.__setattr__(self, "turn", turn)
 
     def rows(self, classes: Tensor) -> Tensor:
-        """Rows (m, 512) float32 of classes (m,)."""
+        """Compute rows on the device.
+
+        Parameters
+        ----------
+        classes : tensor of shape (m,)
+            Numbers of the rows.
+
+        Returns
+        -------
+        tensor of shape (m, 512)
+            The rows of `counter_rows` in float32.
+        """
         if not self.device.is_gpu:
             return self.device.put(counter_rows(self.device.fetch(classes)))
         from kway.rows.gpu.search_kernels import fill_rows
@@ -65,7 +105,18 @@ class CounterRows:
         return out
 
     def codes(self, n: int) -> SignCodes:
-        """Codes of the first n rows."""
+        """Compute the codes of the first n rows, without storing the rows.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows.
+
+        Returns
+        -------
+        SignCodes
+            The codes, 512 bits per row.
+        """
         from kway.rows.gpu.sign_codes import SignCodes, device_sign_words
 
         bm, bn, bk = TILE, TILE_CLASSES, TILE_DEPTH
@@ -83,7 +134,22 @@ class CounterRows:
         return SignCodes.build(self.device, words, n)
 
     def queries(self, classes: Tensor, cosine: float, seed: int = 0) -> Tensor:
-        """Queries (m, 512) in the codes' space, at this cosine to the rows of their classes."""
+        """Draw one query per row at a given cosine to it, in a random direction.
+
+        Parameters
+        ----------
+        classes : tensor of shape (m,)
+            Numbers of the rows.
+        cosine : float
+            Cosine between each query and its row, between -1 and 1.
+        seed : int, default=0
+            Seed of the random directions.
+
+        Returns
+        -------
+        tensor of shape (m, 512)
+            Rotated queries of length 1, which `SignCodes` can search.
+        """
         torch = self.device.torch
         source = torch.Generator(device=self.device.name).manual_seed(seed)
         own = self.rows(classes)

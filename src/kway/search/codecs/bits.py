@@ -60,7 +60,7 @@ class Bits(Store):
         Bits per column. In addition a row takes 8 bytes, or 2 bytes under cosine if the mean of the rows is near the
         origin.
     rerank : bool, default=True
-        Whether full rows are stored beside the codes; they may be memory-mapped. They decide among the rows that the
+        Whether full rows are stored next to the codes; they may be memory-mapped. They decide among the rows that the
         error bars cannot rule out. Otherwise only the codes are stored, and distances are estimates.
     miss : float, default=0.002
         Largest probability to miss a true neighbor, between 0 and 0.5.
@@ -106,7 +106,15 @@ class Bits(Store):
         return float(-ndtri(0.5 * self.miss))
 
     def check(self, distance: Distance, sparse: bool) -> None:
-        """Raise CombinationError unless rows are dense and the distance is euclidean, cosine or dot."""
+        """Raise CombinationError unless rows are dense and the distance is euclidean, cosine or dot.
+
+        Parameters
+        ----------
+        distance : Distance
+            The distance that the engine computes.
+        sparse : bool
+            Whether the rows are sparse.
+        """
         super().check(distance, sparse)
         if not distance.by_products:
             raise CombinationError(
@@ -115,14 +123,40 @@ class Bits(Store):
             )
 
     def frame(self, rows: NDArray, distance: Distance) -> BitFrame:
-        """Return the frame for rows like these (n, d)."""
+        """Choose center and rotation for rows like these.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n, d)
+            Rows.
+        distance : Distance
+            The distance that the engine computes.
+
+        Returns
+        -------
+        BitFrame
+            The center and the rotation that encode such rows.
+        """
         mean = np.zeros(rows.shape[1])
         for part in _parts(rows):
             mean += distance.place(rows[part].astype(np.float64)).sum(axis=0)
         return self.frame_about(mean / max(1, len(rows)), distance)
 
     def frame_about(self, mean: NDArray[np.float64], distance: Distance) -> BitFrame:
-        """Return the frame for rows of this mean (d,) in the distance's space."""
+        """Choose center and rotation for rows of a given mean.
+
+        Parameters
+        ----------
+        mean : ndarray of shape (d,)
+            Mean of the rows in the space of the distance.
+        distance : Distance
+            The distance that the engine computes.
+
+        Returns
+        -------
+        BitFrame
+            The center and the rotation that encode such rows.
+        """
         wide = -(-len(mean) // 64) * 64
         signs = np.random.default_rng(0).integers(0, 2, (_ROTATION_ROUNDS, wide)).astype(np.int8) * 2 - 1
         if distance.by_angle and mean @ mean < _SMALL_MEAN:
@@ -130,11 +164,37 @@ class Bits(Store):
         return BitFrame(self.bits, distance, mean.astype(np.float32), frozen(signs.astype(np.int8)))
 
     def encode(self, rows: NDArray, distance: Distance) -> BitRows:
-        """Encode rows about their mean, or about the origin if that is as good."""
+        """Encode rows about their mean, or about the origin if that is as good.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n, d)
+            Rows.
+        distance : Distance
+            The distance that the engine computes.
+
+        Returns
+        -------
+        BitRows
+            The codes.
+        """
         return self.frame(rows, distance).encode(rows)
 
     def restore(self, arrays: dict[str, NDArray], distance: Distance) -> BitRows | None:
-        """Return the codes of a model file, or None if it has none."""
+        """Return the codes of a model file.
+
+        Parameters
+        ----------
+        arrays : dict of str to ndarray
+            Arrays of the model file by name.
+        distance : Distance
+            The distance that the engine computes.
+
+        Returns
+        -------
+        BitRows or None
+            The codes; None if the file has none.
+        """
         if "codes.head" not in arrays:
             return None
         own = {key: frozen(arrays[f"codes.{key}"]) for key in (*CODE_ARRAYS, "center", "signs")}
@@ -142,13 +202,41 @@ class Bits(Store):
         return BitRows(frame, **own)
 
     def scan(self, kept: StoredRows, distance: Distance) -> BitScan:
-        """Return a scan of the codes."""
+        """Return a search that scans the codes of all rows.
+
+        Parameters
+        ----------
+        kept : StoredRows
+            The stored rows.
+        distance : Distance
+            The distance that the engine computes.
+
+        Returns
+        -------
+        BitScan
+            The search.
+        """
         from kway.search.codecs.bit_scan import BitScan
 
         return BitScan(kept, distance, self.z)
 
     def scan_blocks(self, blocks: Any, metric: Metric, folder: str | Path | None) -> BitScan:
-        """Return a scan of the codes of all blocks; full rows are used if the blocks are one array of floats."""
+        """Return a search that scans the codes of all blocks; full rows are used if the blocks are one array of floats.
+
+        Parameters
+        ----------
+        blocks : array, path or iterable
+            An array (n, d), a folder of .npy or parquet files, or an iterable of arrays (m, d).
+        metric : Metric
+            The metric of the search.
+        folder : path or None
+            Folder of finished parts, from which an interrupted build resumes.
+
+        Returns
+        -------
+        BitScan
+            The search.
+        """
         from kway.search.codecs.block_codes import encode_blocks
 
         mapped = blocks if isinstance(blocks, np.ndarray) and blocks.dtype in (np.float32, np.float64) else None
@@ -158,13 +246,34 @@ class Bits(Store):
         return self.scan(StoredRows(mapped if self.rerank else None, codes), metric.distance)
 
     def table(self) -> type[BitCells]:
-        """Return the table of codes about landmarks."""
+        """Return the type of table that stores codes of rows about the landmark of their cell.
+
+        Returns
+        -------
+        type
+            BitCells.
+        """
         from kway.search.bit_cells import BitCells
 
         return BitCells
 
     def fill_cells(self, index: LandmarksIndex, blocks: Any, folder: str | Path | None) -> int:
-        """Encode all blocks about their landmarks; return the number of rows."""
+        """Fill an empty index with the codes of all blocks, each row about its landmark.
+
+        Parameters
+        ----------
+        index : LandmarksIndex
+            The empty index.
+        blocks : array, path or iterable
+            An array (n, d), a folder of .npy or parquet files, or an iterable of arrays (m, d).
+        folder : path or None
+            Folder of finished parts, from which an interrupted build resumes.
+
+        Returns
+        -------
+        int
+            The number of rows.
+        """
         from kway.search.bit_cells import fill_cells
 
         self._check_no_rerank("call build(rows)")
@@ -178,7 +287,20 @@ class Bits(Store):
             )
 
     def store_on_gpu(self, rows: TensorRows, distance: Distance) -> GpuStoredRows:
-        """Return codes that are computed on the GPU, and the rows if they are stored."""
+        """Encode rows on the GPU about their mean.
+
+        Parameters
+        ----------
+        rows : TensorRows of shape (n, d)
+            Rows on the GPU.
+        distance : Distance
+            The distance that the engine computes.
+
+        Returns
+        -------
+        GpuStoredRows
+            The codes, and the rows if `rerank` is set.
+        """
         from kway.search.codecs.gpu_codes import encode_bits_on_gpu, mean_on_gpu
 
         frame = self.frame_about(mean_on_gpu(rows, distance), distance)
@@ -187,7 +309,22 @@ class Bits(Store):
         return GpuStoredRows(rows if self.rerank else None, codes)
 
     def gpu_codes(self, rows: TensorRows, cells: Any, ground: Ground) -> Any:
-        """Return bits about the landmark of each row's cell; for zero rows under cosine as in CenteredBits."""
+        """Encode rows on the GPU, each about the landmark of its cell; zero rows under cosine as in CenteredBits.
+
+        Parameters
+        ----------
+        rows : TensorRows of shape (n, d)
+            Rows on the GPU.
+        cells : tensor of shape (n,)
+            Number of the cell of each row.
+        ground : Ground
+            The landmarks of the cells, and the distance.
+
+        Returns
+        -------
+        codes on the GPU
+            The codes of all rows.
+        """
         from kway.search.codecs.gpu_codes import encode_bits_on_gpu
 
         landmarks = rows.device.put(ground.centres()).double()

@@ -30,7 +30,7 @@ class Int8(Store):
     Parameters
     ----------
     rerank : bool, default=True
-        Whether full rows are stored beside the codes; they may be memory-mapped. A search then scans the codes and
+        Whether full rows are stored next to the codes; they may be memory-mapped. A search then scans the codes and
         measures the full rows that the error of the codes cannot rule out, so its results are exact. Otherwise only
         the codes are stored, and distances are those of the decoded rows.
 
@@ -56,17 +56,58 @@ class Int8(Store):
         check_parameters(self, rerank=YES_OR_NO)
 
     def encode(self, rows: NDArray, distance: Distance) -> ByteRows:
-        """Encode rows about their mean."""
+        """Encode rows about their mean.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n, d)
+            Rows.
+        distance : Distance
+            The distance that the engine computes.
+
+        Returns
+        -------
+        ByteRows
+            The codes.
+        """
         return _encode(rows, (rows.sum(axis=0, dtype=np.float64) / max(1, len(rows))).astype(np.float32))
 
     def restore(self, arrays: dict[str, NDArray], distance: Distance) -> ByteRows | None:
-        """Return the codes of a model file, or None if it has none."""
+        """Return the codes of a model file.
+
+        Parameters
+        ----------
+        arrays : dict of str to ndarray
+            Arrays of the model file by name.
+        distance : Distance
+            The distance that the engine computes.
+
+        Returns
+        -------
+        ByteRows or None
+            The codes; None if the file has none.
+        """
         if "codes" not in arrays:
             return None
         return ByteRows(*(np.asarray(arrays[key]) for key in ("codes", "codes.scale", "codes.center")))
 
     def scan_blocks(self, blocks: Any, metric: Metric, folder: str | Path | None) -> Scan | None:
-        """Return a scan of the codes of all blocks, or None if the rows have to be stored."""
+        """Return a search that scans the codes of all blocks.
+
+        Parameters
+        ----------
+        blocks : array, path or iterable
+            An array (n, d), a folder of .npy or parquet files, or an iterable of arrays (m, d).
+        metric : Metric
+            The metric of the search.
+        folder : path or None
+            Folder of finished parts, from which an interrupted build resumes.
+
+        Returns
+        -------
+        Scan or None
+            The search; None if the rows have to be stored.
+        """
         if self.rerank or folder is not None:
             return None
         from kway.search.codecs.block_codes import encode_byte_blocks
@@ -74,11 +115,39 @@ class Int8(Store):
         return self.scan(StoredRows(None, encode_byte_blocks(blocks, self, metric)), metric.distance)
 
     def store_on_gpu(self, rows: TensorRows, distance: Distance) -> GpuStoredRows:
-        """Return the full rows, which a GPU searches directly, or bytes that are computed on the GPU."""
+        """Store rows on a GPU; codes are computed on the GPU.
+
+        Parameters
+        ----------
+        rows : TensorRows of shape (n, d)
+            Rows on the GPU.
+        distance : Distance
+            The distance that the engine computes.
+
+        Returns
+        -------
+        GpuStoredRows
+            The full rows, which a GPU searches directly, or only their codes.
+        """
         return GpuStoredRows(rows) if self.rerank else GpuStoredRows(None, self.gpu_codes(rows, None, None))
 
     def gpu_codes(self, rows: TensorRows, cells: Any, ground: Any) -> Any:
-        """Return bytes about the mean."""
+        """Encode rows on the GPU about their mean.
+
+        Parameters
+        ----------
+        rows : TensorRows of shape (n, d)
+            Rows on the GPU.
+        cells : tensor of shape (n,) or None
+            Not used: the codes do not depend on the cells.
+        ground : Ground or None
+            Not used: the codes do not depend on the landmarks.
+
+        Returns
+        -------
+        codes on the GPU
+            One byte per value.
+        """
         from kway.search.codecs.gpu_codes import encode_bytes_on_gpu
 
         return encode_bytes_on_gpu(rows)

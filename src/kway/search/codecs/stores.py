@@ -125,11 +125,11 @@ class Store(ABC):
     """How rows are stored: a frozen dataclass that a fit never changes.
 
     A store declares everything that an index needs from it, so a new one is a new module and a line in `store_from`.
-    The methods here are those of rows that are stored in full.
+    The methods of this class are those of rows that are stored in full.
     """
 
     name: ClassVar[str]
-    rerank: bool  # whether full rows are stored beside the codes
+    rerank: bool  # whether full rows are stored next to the codes
     exact: ClassVar[bool] = True  # whether results are those of brute force over the rows as they are stored
     settles_ties: ClassVar[bool] = True  # whether one more than k is searched, to detect ties
     learns_long: ClassVar[bool] = False  # whether landmarks are placed by all coordinates of a projection
@@ -140,55 +140,191 @@ class Store(ABC):
         return 0
 
     def encode(self, rows: NDArray, distance: Distance) -> Codes | None:
-        """Return codes of rows (n, d) for searches under the distance; None if the rows are stored in full only."""
+        """Encode rows for searches under a distance.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n, d)
+            Rows.
+        distance : Distance
+            The distance that the engine computes.
+
+        Returns
+        -------
+        Codes or None
+            The codes; None if the rows are stored in full only.
+        """
         return None
 
     def restore(self, arrays: dict[str, NDArray], distance: Distance) -> Codes | None:
-        """Return the codes of a model file, or None if it has none."""
+        """Return the codes of a model file.
+
+        Parameters
+        ----------
+        arrays : dict of str to ndarray
+            Arrays of the model file by name.
+        distance : Distance
+            The distance that the engine computes.
+
+        Returns
+        -------
+        Codes or None
+            The codes; None if the file has none.
+        """
         return None
 
     def scan(self, kept: StoredRows, distance: Distance) -> Scan:
-        """Return a search over all stored rows."""
+        """Return a search over all stored rows.
+
+        Parameters
+        ----------
+        kept : StoredRows
+            The stored rows.
+        distance : Distance
+            The distance that the engine computes.
+
+        Returns
+        -------
+        Scan
+            The search.
+        """
         from kway.search.block_scan import BlockScan
 
         return BlockScan(kept, distance)
 
     def scan_blocks(self, blocks: Any, metric: Metric, folder: str | Path | None) -> Scan | None:
-        """Return a search over blocks of rows that are not stored; None if this store needs the rows."""
+        """Return a search over blocks of rows that are not stored.
+
+        Parameters
+        ----------
+        blocks : array, path or iterable
+            An array (n, d), a folder of .npy or parquet files, or an iterable of arrays (m, d).
+        metric : Metric
+            The metric of the search.
+        folder : path or None
+            Folder of finished parts, from which an interrupted build resumes.
+
+        Returns
+        -------
+        Scan or None
+            The search; None if this store needs the rows.
+        """
         return None
 
     def table(self) -> type[CellTable] | type[BitCells]:
-        """Return the type of table that stores rows in landmark cells."""
+        """Return the type of table that stores rows in landmark cells.
+
+        Returns
+        -------
+        type
+            CellTable or BitCells.
+        """
         from kway.search.cells import CellTable
 
         return CellTable
 
     def fill_cells(self, index: LandmarksIndex, blocks: Any, folder: str | Path | None) -> int | None:
-        """Fill an empty index from blocks of rows that are not stored; return the number of rows.
+        """Fill an empty index from blocks of rows that are not stored.
 
-        Returns None if this store needs the rows.
+        Parameters
+        ----------
+        index : LandmarksIndex
+            The empty index.
+        blocks : array, path or iterable
+            An array (n, d), a folder of .npy or parquet files, or an iterable of arrays (m, d).
+        folder : path or None
+            Folder of finished parts, from which an interrupted build resumes.
+
+        Returns
+        -------
+        int or None
+            The number of rows; None if this store needs the rows.
         """
         return None
 
     def store_on_gpu(self, rows: TensorRows, distance: Distance) -> GpuStoredRows:
-        """Return rows on a GPU as this store stores them; nothing is copied to the CPU."""
+        """Store rows on a GPU; nothing is copied to the CPU.
+
+        Parameters
+        ----------
+        rows : TensorRows of shape (n, d)
+            Rows on the GPU.
+        distance : Distance
+            The distance that the engine computes.
+
+        Returns
+        -------
+        GpuStoredRows
+            The rows, their codes, or both, on the same device.
+        """
         return GpuStoredRows(rows)
 
     def gpu_codes(self, rows: TensorRows, cells: Any, ground: Ground) -> Any:
-        """Return the codes of rows on a GPU that belong to these cells (n,)."""
+        """Encode rows on a GPU that belong to landmark cells.
+
+        Parameters
+        ----------
+        rows : TensorRows of shape (n, d)
+            Rows on the GPU.
+        cells : tensor of shape (n,)
+            Number of the cell of each row.
+        ground : Ground
+            The landmarks of the cells, and the distance.
+
+        Returns
+        -------
+        codes on the GPU
+            The codes of all rows.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no codes")
 
     def keep(self, rows: Matrix, distance: Distance) -> StoredRows:
-        """Return rows (n, d) as this store stores them."""
+        """Store rows.
+
+        Parameters
+        ----------
+        rows : ndarray or CSR matrix of shape (n, d)
+            Rows.
+        distance : Distance
+            The distance that the engine computes.
+
+        Returns
+        -------
+        StoredRows
+            Full rows, their codes, or both.
+        """
         return StoredRows(rows if self.rerank else None, self.encode(rows, distance))
 
     def load(self, rows: Matrix | None, arrays: dict[str, NDArray], distance: Distance) -> StoredRows:
-        """Return the rows of a model file; codes that it lacks are computed again."""
+        """Return the rows of a model file; codes that it lacks are computed again.
+
+        Parameters
+        ----------
+        rows : ndarray, CSR matrix or None
+            Full rows (n, d) of the model file; None if it contains codes only.
+        arrays : dict of str to ndarray
+            Arrays of the model file by name.
+        distance : Distance
+            The distance that the engine computes.
+
+        Returns
+        -------
+        StoredRows
+            Full rows, their codes, or both.
+        """
         codes = self.restore(arrays, distance)
         return self.keep(rows, distance) if codes is None else StoredRows(rows, codes)
 
     def check(self, distance: Distance, sparse: bool) -> None:
-        """Raise CombinationError for rows that codes cannot represent."""
+        """Raise CombinationError for rows that codes cannot represent.
+
+        Parameters
+        ----------
+        distance : Distance
+            The distance that the engine computes.
+        sparse : bool
+            Whether the rows are sparse.
+        """
         if sparse or not distance.coded:
             what = "sparse rows" if sparse else f"the metric {distance.name!r}"
             raise CombinationError(
@@ -196,7 +332,13 @@ class Store(ABC):
             )
 
     def facts(self) -> dict[str, Any]:
-        """Return the JSON facts of the store."""
+        """Return the JSON facts that a model file contains about the store.
+
+        Returns
+        -------
+        dict
+            The name of the store and its parameters.
+        """
         return {"name": self.name, **vars(self)}
 
 
