@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import kway
-from kway.auto.options import FitOptions
+from kway.auto.fit_options import FitOptions
 from kway.errors import InputError
 from kway.options import options_of
 from kway.tables.options import ReadOptions

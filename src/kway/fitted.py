@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.auto.evaluation import Scores
+from kway.auto.fit_options import FitOptions
 from kway.auto.job import JobResult, run_job
-from kway.auto.options import FitOptions
 from kway.auto.race.compare import Comparison
 from kway.auto.reasons import Reasons, explain
 from kway.auto.train_test import read_train_test

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 import kway
 from kway.auto.calibration import MOVED, calibrate
 from kway.auto.evaluation import evaluate_model
-from kway.auto.options import FitOptions
+from kway.auto.fit_options import FitOptions
 from kway.auto.race.clock import Clock
 from kway.auto.race.families import FAMILIES
 from kway.auto.race.folds import fold_numbers

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kway.auto.options import FitOptions
+from kway.auto.fit_options import FitOptions
 from kway.auto.race.clock import Clock
 from kway.auto.race.compare import compare, compare_rows
 from kway.auto.race.families import PlainFamily

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from sklearn.datasets import load_digits, make_classification
 from sklearn.model_selection import cross_val_score
 
-from kway.auto.options import FAMILY_DESCRIPTIONS
+from kway.auto.fit_options import FAMILY_DESCRIPTIONS
 from kway.auto.race.clock import Clock
 from kway.auto.race.compare import compare
 from kway.auto.race.families import CLASS_NUMBER, FAMILIES, LinearFamily

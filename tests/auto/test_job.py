@@ -8,8 +8,8 @@ from sklearn.datasets import load_digits
 
 import kway
 from kway.auto.compare_data import compare_data, other_views
+from kway.auto.fit_options import FitOptions
 from kway.auto.job import run_job
-from kway.auto.options import FitOptions
 from kway.auto.race.clock import Clock
 from kway.auto.race.compare import chosen_families, compare
 from kway.auto.race.families import LinearFamily

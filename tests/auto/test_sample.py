@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from kway.auto import compare_data
+from kway.auto.fit_options import FitOptions
 from kway.auto.job import run_job
-from kway.auto.options import FitOptions
 from kway.auto.race.folds import draw_sample
 from kway.auto.train_test import TrainTest
 from kway.labels import encode

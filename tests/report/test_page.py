@@ -7,12 +7,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from kway.auto.fit_options import FitOptions
 from kway.auto.job import run_job
-from kway.auto.options import FitOptions
 from kway.auto.train_test import read_train_test
+from kway.report.figures import _drawn_folds, draw_pictures
 from kway.report.mistakes import find_mistakes, picture_shape, rows_as_text
 from kway.report.page import write_page
-from kway.report.pictures import _drawn_folds, draw_pictures
 from kway.tables.options import ReadOptions
 
 

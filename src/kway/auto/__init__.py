@@ -1,6 +1,6 @@
 """The main job: choose a classifier and its hyperparameters, and test it on rows that no choice depends on.
 
-options              the options of a job: one dataclass for `kway.fit`, `kway.compare` and the commands
+fit_options          the options of a job: one dataclass for `kway.fit`, `kway.compare` and the commands
 train_test           read DATA, encode its labels, split it into training and test rows
 larger_than_memory   DATA of which memory holds only a part
 compare_data         learn features and compare the families on them

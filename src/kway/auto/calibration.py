@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from kway.auto.options import FitOptions
+from kway.auto.fit_options import FitOptions
 from kway.auto.race.clock import Clock
 from kway.auto.race.folds import HELD_OUT_SHARE
 from kway.auto.race.scoring import CALIBRATION_ROWS, HeldOutProbabilities, LeaderboardRow

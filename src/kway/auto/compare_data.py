@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway import progress
-from kway.auto.options import FitOptions
+from kway.auto.fit_options import FitOptions
 from kway.auto.race.clock import COMPARISON_SECONDS, Clock
 from kway.auto.race.compare import Comparison, chosen_families, compare_rows
 from kway.auto.race.families import FAMILIES, HEAVY_PASS, comparison_seconds

@@ -30,8 +30,8 @@ from kway.auto.calibration import (
 )
 from kway.auto.compare_data import DataComparison, View, compare_data
 from kway.auto.evaluation import Evaluation, McNemar, evaluate_model, mcnemar
+from kway.auto.fit_options import FitOptions
 from kway.auto.learning_curve import LearningCurve, learning_curve
-from kway.auto.options import FitOptions
 from kway.auto.race.clock import Clock, extra_seconds
 from kway.auto.race.compare import Comparison
 from kway.auto.race.families import CLASS_NUMBER, comparison_seconds

@@ -20,7 +20,7 @@ from typing import Annotated
 import typer
 
 import kway
-from kway.auto.options import FAMILY_DESCRIPTIONS
+from kway.auto.fit_options import FAMILY_DESCRIPTIONS
 from kway.cli import cluster, data, fit, plan, predict, saved_model, warmup
 from kway.cli.options import with_flags
 from kway.cli.output import allow_any_character

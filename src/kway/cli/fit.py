@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kway.auto.options import FitOptions
+from kway.auto.fit_options import FitOptions
 from kway.cli.options import (
     AddressOption,
     ClusterOption,
@@ -147,7 +147,7 @@ def _check_outputs(
 
     outputs = [o.Output("--out", out, "model", o.is_model), o.Output("--report", report, "report", o.is_report)]
     if figures is not None:
-        from kway.report.pictures import PICTURES
+        from kway.report.figures import PICTURES
 
         o.refuse_as_folder("--figures", figures, outputs)
         o.check_output_folder("--figures", figures)

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kway.auto.options import FitOptions
+from kway.auto.fit_options import FitOptions
 from kway.errors import InputError, UsageError
 from kway.options import flag_of, options_of
 from kway.tables.options import ReadOptions

@@ -1,6 +1,6 @@
 """Linear classifiers = loss x penalty x solver: minimize alpha R(W) + mean_i loss(f_i, y_i), f = X W' + b.
 
-losses/          loss(f, y): the cost of a row's scores, and what a loss declares about itself
+losses.py        loss(f, y): the cost of a row's scores, and what a loss declares about itself
 penalties.py     R(W): none, L2, L1, elastic net
 objective.py     the penalty plus the mean loss; the rows compute its sums, wherever they live (rows/passes.py)
 equivalent.py    problems with the same optimum on fewer rows or in other columns

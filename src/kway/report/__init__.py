@@ -6,7 +6,7 @@ mistakes      the wrong predictions of highest confidence
 model_views   weights as images, where a model looks, decision regions
 style         the look of all figures, and figures as files
 page          the report of a job as one HTML page
-pictures      the figures of the report, one function each
+figures       which figures the report shows, with their titles and texts: one function each
 columns       how each column was read
 
     from kway import report

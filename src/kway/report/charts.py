@@ -5,6 +5,8 @@ history            the objective per iteration, one curve per model
 tradeoff           one share against another, with the chosen point
 leaderboard        mean and standard deviation of a score over the folds, per model
 reliability        accuracy against confidence in bins, above the histogram of confidence
+
+figures.py decides which figures the report shows; to add one to the report, add a function there.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from kway.auto.reasons import Reasons
 from kway.auto.refit import size_in_words
 from kway.report.columns import summarize_columns
 from kway.report.confusion import MOST_WRITTEN
-from kway.report.pictures import PagePicture, draw_pictures
+from kway.report.figures import PagePicture, draw_pictures
 from kway.tables.outputs import replacing
 
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba")

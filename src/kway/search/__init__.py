@@ -10,7 +10,8 @@ power_scaling.py   rows scaled by powers of two, so that squares neither overflo
 results.py         TopK, Neighbors, ids, heaps, ties     block_scan.py  all rows in blocks; `top_products`
 certified/         exact search that skips most rows by proven bounds
 codecs/            rows stored in full, as bytes (Int8) or as bits (Bits)
-kmeans.py  projection.py  cells.py  bit_cells.py         the parts of landmarks
+kmeans.py          the landmarks of rows                 cells.py       landmark cells of full rows
+bit_cells.py       landmark cells of bits
 gpu_dispatch.py    which searches run on a GPU, and answers to tensors
 """
 

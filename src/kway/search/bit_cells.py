@@ -6,7 +6,7 @@ BitCells      codes in the order of their cells; a file has this order, so that 
     spans (c, 2)       the smallest and the largest length of x - m among the rows of a cell
     turned (c, D)      the landmarks, rotated like the codes
 
-fill_cells    builds the cells from blocks of rows (streams.py), with at most one block in memory
+fill_cells    builds the cells from blocks of rows (codecs/block_codes.py), with at most one block in memory
     sample    landmarks are placed by a sample of all rows if the source is an array or a folder of arrays; a generator
               is read once, so its first block is the sample: shuffle the rows
     code      the nearest landmark of each row of a block, and its bits relative to it

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.auto.options import FitOptions
+from kway.auto.fit_options import FitOptions
 from kway.auto.race.clock import Clock, extra_seconds
 from kway.auto.race.families import CLASS_NUMBER, FAMILIES, Family, LinearFamily, comparison_seconds
 from kway.auto.race.folds import fold_numbers

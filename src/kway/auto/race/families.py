@@ -5,8 +5,8 @@ linear       a loss over a path of alphas (kway.linear.path). Alphas are given a
 neighbors    neighbor_families.py
 plain        a classifier with a few settings, fitted one by one
 
-To add a family, add an entry to FAMILIES and its description to FAMILY_DESCRIPTIONS (options.py). `skip_reason` decides
-whether a family runs if the user named none.
+To add a family, add an entry to FAMILIES and its description to FAMILY_DESCRIPTIONS (fit_options.py). `skip_reason`
+decides whether a family runs if the user named none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kway
-from kway.auto.options import FAMILY_DESCRIPTIONS
+from kway.auto.fit_options import FAMILY_DESCRIPTIONS
 from kway.auto.race.clock import Clock
 from kway.auto.race.neighbor_families import SLACK, NcaNeighborsFamily, NeighborsFamily
 from kway.auto.race.scoring import FoldedRows, FoldScores, Scan, mean_square, scores_of

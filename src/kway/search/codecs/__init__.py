@@ -1,10 +1,11 @@
-"""How rows are kept: as given (store=None), or as codes of fewer bytes.
+"""How an index stores rows: as given (store=None), or as codes of fewer bytes.
 
-base.py        Store and Codes, what every way to code rows offers; StoredRows, the rows of an index
+stores.py      Store and Codes, the interface of every way to store rows; StoredRows, the rows of an index
 int8.py        Int8: one byte per value
 bits.py        Bits: 1, 2 or 4 bits per column, with an estimate of every product and its error bar; CenteredBits
 bit_scan.py    a scan of bits
-streams.py     codes of rows that come in blocks
+block_codes.py codes of rows that come in blocks
+gpu_codes.py   codes of rows that are on a GPU
 """
 
 from __future__ import annotations

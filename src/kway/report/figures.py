@@ -1,4 +1,4 @@
-"""The figures of the report, each with a sentence on how to read it.
+"""The registry of the report's figures, each with a sentence on how to read it.
 
 A figure is one function below `@picture(name, title)`. It takes the result of a job and returns a figure and a text, a
 text alone if the figure is left out, or None if it does not apply. The page shows the figures in the order of the
