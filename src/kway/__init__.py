@@ -8,9 +8,12 @@ auto         compare, tune, the main job         linear       loss, penalty, sol
 fitted.py    kway.fit, the job from Python       base         Classifier: score rows, keep k, vote
 pipelines.py a classifier behind its features    planning     what a job will cost (kway.plan)
                                                  search       the k best rows of each query
-modelfile    model files                         tables       reading files, features, datasets
-rows         where rows live: files, gpu, cluster
-kernels      every numba function                threads.py, memory.py, progress.py, parameters.py, errors.py
+modelfile    model files                         datasets.py  datasets by name (kway.datasets)
+tables       reading files, features, datasets   rows         where rows live: files, gpu, cluster
+validation.py, labels.py                         checks of input; labels as class codes
+kernels      every numba function                threads.py, memory.py, suggest.py, options.py
+measures.py, probabilities.py                    log loss, balanced accuracy, F1; softmax and sigmoid
+progress.py, parameters.py, text_tables.py, units.py, lazy_names.py, private_names.py, errors.py
 """
 
 from __future__ import annotations

@@ -3,10 +3,13 @@
 Exit codes: 0 done, 1 failed (one line on stderr says why), 2 bad usage. With --json a command prints exactly one JSON
 object on stdout. Nothing heavy is imported until a command runs, so that `--help` is quick.
 
-fit          fit, compare                            plan, data, cluster, warmup   one command each
-predict      predict, also over a cluster            model_rows   DATA for a saved model
-saved_model  evaluate, explain, neighbors, info      options      options that commands share
-                                                     output       JSON, text, tables and the live view
+fit.py           the commands fit and compare
+predict.py       the command predict, also over a cluster
+saved_model.py   the commands evaluate, explain, neighbors and info
+plan.py, data.py, cluster.py, warmup.py: one command each
+model_rows.py    DATA for a saved model
+options.py       options that commands share
+output.py        JSON, text, tables and the live view
 """
 
 from __future__ import annotations

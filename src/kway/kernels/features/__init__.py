@@ -1,1 +1,6 @@
-"""Kernels of features: ngrams (terms of texts), edges (of images)."""
+"""Kernels of features.
+
+ngrams       terms of texts
+edges        edges of images
+soft_votes   soft votes of rows on each other, from which maps of columns are learned
+"""

@@ -12,7 +12,8 @@ interior_point.py    small problems with kinks (hinges, L1): a primal-dual inter
 dual.py              hinges from their dual problem; smoothing.py hinges for L-BFGS
 gradient_descent.py  steepest descent, which the others improve on
 sgd.py, schedules.py stochastic gradient descent
-sampled.py           sampled softmax for many classes
+sampled.py           sampled softmax for many classes; sampled_files.py its checkpoints
+power_method.py      largest eigenvalues, for step sizes and scales
 """
 
 from __future__ import annotations

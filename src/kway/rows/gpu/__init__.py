@@ -12,6 +12,7 @@ bit_codes.py         codes of a few bits per column: encoding and search
 sign_codes.py        codes of 512 signs: search among a billion rows
 generated_rows.py    test rows that are computed from their number
 search_kernels.py    Triton kernels of search
+tile_plans.py        pipeline stages of the Triton kernels that fit the shared memory of the GPU
 cuda_kernels.py      CUDA C++ kernels, compiled at run time
 passes.py            passes of linear models: losses, gradients, Hessian-vector products, preconditioners
 losses.py            values and gradients of the losses
