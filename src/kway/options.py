@@ -5,7 +5,8 @@
         folds: int = option(5, "Folds of the cross-validation.", typed=int, check=...)
 
 `kway.fit(**options)` takes the names of the fields; a command builds its signature from them. The message of an error
-names an option as Python does, at its beginning or as `name=`; the command adds its own spelling.
+names an option as Python does: as `name=`, or at its beginning with a verb, such as "folds must". The command adds
+its own spelling.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import kway
+from kway.cli.options import with_flags
 from kway.cli.output import say
 
 FAILED, MISUSED = 1, 2
@@ -42,7 +43,7 @@ FAILURES = [
     (["compare", "iris", "--decimal", "x"], MISUSED, "--decimal is 'x'; it must be . or ,"),
     (["evaluate", "m", "iris", "--encoding", "klingon"], MISUSED, "--encoding is 'klingon', which is not known"),
     (["neighbors", "m", "iris", "--types", "a=nubmer"], MISUSED, "did you mean 'number'"),
-    (["fit", "iris", "--types", "number"], MISUSED, "write COLUMN=KIND"),
+    (["fit", "iris", "--types", "number"], MISUSED, "write COLUMN=TYPE"),
     (["predict", "model.kway", "iris.csv", "-o", "o.xlsx"], MISUSED, "must end in .csv"),
     (["predict", "model.kway", "iris.csv", "--format", "xlsx"], MISUSED, "must be csv, jsonl, parquet"),
     (
@@ -111,6 +112,33 @@ def test_version_and_help_as_a_process():
 def test_kway_is_a_program_of_python():
     done = subprocess.run([sys.executable, "-m", "kway", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"kway {kway.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "unknown encoding in the file",
+        "order of the rows",
+        "target",
+        "`folds` of the file",
+        "",
+        "the folds must be even",
+    ],
+)
+def test_words_that_are_also_options_stay_words(text):
+    assert with_flags(text, first=True) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("skip_bad is 3; it must be True", "--skip-bad is 3; it must be True"),
+        ("models has no 'x'", "--model has no 'x'"),
+        ("bad line; pass skip_bad=True", "bad line; pass skip_bad=True (--skip-bad)"),
+    ],
+)
+def test_options_in_messages_get_their_flags(text, shown):
+    assert with_flags(text, first=True) == shown
 
 
 def test_lines_are_broken_between_words_by_a_terminal_and_whole_in_a_pipe(capsys, monkeypatch):

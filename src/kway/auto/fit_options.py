@@ -107,34 +107,43 @@ class FitOptions:
     )
     alpha: float | None = option(
         None,
-        "Weight of the penalty; default: chosen by cross-validation.",
+        "Strength of the regularization of linear models; default: chosen by cross-validation.",
         check=_rule(lambda rules: rules.NONE | rules.at_least(0)),
         typed=float | None,
     )
     budget: float | None = option(
-        None, "Time for the whole job, in seconds or as 60s, 2m, 1h.", check=_seconds, metavar="TIME"
+        None,
+        "Time limit for the whole job: seconds, or 60s, 2m, 1h; default: none.",
+        check=_seconds,
+        metavar="TIME",
     )
-    embed: Any = option(None, "Sentence-transformers model for text or images.")
+    embed: Any = option(None, "Name or folder of a sentence-transformers model that turns text or images into vectors.")
     metric: str = option(
         "accuracy",
-        "Measure that the choice is made by: accuracy, balanced, macro-f1 or log-loss.",
+        "Metric that decides which model is best: accuracy, balanced, macro-f1 or log-loss.",
         check=_metric,
         typed=str,
         metavar="NAME",
     )
     class_weight: str | None = option(
         None,
-        "balanced: rows of rare classes get more weight.",
+        "Pass balanced to give every class the same total weight.",
         check=_rule(lambda rules: rules.NONE | rules.one_of("balanced")),
         metavar="NAME",
     )
-    folds: int = option(5, "Folds of the cross-validation.", check=_rule(lambda rules: rules.whole(2)), typed=int)
+    folds: int = option(
+        5, "Number of folds of the cross-validation.", check=_rule(lambda rules: rules.whole(2)), typed=int
+    )
     repeats: int = option(
-        1, "How many times the folds are drawn.", check=_rule(lambda rules: rules.whole(1)), typed=int
+        1,
+        "Repeat the cross-validation this many times, with new folds.",
+        check=_rule(lambda rules: rules.whole(1)),
+        typed=int,
     )
     also: Sequence[Any] | None = option(
         None,
-        "Classifier of another library to score on the same folds, such as sklearn.svm.SVC; none: no trees either.",
+        "Also score a classifier of another library, such as sklearn.svm.SVC, on the same folds. By default, "
+        "scikit-learn's trees are scored; pass none to skip them.",
         check=_references,
         typed=list[str] | None,
         metavar="MODULE.CLASS",
@@ -142,7 +151,7 @@ class FitOptions:
     )
     sets: float | None = option(
         None,
-        "Predict sets of labels that contain the correct one with this probability, such as 0.9.",
+        "Also predict a set of labels per row that contains the correct label with this probability, such as 0.9.",
         check=_rule(lambda rules: rules.NONE | rules.between(0, 1)),
         typed=float | None,
         metavar="SHARE",
@@ -150,7 +159,7 @@ class FitOptions:
     )
     unknown: float | None = option(
         None,
-        "Allow the answer unknown, for at most this share of known rows, such as 0.05.",
+        'Answer "unknown" for unfamiliar rows. At most this share of rows of known classes is rejected, such as 0.05.',
         check=_rule(lambda rules: rules.NONE | rules.between(0, 1)),
         typed=float | None,
         metavar="SHARE",
@@ -159,7 +168,7 @@ class FitOptions:
     seed: int = option(0, "Seed of all random numbers.", check=_rule(lambda rules: rules.SEED), typed=int)
     device: str = option(
         "cpu",
-        "Device that computes: cpu, cuda or auto.",
+        "Where to compute: cpu, cuda (GPU) or auto.",
         check=_rule(lambda rules: rules.DEVICE),
         typed=str,
         metavar="NAME",

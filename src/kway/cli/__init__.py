@@ -29,7 +29,13 @@ from kway.cli.options import with_flags
 from kway.cli.output import allow_any_character
 from kway.errors import UsageError
 
-_FAMILIES = "Families:\n\n" + "\n\n".join(f"{name}: {about}." for name, about in FAMILY_DESCRIPTIONS.items())
+_FAMILIES = "\n".join(
+    [
+        "Families:",
+        *(f"{name}: {about}." for name, about in FAMILY_DESCRIPTIONS.items()),
+        "Images add families that end in -edges, and tables with text add families that end in -no-text.",
+    ]
+)
 
 app = typer.Typer(
     name="kway",

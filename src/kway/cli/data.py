@@ -1,4 +1,4 @@
-"""`kway data list` and `kway data export`: the data sets that kway knows by name."""
+"""`kway data list` and `kway data export`: the datasets that kway knows by name."""
 
 from __future__ import annotations
 
@@ -15,12 +15,20 @@ if TYPE_CHECKING:
     from kway.tables.datasets.arrays import Dataset
     from kway.tables.labeled_rows import LabeledRows
 
-app = typer.Typer(help="List the data sets that kway knows by name, or write one to a file.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def data() -> None:
+    """List the datasets that kway knows by name, or write one to a file.
+
+    Example: kway data export iris --out iris.csv
+    """
 
 
 @app.command("list")
 def list_sets(json: JsonOption = False) -> None:
-    """List the data sets that can be used as DATA.
+    """List the datasets that can be used as DATA.
 
     Example: kway data list
     """
@@ -32,20 +40,20 @@ def list_sets(json: JsonOption = False) -> None:
         return
     columns = ("name", "train", "test", "features", "classes", "description")
     rows = [tuple(f"{v:,}" if isinstance(v, int) else str(v or "–") for v in s.values()) for s in sets]
-    show_table("Data sets", columns, rows)
+    show_table("Datasets", columns, rows)
 
 
 @app.command()
 @with_options
 def export(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A data set, or a file to convert.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A dataset, or a file to convert.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write: csv, csv.gz, jsonl, parquet or npz.")],
     reading: ReadOptions,
     part: Annotated[str, typer.Option("--part", help="train, test or all; npz files always have both.")] = "all",
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Write a data set to a file. The labels are in the column `target`.
+    """Write a dataset to a file. The labels are in the column `target`.
 
     Example: kway data export iris --out iris.csv
     """

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 VerboseOption = Annotated[
     bool,
-    typer.Option("--verbose", "-v", help="Also list every column, and why families stopped early or were not run."),
+    typer.Option(
+        "--verbose", "-v", help="Also list every column, and explain why a family stopped early or was skipped."
+    ),
 ]
 
 
@@ -95,10 +97,17 @@ def fit(
     reading: ReadOptions,
     options: FitOptions,
     out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write.")] = Path("model.kway"),
-    report: Annotated[Path, typer.Option("--report", help="Report to write, an HTML page.")] = Path("report.html"),
-    figures: Annotated[Path | None, typer.Option("--figures", help="Folder for the figures as svg and png.")] = None,
+    report: Annotated[Path, typer.Option("--report", help="HTML report to write.")] = Path("report.html"),
+    figures: Annotated[
+        Path | None, typer.Option("--figures", help="Folder to write the figures to, as svg and png.")
+    ] = None,
     test: Annotated[
-        str | None, typer.Option("--test", help="File with the test rows; default: a fifth of DATA.")
+        str | None,
+        typer.Option(
+            "--test",
+            help="File with the test rows; default: the dataset's own test rows, or a fifth of DATA (at most 50,000 "
+            "rows).",
+        ),
     ] = None,
     cluster: ClusterOption = False,
     address: AddressOption = None,

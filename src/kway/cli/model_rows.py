@@ -33,7 +33,7 @@ class ModelAndBlocks(NamedTuple):
 def read_all(
     path: str, data: str, reading: ReadOptions, needs_labels: bool, embed: str | None = None
 ) -> tuple[Any, ModelRows]:
-    """Return the model and all rows of DATA, or the test rows of a data set that has some."""
+    """Return the model and all rows of DATA, or the test rows of a dataset that has some."""
     from kway.tables.reading import read_rows
 
     reader = ModelReader(path, reading, needs_labels, embed)
@@ -55,7 +55,7 @@ def read_blocks(
 class ModelReader:
     """A saved model, and how rows for it are read: `reading` (options) and `requirements` (columns and format).
 
-    `embed` is the folder of the embedding model that the file names, if it has moved.
+    `embed` is the embedding model that the file may use, by name or folder.
     """
 
     def __init__(self, path: str, reading: ReadOptions, needs_labels: bool, embed: str | None = None) -> None:

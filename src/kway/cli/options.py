@@ -26,14 +26,19 @@ from kway.tables.options import ReadOptions
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite files that kway did not write.")]
 EmbedOption = Annotated[
-    str | None, typer.Option("--embed", metavar="FOLDER", help="Folder of the embedding model, if it has moved.")
+    str | None,
+    typer.Option(
+        "--embed",
+        metavar="NAME",
+        help="Embedding model that MODEL may use, by name or folder. Required if MODEL was fitted with --embed.",
+    ),
 ]
 DataArgument = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
         help="A file (csv, tsv, jsonl, parquet, npz, libsvm), a folder of images or of parquet files, or the name of "
-        "a data set (`kway data list`).",
+        "a dataset (`kway data list`).",
     ),
 ]
 ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="A model file that `kway fit` has written.")]
@@ -41,7 +46,7 @@ RowsArgument = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="Data as for `kway fit`, an image, or - for stdin. Of a data set with test rows, those are used.",
+        help="Data as for `kway fit`, an image, or - for stdin. If a dataset has test rows, only those are used.",
     ),
 ]
 _CLUSTER = "Cluster"
@@ -58,6 +63,7 @@ AddressOption = Annotated[
     ),
 ]
 _PANELS = {ReadOptions: "How DATA is read", FitOptions: "How models are chosen and fitted"}  # headings of --help
+_VERBS = ("must", "is", "has", "names", "contains")  # the second word of a message about the option it begins with
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -109,18 +115,23 @@ def _from_command_line(cls: type, command: str, values: dict[str, Any]) -> Any:
 
 
 def with_flags(text: str, first: bool = False) -> str:
-    """Add to a message the flags of the options that it names as `name=`; with `first`, replace its first word.
+    """Add to a message the flags of the options that it names as `name=`.
+
+    With `first`, also replace an option at the beginning, if a verb such as "must" or "is" follows it.
 
     >>> with_flags("leave it out with skip_bad=True")
     'leave it out with skip_bad=True (--skip-bad)'
     >>> with_flags("folds must be a whole number", first=True)
     '--folds must be a whole number'
+    >>> with_flags("unknown encoding in the file", first=True)
+    'unknown encoding in the file'
     """
     flags = {name: flag_of(name, declared) for cls in _PANELS for name, declared in options_of(cls).items()}
     found = [flag for name, flag in flags.items() if any(f"{before}{name}=" in text for before in " (")]
-    word, space, rest = text.partition(" ")
-    word = flags.get(word, word) if first else word
-    return word + space + rest + (f" ({', '.join(found)})" if found else "")
+    name, *rest = text.split(" ", 2)
+    if first and rest and rest[0] in _VERBS:
+        text = " ".join([flags.get(name, name), *rest])
+    return text + (f" ({', '.join(found)})" if found else "")
 
 
 @contextmanager

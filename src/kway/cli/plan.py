@@ -15,30 +15,36 @@ if TYPE_CHECKING:
     from kway.planning.plan import Plan
     from kway.tables.row_stream import Extent
 
-CountOption = Annotated[float | None, typer.Option(metavar="N", help="A number such as 50000 or 1e9.")]
-
 
 @with_options
 def plan(
     data: Annotated[
         str | None,
-        typer.Argument(metavar="DATA", help="Data as for `kway fit`; or give --samples, --features and --classes."),
+        typer.Argument(
+            metavar="DATA", help="Data as for `kway fit`. Without DATA, pass --samples, --features and --classes."
+        ),
     ] = None,
     *,
     reading: ReadOptions,
-    samples: CountOption = None,
-    features: CountOption = None,
-    classes: CountOption = None,
-    neighbors: Annotated[int, typer.Option("--neighbors", "-k", min=1, help="Neighbors that vote.")] = 5,
-    density: Annotated[float, typer.Option("--density", help="Share of the values that are not zero.")] = 1.0,
-    dtype: Annotated[str, typer.Option("--dtype", help="float32 or float64.")] = "float32",
-    memory: Annotated[
-        str | None, typer.Option("--memory", help="Memory to plan for, such as 24GB; default: what is free.")
+    samples: Annotated[
+        float | None, typer.Option("--samples", metavar="N", help="Number of training rows, such as 50000 or 1e9.")
     ] = None,
-    machines: Annotated[int, typer.Option("--machines", min=1, help="Machines of a Ray cluster.")] = 1,
+    features: Annotated[
+        float | None, typer.Option("--features", metavar="N", help="Number of features per row.")
+    ] = None,
+    classes: Annotated[float | None, typer.Option("--classes", metavar="N", help="Number of classes.")] = None,
+    neighbors: Annotated[int, typer.Option("--neighbors", "-k", min=1, help="Number of neighbors that vote.")] = 5,
+    density: Annotated[
+        float, typer.Option("--density", help="Share of nonzero values; less than 1 for sparse data.")
+    ] = 1.0,
+    dtype: Annotated[str, typer.Option("--dtype", help="Type of the numbers: float32 or float64.")] = "float32",
+    memory: Annotated[
+        str | None, typer.Option("--memory", help="Memory to plan for, such as 24GB; default: the free memory.")
+    ] = None,
+    machines: Annotated[int, typer.Option("--machines", min=1, help="Number of machines in a Ray cluster.")] = 1,
     json: JsonOption = False,
 ) -> None:
-    """Show what each approach would cost on this machine, and which one is advised.
+    """Estimate the memory, disk space and time of each approach on this machine, and recommend one.
 
     Example: kway plan --samples 1e6 --features 512 --classes 1000
     """

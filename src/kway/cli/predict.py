@@ -56,10 +56,10 @@ def predict(
         Path | None, typer.Option("--out", "-o", help="File to write: csv, jsonl (or .gz) or parquet; default: stdout.")
     ] = None,
     format: Annotated[
-        str | None, typer.Option("--format", help="csv, jsonl or parquet; default: by the name of --out.")
+        str | None, typer.Option("--format", help="Format: csv, jsonl or parquet; default: by the ending of --out.")
     ] = None,
     topk: Annotated[
-        int | None, typer.Option("--topk", min=1, help="Also write the K best labels and their scores.")
+        int | None, typer.Option("--topk", min=1, help="Also write this many best labels and their scores.")
     ] = None,
     proba: Annotated[bool, typer.Option("--proba", help="Also write the probability of every class.")] = False,
     embed: EmbedOption = None,
@@ -70,8 +70,7 @@ def predict(
 ) -> None:
     """Predict the label of every row of DATA. A column with the labels, named with --target, is ignored.
 
-    With --cluster, DATA is a file or folder of parquet, csv or npy, and --out is a folder of parquet files. If the
-    folder is incomplete, the run continues it.
+    With --cluster, DATA is parquet, csv or npy, and --out is a folder. A run continues an incomplete folder.
 
     Example: kway predict model.kway new.csv --out predictions.csv
     """

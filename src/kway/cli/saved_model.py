@@ -121,7 +121,7 @@ def neighbors(
     data: RowsArgument,
     reading: ReadOptions,
     k: Annotated[
-        int | None, typer.Option("--k", "-k", min=1, help="Neighbors that vote; default: the model's.")
+        int | None, typer.Option("--k", "-k", min=1, help="Number of neighbors that vote; default: that of the model.")
     ] = None,
     rows: Annotated[int | None, typer.Option("--rows", min=1, help="Use only the first rows of DATA.")] = None,
     embed: EmbedOption = None,

@@ -38,12 +38,12 @@ UNKNOWN_FORM = TextForm()
 
 
 def _split_types(text: str | None) -> dict[str, str]:
-    """Parse kinds of columns as typed on the command line: COL=KIND, separated by commas."""
+    """Parse types of columns as typed on the command line: COL=TYPE, separated by commas."""
     found = {}
     for pair in split_names(text):
         column, equals, kind = pair.rpartition("=")
         if not equals or not column:
-            raise UsageError(f"types contains {pair!r}; write COLUMN=KIND, separated by commas")
+            raise UsageError(f"types contains {pair!r}; write COLUMN=TYPE, separated by commas")
         found[column] = kind
     return found
 
@@ -87,22 +87,31 @@ class ReadOptions:
     """
 
     target: str | None = option(None, "Column with the labels.", flags=("--target", "-t"), metavar="COL")
-    group: str | None = option(None, "Column whose groups are never split.", metavar="COL", commands=("fit", "compare"))
+    group: str | None = option(
+        None,
+        "Keep rows with the same value of this column together, all in training or all in test.",
+        metavar="COL",
+        commands=("fit", "compare"),
+    )
     order: str | None = option(
-        None, "Time column: the last rows are the test set.", metavar="COL", commands=("fit", "compare")
+        None,
+        "Time column: train on earlier rows, test on later ones.",
+        metavar="COL",
+        commands=("fit", "compare"),
     )
     drop: tuple[str, ...] = option((), "Columns to leave out.", metavar="COLS", parse=split_names)
-    skip_bad: bool = option(False, "Leave out what cannot be read, and rows without a label.", typed=bool)
+    skip_bad: bool = option(False, "Skip images and lines that cannot be read, and rows without a label.", typed=bool)
     types: Mapping[str, str] = option(
         None,
-        "Kinds of columns: number, category, text, date, day-first, month-first, true/false, vector or drop.",
-        metavar="COL=KIND,...",
+        "Set the type of columns, for example zip=category,when=day-first. Types: number, category, text, date, "
+        "day-first, month-first, true/false, vector or drop.",
+        metavar="COL=TYPE,...",
         parse=_split_types,
     )
-    id: str | None = option(None, "Column with the names of the rows; it is not a feature.", metavar="COL")
-    sep: str | None = option(None, "Column separator, , ; | or tab; default: detected.")
-    decimal: str | None = option(None, "Decimal mark, . or , ; default: detected.")
-    encoding: str | None = option(None, "utf-8, latin-1, utf-16, ...; default: detected.")
+    id: str | None = option(None, "Column that identifies each row. It is not used as a feature.", metavar="COL")
+    sep: str | None = option(None, "Column separator: a comma, ; | or tab; default: detected.")
+    decimal: str | None = option(None, "Decimal mark: a point or a comma; default: detected.")
+    encoding: str | None = option(None, "Encoding, such as utf-8, latin-1 or utf-16; default: detected.")
     header: bool | None = option(
         None,
         "Whether the first row names the columns; default: detected.",
@@ -111,7 +120,7 @@ class ReadOptions:
     )
     keep: tuple[str, ...] = option(
         (),
-        "Columns of DATA to write next to the predictions, or all.",
+        "Columns of DATA to write next to the predictions; all for every column.",
         metavar="COLS",
         parse=split_names,
         commands=("predict",),

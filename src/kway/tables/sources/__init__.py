@@ -1,4 +1,4 @@
-"""Files and frames -> pyarrow tables and arrays. Nothing here knows features or names of data sets.
+"""Files and frames -> pyarrow tables and arrays. Nothing here knows features or names of datasets.
 
 table_files   csv, JSON, parquet, folders, stdin -> pyarrow Table; pieces of large files; unpacking with a limit
 csv_files     csv -> pyarrow Table, on top of pyarrow's reader
