@@ -149,4 +149,4 @@ def test_rows_that_are_far_multiply_cut_and_add_up_as_arrays(device, monkeypatch
     np.testing.assert_array_equal(far.equal(np.array([3, 3]), np.array([7, 8])), [True, False])
     units = far.units()
     np.testing.assert_allclose(units, np.where((X != 0).any(0), np.sqrt((X**2).mean(0)), 1))
-    np.testing.assert_allclose(np.asarray(far.divided(units)), X / units)
+    np.testing.assert_allclose(np.asarray(far.scale_columns(units)), X / units)

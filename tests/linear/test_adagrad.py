@@ -8,7 +8,7 @@ from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control
 from kway.linear.solvers.lbfgs import LBFGS
-from kway.linear.solvers.sampled import STEP
+from kway.linear.solvers.sampled import FIRST_GAIN
 from kway.linear.solvers.schedules import Constant
 from kway.linear.solvers.sgd import SGD
 
@@ -30,7 +30,7 @@ def test_one_batch_is_the_formula():
     p /= p.sum(axis=1, keepdims=True)
     g = (p - np.eye(4)[o.targets.codes]).T @ np.hstack([o.X, np.ones((o.n, 1))]) / o.n
     size = np.mean(o.X**2)
-    t = STEP / (5 * np.sqrt(size)) / np.sqrt(size / o.n**2 + (g**2).mean(axis=1, keepdims=True))
+    t = FIRST_GAIN / (5 * np.sqrt(size)) / np.sqrt(size / o.n**2 + (g**2).mean(axis=1, keepdims=True))
     wanted = start - t * g
     W = wanted[:, :-1]
     wanted[:, :-1] = np.sign(W) * np.maximum(np.abs(W) - t * 0.01, 0) / (1 + t * 0.02)

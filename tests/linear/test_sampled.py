@@ -16,7 +16,7 @@ from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers import sampled
 from kway.linear.solvers.base import Control
-from kway.linear.solvers.sampled import Sampled, draw_classes, exact
+from kway.linear.solvers.sampled import Sampled, draw_classes, exact_objective
 from kway.planning import Rates, costs
 from kway.planning.costs import Size
 
@@ -56,11 +56,11 @@ def test_the_estimate_of_z_is_unbiased():
 
 
 def stepped(objective, theta, solver, seed, eta=1.0):
-    """-(change of theta) / eta of one step from all rows: the gradient, once `sizes` of 1 take Adagrad's part out."""
+    """Return -(change of theta) / eta of one step on all rows: the gradient, as Adagrad's rates are made constant."""
     control = Control(batch_size=objective.n, learning_rate=eta, rng=np.random.default_rng(seed))
     run = sampled.SampledRun(solver, objective, control, theta.copy())
-    run.sizes[:] = 1e12
-    run.descend(np.arange(objective.n))
+    run.sq_grad_sums[:] = 1e12
+    run.take_step(np.arange(objective.n))
     return (theta - run.theta) * 1e6 / eta
 
 
@@ -97,15 +97,15 @@ def test_decay_put_off_is_decay_done():
     for often in (True, False):
         control = Control(batch_size=5, learning_rate=0.05, rng=np.random.default_rng(0))
         run = sampled.SampledRun(Sampled(negatives=10), objective, control, theta.copy())
-        run.sizes[:] = 1.0
+        run.sq_grad_sums[:] = 1.0
         rate = run.rate()
         run.rate = lambda rate=rate: rate
         rng = np.random.default_rng(1)
         for _ in range(30):
             if often:
-                sampled.decay_rows(run.theta, np.arange(500), run.sizes, run.met, run.step, rate, 0.3)
-            run.descend(np.sort(rng.choice(20, 5, replace=False)))
-        sampled.decay_rows(run.theta, np.arange(500), run.sizes, run.met, run.step, rate, 0.3)
+                sampled.decay_rows(run.theta, np.arange(500), run.sq_grad_sums, run.last_step, run.step, rate, 0.3)
+            run.take_step(np.sort(rng.choice(20, 5, replace=False)))
+        sampled.decay_rows(run.theta, np.arange(500), run.sq_grad_sums, run.last_step, run.step, rate, 0.3)
         runs.append(run.theta)
     np.testing.assert_allclose(*runs, rtol=1e-6, atol=1e-9)
     assert np.abs(runs[0][:, :-1]).sum() < 0.9 * np.abs(theta[:, :-1]).sum()
@@ -120,7 +120,7 @@ def test_the_exact_objective_is_the_objective(rows):
                 sp.csr_matrix(objective.X), objective.targets, 7000, objective.loss, objective.penalty
             )
         weights = sampled.HostWeights(objective, theta * scale, np.ones(7000), np.zeros(7000, np.int32))
-        assert exact(weights, objective) == pytest.approx(objective.value(theta * scale), rel=1e-9)
+        assert exact_objective(weights, objective) == pytest.approx(objective.value(theta * scale), rel=1e-9)
 
 
 @pytest.mark.parametrize(("n_classes", "noise", "alpha"), [(200, 2.0, 1e-4), (500, 1.5, 1e-5)])
@@ -269,9 +269,9 @@ def test_an_index_over_the_weights_finds_the_hard_classes(index):
     solver = Sampled(negatives=16, hard=200, index=index)
     run = sampled.SampledRun(solver, objective, Control(batch_size=32), theta.copy(), step=1)
     rows = np.arange(32)
-    found = run.nearest_classes(rows, anew=True)
+    found = run.nearest_classes(rows, rebuild=True)
     scores = objective.X[rows] @ theta[:, :-1].T + theta[:, -1]
-    best = np.argsort(-scores, axis=1)[:, : sampled.CONFUSED]
+    best = np.argsort(-scores, axis=1)[:, : sampled.CANDIDATES]
     named, counts = np.unique(best[best != objective.targets.codes[rows][:, None]], return_counts=True)
     often = named[counts >= 3]  # these are among the 200 whatever ties do
     assert len(often) > 5

@@ -133,7 +133,7 @@ def scale_columns(objective: Objective) -> ScaledColumns:
     """Divide every column by its unit."""
     rows = objective.rows
     column_units = rows.units()
-    return ScaledColumns(replace(objective, rows=rows.divided(column_units)), column_units, rows.dtype)
+    return ScaledColumns(replace(objective, rows=rows.scale_columns(column_units)), column_units, rows.dtype)
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def center_rows(objective: Objective) -> CenteredRows:
     if not objective.fit_intercept:
         return CenteredRows(objective, np.zeros(objective.d, rows.dtype))
     mean = rows.mean()
-    return CenteredRows(replace(objective, rows=rows.less(mean)), mean)
+    return CenteredRows(replace(objective, rows=rows.subtract_mean(mean)), mean)
 
 
 # ---- the span of the rows

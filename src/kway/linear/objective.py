@@ -79,7 +79,7 @@ class Objective:
     def some(self, most: int) -> Objective:
         """The problem itself, or on `most` of its rows, drawn at random, if it has more."""
         sample = replace(self, rows=self.rows.sample())
-        most = min(most, sample.rows.most_taken)
+        most = min(most, sample.rows.max_rows_in_memory)
         if sample.n <= most:
             return sample
         return sample.take(np.sort(np.random.default_rng(0).choice(sample.n, most, replace=False)))
@@ -92,7 +92,7 @@ class Objective:
 
     def laid_out(self, theta: NDArray) -> NDArray:
         """theta in the memory order that the products read: Fortran order for CSR rows."""
-        return self.rows.laid_out(theta)
+        return self.rows.with_layout(theta)
 
     def centred(self, theta: NDArray) -> NDArray:
         """theta less its mean over the scores: if a shift is free the loss is the same, the penalty no larger."""

@@ -62,7 +62,7 @@ class BlockRows:
         return frozenset()
 
     @property
-    def most_taken(self) -> int:
+    def max_rows_in_memory(self) -> int:
         """All rows."""
         return self.n
 
@@ -80,7 +80,7 @@ class BlockRows:
 
     # ---- passes
 
-    def laid_out(self, theta: NDArray) -> NDArray:
+    def with_layout(self, theta: NDArray) -> NDArray:
         """theta in the memory order that the products read."""
         return np.asarray(theta, order=self.order)
 
@@ -97,13 +97,13 @@ class BlockRows:
 
     def value(self, theta: NDArray, losses: RowLosses) -> float:
         """The sum of the weighted losses."""
-        theta = self.laid_out(theta)
+        theta = self.with_layout(theta)
         blocks = spans(self.n, self.block_rows(len(theta)))
         return sum(pmap(lambda rows: losses.values(self.scores(theta, rows), rows), blocks))
 
     def value_gradient(self, theta: NDArray, losses: RowLosses) -> Sums:
         """Return the sums of the weighted losses and of their gradients, one share of the rows per worker."""
-        theta = self.laid_out(theta)
+        theta = self.with_layout(theta)
         parts = pmap(lambda share: self.share_sums(theta, losses, share), shares(self.n, least=LEAST_SHARE))
         total, gradient = parts[0]
         for value, more in parts[1:]:
@@ -217,7 +217,7 @@ class BlockRows:
         total = sum(X.sum(axis=0, dtype=np.float64) for X in self._blocks())
         return np.asarray(total / self.n, self.dtype)
 
-    def less(self, mean: NDArray) -> BlockRows:
+    def subtract_mean(self, mean: NDArray) -> BlockRows:
         """Each row less the mean (d,), subtracted as blocks are read."""
         return CenteredRows(X=Centered(self.X, mean), of=self)
 
@@ -238,11 +238,11 @@ class BlockRows:
         squares, counts = np.square(self.X / top).sum(axis=0), (self.X != 0).sum(axis=0)
         return np.where(counts > 0, top * np.sqrt(squares / np.maximum(counts, 1)), 1.0)
 
-    def divided(self, units: NDArray) -> BlockRows:
+    def scale_columns(self, units: NDArray) -> BlockRows:
         """Each column in units of its own."""
         return DenseRows((self.X / units).astype(self.dtype))
 
-    def mark(self) -> str:
+    def fingerprint(self) -> str:
         """A digest that a change of any value changes."""
         digest = 0
         for X in self._blocks():
@@ -335,7 +335,7 @@ class HostHessian:
     def product(self, V: NDArray) -> NDArray:
         """sum_i w_i (B_i f(V)_i) [x_i 1], (R, d + 1)."""
         rows, loss = self.rows, self.losses.loss
-        V = rows.laid_out(V)
+        V = rows.with_layout(V)
         known = loss.cross_entropy or not loss.couples
         part = self._fused_product if known and rows.reads_once(self.losses, len(V)) else self._product
         return np.asarray(np.sum(pmap(lambda share: part(V, share), shares(rows.n, least=LEAST_SHARE)), axis=0))
@@ -445,6 +445,6 @@ class CenteredRows(BlockRows):
         """An order in which the rows as they are can be read fast."""
         return self.of.shuffled(rng)
 
-    def mark(self) -> str:
+    def fingerprint(self) -> str:
         """That of the rows as they are."""
-        return self.of.mark()
+        return self.of.fingerprint()

@@ -35,11 +35,11 @@ MAX_ENTRIES = np.iinfo(np.int32).max  # entries of a sparse matrix: with more, s
 
 @dataclass(frozen=True)
 class FileRows:
-    """Rows (n, d) in mapped parts; a slice or positions return them as floats. `mark` identifies the rows."""
+    """Rows (n, d) in mapped parts; a slice or positions return them as floats. `fingerprint` identifies the rows."""
 
     parts: tuple[NDArray, ...]
     dtype: np.dtype
-    mark: str
+    fingerprint: str
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
@@ -161,7 +161,7 @@ class MappedRows(BlockRows):
     X: FileRows
 
     @property
-    def most_taken(self) -> int:
+    def max_rows_in_memory(self) -> int:
         """Return how many rows may be in memory at once."""
         return self.X.rows_in(BLOCK_BYTES)
 
@@ -169,9 +169,9 @@ class MappedRows(BlockRows):
         """Return a random order that reads the files in runs."""
         return self.X.shuffled(rng)
 
-    def mark(self) -> str:
+    def fingerprint(self) -> str:
         """Return the names, sizes and times of the files; a digest of the values would take a pass."""
-        return self.X.mark
+        return self.X.fingerprint
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +186,7 @@ class MappedCSR(SparseRows):
         return frozenset()
 
     @property
-    def most_taken(self) -> int:
+    def max_rows_in_memory(self) -> int:
         """Return how many rows may be in memory at once."""
         return self.X.rows_in(BLOCK_BYTES)
 

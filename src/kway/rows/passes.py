@@ -1,14 +1,14 @@
-"""What linear solvers ask of rows X (n, d), wherever the rows live.
+"""The interface between linear solvers and rows X (n, d), which may be in memory, in files, on a GPU or a cluster.
 
     F(theta) = alpha R(W) + mean_i w_i loss(f_i, y_i),   f = X W' + b,   theta = [W b] (R, d + 1)
 
-Rows compute the sums of such an objective over all rows; the objective itself (linear/objective.py) adds the penalty
-and divides by n. A pass receives `RowLosses`: the loss, the targets and the weights of all rows. `wrap_rows` is
-the one place that asks what X is.
+A `RowPasses` object computes the sums of this objective over all rows. The objective (linear/objective.py) divides them
+by n and adds the penalty. Each pass receives `RowLosses`: the loss, the targets and the weights of all rows.
+`wrap_rows` selects the implementation from the type of X.
 
     rows/dense.py            an array in memory: a fused kernel, or BLAS a block at a time
     rows/sparse.py           a CSR matrix in memory
-    rows/files.py            rows in mapped files, dense or CSR, read some at a time
+    rows/files.py            rows in memory-mapped files, dense or CSR, read in blocks
     rows/gpu/passes.py       rows on a GPU
     rows/cluster/passes.py   rows on the nodes of a cluster
 """
@@ -27,119 +27,124 @@ IN_MEMORY = "rows.in-memory"  # X is an array or a CSR matrix in the memory of t
 FETCHED = "rows.fetched"  # np.asarray(X) copies the rows into the memory of this process
 QUICK = "rows.quick"  # a pass takes computation alone: no row is read from a file
 DISTINCT = "rows.distinct"  # equal rows can be found (`keys`, `equal`) and merged into one
-STEPS = "rows.steps"  # the rows make stochastic steps themselves (`batch_steps`, `sampled_weights`)
-CLASS_FACTOR = "rows.class-factor"  # the rows make the inverse Hessians of all classes themselves (`class_factor`)
+STEPS = "rows.steps"  # the rows object takes stochastic steps itself (`batch_steps`, `sampled_weights`)
+CLASS_FACTOR = "rows.class-factor"  # the rows object computes an inverse Hessian per class itself (`class_factor`)
 
 
 class Targets(NamedTuple):
-    """Targets of a block of rows: codes (m,), and distributions (m, R) if they are soft."""
+    """Targets of a block of rows: class codes (m,), and distributions (m, R) if the targets are soft."""
 
     codes: NDArray[np.int64]
     soft: NDArray | None = None
 
     def of(self, rows: slice | NDArray) -> Targets:
-        """Those of some rows."""
+        """Return the targets of the given rows."""
         return Targets(self.codes[rows], None if self.soft is None else self.soft[rows])
 
 
 class RowLoss(Protocol):
-    """What passes need to know of a loss; linear/losses has the classes."""
+    """The properties of a loss that passes use; linear/losses.py has the implementations."""
 
     @property
     def kernel(self) -> int:
-        """The number of its kernel."""
+        """Return the number that selects the compiled kernel."""
         ...
 
     @property
     def margin(self) -> float:
-        """The margin of a hinge."""
+        """Return the margin of a hinge loss."""
         ...
 
     @property
     def width(self) -> float:
-        """The width over which a kink is rounded."""
+        """Return the width over which the kink of a hinge is smoothed."""
         ...
 
     @property
     def compiled(self) -> bool:
-        """Whether a kernel computes it."""
+        """Return whether a compiled kernel computes the loss."""
         ...
 
     @property
     def joint(self) -> bool:
-        """Whether all classes are in one problem."""
+        """Return whether all classes form one joint problem."""
         ...
 
     @property
     def hinge(self) -> bool:
-        """Whether it is a hinge."""
+        """Return whether the loss is a hinge."""
         ...
 
     @property
     def couples(self) -> bool:
-        """Whether the slope of a class depends on the scores of others."""
+        """Return whether the derivative by one score depends on the other scores."""
         ...
 
     @property
     def cross_entropy(self) -> bool:
-        """Whether its Hessian is diag(p) - p p'."""
+        """Return whether the Hessian of a row is diag(p) - p p', p = softmax(f)."""
         ...
 
     @property
     def p_curvatures(self) -> bool:
-        """Whether its second derivatives are p (1 - p)."""
+        """Return whether the second derivatives are p (1 - p)."""
         ...
 
     def value_gradient(
         self, scores: NDArray, targets: Targets, gradient: NDArray | None = None
     ) -> tuple[NDArray, NDArray]:
-        """Values (m,) and slopes (m, R) of a block of scores (m, R)."""
+        """Return losses (m,) and derivatives (m, R) at scores (m, R); `gradient` is the output array if given."""
         ...
 
     def curvatures(self, scores: NDArray, targets: Targets) -> NDArray:
-        """Second derivatives by every score (m, R)."""
+        """Return the second derivative by each score, (m, R)."""
         ...
 
 
 @dataclass(frozen=True)
 class RowLosses:
-    """The losses of all rows: one loss, with the targets and weights (n,) of the rows (None: all weigh 1)."""
+    """One loss with the targets and weights (n,) of all rows; `weight=None` means that each row has weight 1."""
 
     loss: RowLoss
     targets: Targets
     weight: NDArray | None
 
     def values(self, scores: NDArray, rows: slice) -> float:
-        """The weighted sum of the losses of some rows, from their scores (m, R)."""
+        """Return the weighted sum of the losses of the given rows, from their scores (m, R)."""
         value, _ = self.loss.value_gradient(scores, self.targets.of(rows))
         return self.weighted_sum(value, rows)
 
     def slopes(self, scores: NDArray, rows: slice) -> float:
-        """Replace the scores (m, R) of some rows by their weighted slopes; returns the weighted sum of the losses."""
+        """Overwrite scores (m, R) with the weighted derivatives; return the weighted sum of the losses."""
         value, slope = self.loss.value_gradient(scores, self.targets.of(rows), scores)
         if self.weight is not None:
             slope *= self.weight[rows, None]
         return self.weighted_sum(value, rows)
 
     def curvatures(self, scores: NDArray, rows: slice) -> NDArray:
-        """Weighted second derivatives (m, R) at the scores of some rows."""
+        """Return the weighted second derivatives (m, R) at the scores of the given rows."""
         h = self.loss.curvatures(scores, self.targets.of(rows))
         return h if self.weight is None else h * self.weight[rows, None]
 
     def weighted_sum(self, values: NDArray, rows: slice | NDArray) -> float:
-        """The weighted sum of one value (m,) per row."""
+        """Return the weighted sum of one value per row (m,)."""
         return float(values.sum() if self.weight is None else values @ self.weight[rows])
 
 
 class Sums(NamedTuple):
-    """Over all rows: of the weighted losses, and of their gradients (R, d + 1)."""
+    """Sums over all rows: the weighted losses, and their gradients (R, d + 1)."""
 
     value: float
     gradient: NDArray
 
 
 class ClassSums(NamedTuple):
-    """Per score k: sum_i h_ki (R,), the same over the rows of class k (R,), and their sum_i h_ki [x_i 1] (R, D)."""
+    """Sums of the curvatures h_ki of each score k.
+
+    mass      (R,)    sum_i h_ki over all rows
+    own_mass  (R,)    sum_i h_ki over the rows of class k
+    own_rows  (R, D)  sum_i h_ki [x_i 1] over the rows of class k
+    """
 
     mass: NDArray
     own_mass: NDArray
@@ -150,232 +155,240 @@ class HessianSums(Protocol):
     """Products with the Hessian of the summed losses at one theta."""
 
     def product(self, V: NDArray) -> NDArray:
-        """sum_i w_i (B_i f(V)_i) [x_i 1], (R, d + 1); B_i (R, R) is the Hessian of row i's loss in its scores."""
+        """Return sum_i w_i (B_i f(V)_i) [x_i 1], (R, d + 1); B_i (R, R) is the Hessian of loss i in its scores."""
         ...
 
     def advance(self, t: float) -> float:
-        """Go t along the direction of the last product; returns the largest change of any score so far."""
+        """Move by t along the direction of the last product; return the largest change of any score so far."""
         ...
 
 
 class StepRule(NamedTuple):
-    """How stochastic steps are made; `sizes` (R, 1) are Adagrad's first sums of squares, None: one rate for all."""
+    """Settings of stochastic steps.
+
+    `sq_grad_sums` (R, 1) are the initial sums of squared gradients of Adagrad; with None all scores have the same rate.
+    """
 
     ridge: float = 0.0
     lasso: float = 0.0
     fit_intercept: bool = True
     momentum: float = 0.0
-    sizes: NDArray | None = None
+    sq_grad_sums: NDArray | None = None
 
 
 class StepPlan(NamedTuple):
-    """A step of sampled softmax: rows (b,), the place of each one's own class among `ids`, the classes (c,) of which
-    the first `known` were not drawn, the logarithm of the weight of each drawn one, and the rate."""
+    """The rows, classes and learning rate of one step of sampled softmax."""
 
-    rows: NDArray[np.int64]
-    own: NDArray[np.int64]
-    ids: NDArray[np.int64]
-    known: int
-    log_weight: float
-    eta: float
+    rows: NDArray[np.int64]  # (b,)
+    own: NDArray[np.int64]  # (b,), the position in `ids` of each row's class
+    ids: NDArray[np.int64]  # (c,), the classes: first the known ones, then those drawn at random
+    known: int  # number of known classes
+    log_weight: float  # logarithm of the number of classes that each drawn class represents
+    eta: float  # learning rate
 
 
 class RowPasses(Protocol):
-    """Rows X (n, d) and the passes of a linear model over them."""
+    """Rows X (n, d) and the passes of a linear model over them. No method changes X."""
 
     @property
     def X(self) -> Any:
-        """The rows as solvers index them: an array, CSR, or an object that gives blocks of rows."""
+        """Return the rows: an array, a CSR matrix, or an object whose slices are blocks of rows."""
         ...
 
     @property
     def n(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         ...
 
     @property
     def d(self) -> int:
-        """Number of features."""
+        """Return the number of features."""
         ...
 
     @property
     def dtype(self) -> np.dtype:
-        """Float type of the rows."""
+        """Return the floating-point type of the rows."""
         ...
 
     @property
     def offers(self) -> frozenset[str]:
-        """What solvers may rely on beyond passes: IN_MEMORY, FETCHED, QUICK, DISTINCT, STEPS, CLASS_FACTOR."""
+        """Return the optional capabilities: a subset of IN_MEMORY, FETCHED, QUICK, DISTINCT, STEPS, CLASS_FACTOR."""
         ...
 
     @property
-    def most_taken(self) -> int:
-        """Rows that may be taken into memory at once."""
+    def max_rows_in_memory(self) -> int:
+        """Return the largest number of rows that `take` may copy into memory."""
         ...
 
     def take(self, chosen: NDArray | slice) -> RowPasses:
-        """Some of the rows."""
+        """Return an object of the chosen rows only."""
         ...
 
     def sample(self) -> RowPasses:
-        """Rows that can be taken from: these, or a sample of them that is in memory."""
+        """Return rows that support `take`: this object, or a sample of its rows in memory."""
         ...
 
-    def laid_out(self, theta: NDArray) -> NDArray:
-        """theta in the memory order that the products read."""
+    def with_layout(self, theta: NDArray) -> NDArray:
+        """Return theta in the memory layout that the products read (C or Fortran order); copy only if needed."""
         ...
 
     def scores(self, theta: NDArray, rows: slice) -> NDArray:
-        """f = X W' + b of some rows (m, R)."""
+        """Return f = X W' + b of the given rows, (m, R)."""
         ...
 
     def fill_scores(self, theta: NDArray, rows: slice, scores: NDArray) -> None:
-        """f of some rows into scores (m, R)."""
+        """Write f of the given rows to scores (m, R)."""
         ...
 
     def value(self, theta: NDArray, losses: RowLosses) -> float:
-        """The sum of the weighted losses."""
+        """Return the sum of the weighted losses."""
         ...
 
     def value_gradient(self, theta: NDArray, losses: RowLosses) -> Sums:
-        """The sums of the weighted losses and of their gradients."""
+        """Return the sums of the weighted losses and of their gradients."""
         ...
 
     def hessian_at(self, theta: NDArray, losses: RowLosses) -> HessianSums:
-        """Products with the Hessian at theta."""
+        """Return the operator that multiplies with the Hessian at theta."""
         ...
 
     def curvatures(self, theta: NDArray, losses: RowLosses) -> NDArray:
-        """Weighted second derivatives of each row's loss by each score at theta, (R, n)."""
+        """Return the weighted second derivatives of each row's loss by each score at theta, (R, n)."""
         ...
 
     def class_sums(self, theta: NDArray, losses: RowLosses, bias: bool) -> ClassSums:
-        """What the rows of a class add to the curvature of its score, in one pass that keeps no curvature."""
+        """Return the sums of the curvatures per class, computed in one pass without storing an (R, n) array."""
         ...
 
     def gram(self, weight: NDArray | None, bias: bool, dtype: np.dtype) -> NDArray:
-        """[X 1]' diag(weight) [X 1] / n (D, D): its upper triangle at least, in Fortran order."""
+        """Return [X 1]' diag(weight) [X 1] / n (D, D) in Fortran order; only the upper triangle is valid."""
         ...
 
     def squares(self, h: NDArray | None) -> NDArray:
-        """sum_i h_ki x_ij^2 (R, d); without h (R, n) the plain sums (1, d)."""
+        """Return sum_i h_ki x_ij^2 (R, d) for h (R, n); without h return sum_i x_ij^2 (1, d)."""
         ...
 
     def row_squares(self) -> NDArray:
-        """||x_i||^2 (n,)."""
+        """Return ||x_i||^2 for each row, (n,)."""
         ...
 
     def mean_square(self) -> float:
-        """The mean of the squares of all numbers in X."""
+        """Return the mean of the squared entries of X."""
         ...
 
     def mean(self) -> NDArray:
-        """The mean row (d,); zero if the rows are sparse."""
+        """Return the mean row (d,); zero if the rows are sparse."""
         ...
 
-    def less(self, mean: NDArray) -> RowPasses:
-        """Each row less the mean (d,)."""
+    def subtract_mean(self, mean: NDArray) -> RowPasses:
+        """Return rows from which the mean (d,) is subtracted; sparse rows are returned unchanged."""
         ...
 
     def shuffled(self, rng: np.random.Generator) -> NDArray[np.int64]:
-        """The rows in a new order (n,)."""
+        """Return the row numbers in random order, (n,)."""
         ...
 
-    def mark(self) -> str:
-        """A digest that a change of any value changes."""
+    def fingerprint(self) -> str:
+        """Return a digest of the values, or of the names, sizes and times of the files, that identifies the rows."""
         ...
 
     def keys(self, direction: NDArray) -> NDArray[np.float64]:
-        """x_i . direction (n,): equal rows have equal keys."""
+        """Return x_i . direction, (n,). Equal rows have equal keys."""
         ...
 
     def equal(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether rows a are rows b, one by one."""
+        """Return whether row a[i] equals row b[i], for each i."""
         ...
 
     def units(self) -> NDArray[np.float64]:
-        """The root mean square (d,) of each column's nonzero entries; 1 if all are zero."""
+        """Return the root mean square of the nonzero entries of each column, (d,); 1 for a column of zeros."""
         ...
 
-    def divided(self, units: NDArray) -> RowPasses:
-        """Each column divided by its unit."""
+    def scale_columns(self, units: NDArray) -> RowPasses:
+        """Return rows with each column divided by its unit (d,)."""
         ...
 
     def reads_once(self, losses: RowLosses, n_scores: int) -> bool:
-        """Whether gradients are computed by the fused kernel, which reads each row once."""
+        """Return whether the fused kernel computes gradients, which reads each row only once."""
         ...
 
 
 class BatchSteps(Protocol):
-    """Steps on weights, wherever they are."""
+    """SGD steps on weights in memory or on a GPU."""
 
     def run(self, order: NDArray[np.int64], eta: NDArray) -> float:
-        """Steps from these rows, a batch at a time, at these rates; the sum of the losses met."""
+        """Take one step per batch of these rows, at these rates; return the sum of their losses before each step."""
         ...
 
     def fetch(self) -> NDArray:
-        """theta (R, d + 1) as it is now."""
+        """Return the current theta (R, d + 1), in memory."""
         ...
 
 
 class SampledWeights(Protocol):
-    """The weights of a run, wherever they are."""
+    """The weights of a run of sampled softmax, in memory or on a GPU."""
 
     def step(self, plan: StepPlan, number: int) -> None:
-        """Step `number` (from 0), on the classes of the plan."""
+        """Take step `number` (from 0): update the weights of the classes of the plan in place."""
         ...
 
     def decay(self, step: int, eta: float) -> None:
-        """Every class has all the decay that it is due."""
+        """Apply the weight decay that each class has accumulated since its last step."""
         ...
 
     def best(self, rows: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-        """The k best classes of some rows (m, k)."""
+        """Return the k classes with the highest scores for each of the given rows, (m, k)."""
         ...
 
     def mean_loss(self, watched: Any, losses: RowLosses) -> float:
-        """The mean loss of some rows against all classes."""
+        """Return the exact mean loss of the watched rows, over all classes."""
         ...
 
     def squares(self) -> float:
-        """||W||^2."""
+        """Return ||W||^2."""
         ...
 
     def finite(self) -> bool:
-        """Whether all steps so far were numbers."""
+        """Return whether all steps so far were finite."""
         ...
 
     def fetch(self) -> None:
-        """Bring theta, sizes and met up to date."""
+        """Copy the current state to the arrays theta, sq_grad_sums and last_step of the run."""
         ...
 
 
 class SteppingRows(RowPasses, Protocol):
-    """What rows offer beyond passes: STEPS and CLASS_FACTOR."""
+    """Rows with the capabilities STEPS and CLASS_FACTOR."""
 
     def step_rows(self) -> int:
-        """Rows of a step of sampled softmax if the fit does not say."""
+        """Return the default batch size of sampled softmax."""
         ...
 
     def batch_steps(self, losses: RowLosses, weight: NDArray, theta: NDArray, rule: StepRule, batch: int) -> BatchSteps:
-        """Steps of SGD on weights that are with the rows."""
+        """Return an SGD run whose weights are stored next to the rows."""
         ...
 
     def sampled_weights(
-        self, losses: RowLosses, theta: NDArray, sizes: NDArray, met: NDArray, ridge: float, fit_intercept: bool
+        self,
+        losses: RowLosses,
+        theta: NDArray,
+        sq_grad_sums: NDArray,
+        last_step: NDArray,
+        ridge: float,
+        fit_intercept: bool,
     ) -> SampledWeights:
-        """The weights of a run of sampled softmax, with the rows."""
+        """Return the weights of a run of sampled softmax, stored next to the rows."""
         ...
 
     def class_factor(
         self, theta: NDArray, losses: RowLosses, plain: NDArray, ridges: NDArray, n_drawn: int, share: float
     ) -> Callable[[NDArray], NDArray]:
-        """An inverse Hessian per score at theta, from about n_drawn rows and a share of the `plain` matrix (D, D)."""
+        """Return an inverse Hessian per score at theta, from about n_drawn rows and a share of `plain` (D, D)."""
         ...
 
 
 def wrap_rows(X: Any, device: Any = None, cluster: bool = False) -> RowPasses:
-    """The passes over rows X: in this process, on a `device`, or split over the nodes of the current cluster."""
+    """Return the passes over X: in this process, on a `device`, or split over the nodes of the current cluster."""
     wrapped: RowPasses
     if cluster:
         from kway.rows.cluster.passes import ClusterRows

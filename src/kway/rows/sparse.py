@@ -66,7 +66,7 @@ class SparseRows(BlockRows):
 
     def value_gradient(self, theta: NDArray, losses: RowLosses) -> Sums:
         """The sums of the weighted losses and of their gradients, both in Fortran order."""
-        theta = self.laid_out(theta)
+        theta = self.with_layout(theta)
         total, gradient = 0.0, np.zeros_like(theta)
         for run in self._runs(len(theta)):
             first = run.rows.start
@@ -117,7 +117,7 @@ class SparseRows(BlockRows):
 
     # ---- columns and equal rows
 
-    def mark(self) -> str:
+    def fingerprint(self) -> str:
         """A digest that a change of any value changes."""
         X = self.X
         return f"{X.shape}: {zlib.crc32(X.data, zlib.crc32(X.indices, zlib.crc32(X.indptr)))}"
@@ -126,7 +126,7 @@ class SparseRows(BlockRows):
         """Zero: sparse rows are not centered, which would make them dense."""
         return np.zeros(self.d, self.dtype)
 
-    def less(self, mean: NDArray) -> SparseRows:
+    def subtract_mean(self, mean: NDArray) -> SparseRows:
         """The rows as they are."""
         return self
 
@@ -148,7 +148,7 @@ class SparseRows(BlockRows):
         counts = np.bincount(columns, data != 0, minlength=self.d)
         return np.where(counts > 0, top * np.sqrt(squares / np.maximum(counts, 1)), 1.0)
 
-    def divided(self, units: NDArray) -> SparseRows:
+    def scale_columns(self, units: NDArray) -> SparseRows:
         """Each column in units of its own."""
         X = self.X
         data = (X.data / units[X.indices]).astype(X.dtype)

@@ -138,7 +138,7 @@ def learn_projection(rows: NDArray | TensorRows, centred: bool, seed: int) -> Pr
 def _spread(rows: NDArray | TensorRows, mean: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return z'z (d, d) of z = x - mean, summed in float32."""
     if isinstance(rows, TensorRows):
-        return rows.less(mean).gram(None, False, np.dtype(np.float32)).astype(np.float64)
+        return rows.subtract_mean(mean).gram(None, False, np.dtype(np.float32)).astype(np.float64)
     z = (rows - mean).astype(np.float32)
     return (z.T @ z).astype(np.float64)
 

@@ -1,19 +1,22 @@
-"""Sampled softmax: mini-batches whose Z is estimated from few classes, so that a step never touches all K.
+"""Sampled softmax for many classes: each mini-batch step estimates Z from a few classes, so that it never visits all K.
 
     Z_i ~ sum_{c in S} e^{f_ic}  +  (K - |S|) / m  sum_{c in U} e^{f_ic}
 
-S, the known classes: those of the batch's own rows, and h hard ones: by default those that rows are confused with most
-often, found now and then by scoring a few rows against all classes; with an `index`, those that an index over the
-weights (rows [W, b], refreshed every REINDEX steps) finds nearest to the batch's own rows. U: m
-classes drawn from the others without repetition, the same for all rows of the batch. A row's own class is in S, so it
-is counted once and never drawn. The estimate is unbiased for every S; where S and U are all classes it is exact. Its
-gradient touches |S| + m rows of W, by row-wise Adagrad (one number per class). Weight decay is applied when a row is
-touched. Weights larger than memory lie in a file that is mapped (sampled_files.py).
+S    the known classes: the classes of the rows of the batch, and h hard classes. By default the hard classes are those
+     that rows are confused with most often, found every few hundred steps by scoring a few rows against all classes.
+     With an `index`, they are the classes that an index over the weights [W, b] finds nearest to the rows of the batch.
+U    m other classes, drawn without replacement and shared by all rows of the batch
 
-Rows are about their mean if there is a bias (equivalent.py). Rows that make stochastic steps themselves, on a GPU,
-hold the weights; this module makes orders, draws and rates from the same random numbers, so that both make the same
-steps.
-What is reported is never the estimate: `history` holds the exact objective on a fixed sample of rows, scored in blocks.
+The class of a row is in S, so it is counted once and never drawn. The estimate of Z is unbiased for every S, and exact
+if S and U contain all classes. A step updates |S| + m rows of W by row-wise Adagrad, which stores one sum of squared
+gradients per class. Weight decay is applied to a class when a step updates it. Weights that do not fit in memory are in
+a memory-mapped file (sampled_files.py).
+
+If there is a bias, the mean row is subtracted first (equivalent.py). Rows on a GPU store the weights and take the steps
+themselves. This module then only draws the batches and classes and sets the rates. It uses the same random numbers in
+both cases, so that the steps are the same.
+
+`history` contains the exact objective on a fixed sample of rows, never the estimate.
 """
 
 from __future__ import annotations
@@ -47,32 +50,34 @@ from kway.threads import pmap, single_blas, spans
 from kway.validation import Rows
 
 _BATCH = 256  # rows per step if batch_size is 1
-CLASSES_EACH = 256  # touched by one worker at a time; fixed, so that the answer does not depend on how many there are
-_TOGETHER = 64  # rows scored by one worker at a time: 1,000 classes of them stay in the second cache
-CONFUSED = 16  # classes that a row scored against all of them names
-_REFRESH = 256  # steps between two such scorings
-_REINDEX = 4 * _REFRESH  # steps after which an index over the weights is built again
-SCORING = 0.1  # of the products of those steps that a scoring may take
-FEWEST_SCORED, MOST_SCORED = 16, 1000  # rows, against all classes: enough to say something, not more than needed
-_EXACT = 2e11  # products of an exact loss: some seconds
-_WHOLE = 1e10  # products up to which the objective at the end is that of all rows: less than an epoch takes
-STEP = 4.0  # the score that a row's first step gives its class, about
-_PATIENCE = 3  # epochs without a gain of tol, as a share of the loss at W = 0
+CLASSES_PER_TASK = 256  # classes per task of a worker; fixed, so that results do not depend on the number of workers
+_ROWS_PER_TASK = 64  # rows per task of a worker; their scores of 1,000 classes fit in the L2 cache
+CANDIDATES = 16  # best classes of each scored row that are counted when hard classes are selected
+_REFRESH = 256  # steps between two selections of hard classes by scoring rows against all classes
+_REINDEX = 4 * _REFRESH  # steps after which the index over the weights is built again
+SCORING_SHARE = 0.1  # cost of a selection, relative to the products of the _REFRESH steps before it
+MIN_SCORED_ROWS, MAX_SCORED_ROWS = 16, 1000  # limits of the number of rows that are scored against all classes
+_EXACT_PRODUCTS = 2e11  # multiplications that the exact loss of the sample may take: a few seconds
+_FULL_PRODUCTS = 1e10  # multiplications up to which the final objective is computed on all rows
+FIRST_GAIN = 4.0  # approximate increase of the score of a row's class by the first step of that class
+_PATIENCE = 3  # stop after so many epochs without a gain of tol, relative to the loss at W = 0
 
 
 class DrawnClasses(NamedTuple):
-    """Classes of a step (c,), the known ones first and in order, and the logarithm of what each stands for (c,)."""
+    """The classes of a step: first the known classes in ascending order, then the drawn ones."""
 
-    ids: NDArray[np.int64]
-    log_weight: NDArray
+    ids: NDArray[np.int64]  # (c,)
+    log_weight: NDArray  # (c,), logarithm of the number of classes that each one represents
 
 
 def draw_classes(known: NDArray[np.int64], n_classes: int, m: int, rng: np.random.Generator) -> DrawnClasses:
-    """The known classes (s,), sorted and distinct, and m of the others, each of which stands for (K - s) / m."""
+    """Draw m classes that are not in `known` (s,), which must be sorted and distinct; each represents (K - s) / m."""
     others = n_classes - len(known)
     m = min(m, others)
     ranks = np.sort(rng.choice(others, m, replace=False, shuffle=False))
-    behind = np.searchsorted(known - np.arange(len(known)), ranks, side="right")  # known classes before each
+    behind = np.searchsorted(
+        known - np.arange(len(known)), ranks, side="right"
+    )  # number of known classes below each drawn one
     log_weight = np.zeros(len(known) + m)
     log_weight[len(known) :] = np.log(max(1, others) / max(1, m))
     return DrawnClasses(np.concatenate([known, ranks + behind]), log_weight)
@@ -80,14 +85,25 @@ def draw_classes(known: NDArray[np.int64], n_classes: int, m: int, rng: np.rando
 
 @dataclass(frozen=True)
 class Sampled:
-    """Softmax for very many classes: each row against its own, `hard` ones and `negatives` drawn from the rest.
+    """Softmax for very many classes, by mini-batch steps on the classes of the rows and a sample of the others.
 
-    It approaches the optimum and does not promise to be within tol of it: tol is the least gain of PATIENCE epochs that
-    is worth going on for, as a share of the loss at W = 0. `checkpoint` names a folder in which the state after each
-    epoch is kept: a fit that was ended goes on from there (sampled_files.py). `index`, a recipe of kway.search or its
-    name, finds the hard classes of each batch among the weights as they were; building and asking it costs, so it is
-    for classes that come in tight groups. `weights` names a folder in whose file the weights lie, memory-mapped; None:
-    in memory, or in a temporary file if memory is too small.
+    The result is near the optimum, but not guaranteed to be within tol of it. The fit stops when three epochs in a row
+    have each lowered the loss by less than tol, relative to the loss at W = 0.
+
+    Parameters
+    ----------
+    negatives : int
+        Classes that each step draws at random.
+    hard : int
+        Hard classes of each step: classes that the rows are confused with most often.
+    checkpoint : str, optional
+        Folder in which the state after each epoch is stored. A fit that was interrupted continues from it.
+    index : index of kway.search or its name, optional
+        Finds the hard classes of each batch by a search among the weights. Building and searching the index takes time;
+        it pays if the classes form tight groups.
+    weights : str, optional
+        Folder of the file with the weights, which is memory-mapped. By default the weights are in memory, or in a
+        temporary file if they do not fit.
     """
 
     negatives: int = 512
@@ -104,12 +120,12 @@ class Sampled:
         check_parameters(self, negatives=whole(1), hard=whole(0))
 
     def cold_start(self, objective: Objective) -> NDArray:
-        """Weights of zero, in memory or in a file."""
+        """Return weights of zero, in memory or in a file."""
         found = mapped_zeros((objective.n_scores, objective.d + 1), objective.rows.dtype, self.weights)
         return objective.zeros() if found is None else found
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
-        """Epochs until the exact loss of a sample of rows stops falling by tol, or max_iter."""
+        """Run epochs until the exact loss of a sample stops falling by tol, or max_iter; theta may be overwritten."""
         if objective.targets.soft is not None:
             raise CombinationError(
                 "solver 'sampled' takes one label per row, not distributions or label_smoothing; "
@@ -119,10 +135,10 @@ class Sampled:
             frame, validate = center_rows(objective), control.validate
             if validate is not None:
                 control = replace(control, validate=lambda theta: validate(frame.back(theta.copy())))
-            # the start is not copied: there may be a billion weights
+            # theta is not copied: there may be a billion weights
             start = frame.into(np.require(theta, requirements=["C", "W"]))
             run = SampledRun(self, frame.objective, control, start)
-            found = _epochs(run)
+            found = _run_epochs(run)
             run.weights.fetch()
             frame.back(found.theta)
             return found
@@ -130,7 +146,13 @@ class Sampled:
 
 @dataclass
 class SampledRun:
-    """The state of a run: theta (K, d + 1), sums of squared gradients (K,), and each class's last step (K,)."""
+    """The state of a run. Steps update these arrays in place.
+
+    theta         (K, d + 1)  weights and biases
+    sq_grad_sums  (K,)        Adagrad's sum of squared gradients of each class
+    last_step     (K,)        step up to which the weight decay of each class is applied
+    hard          (h,)        current hard classes
+    """
 
     solver: Sampled
     objective: Objective
@@ -143,27 +165,28 @@ class SampledRun:
         by_rows = STEPS in o.rows.offers
         usual = cast(SteppingRows, o.rows).step_rows() if by_rows else _BATCH
         self.batch = min(self.control.batch_size if self.control.batch_size > 1 else usual, o.n)
-        self.squares = o.rows.mean_square() or 1.0  # of a row's numbers
-        # a class's first row moves it by about `eta`; classes that are only drawn, whose slopes are small, by less
-        self.sizes = np.full(o.n_scores, self.squares / self.batch**2, np.float32)
-        self.met = np.zeros(o.n_scores, np.int32)
+        self.mean_square = o.rows.mean_square() or 1.0  # of the entries of X
+        # The first row of a class moves its weights by about `eta`. Classes that are only drawn have small gradients
+        # and move less.
+        self.sq_grad_sums = np.full(o.n_scores, self.mean_square / self.batch**2, np.float32)
+        self.last_step = np.zeros(o.n_scores, np.int32)
         self.hard = np.empty(0, np.int64)
         self.index: Index | None = None
 
     @cached_property
     def weights(self) -> SampledWeights:
-        """What makes the steps; made at the first step, since a checkpoint may fill theta, sizes and met before."""
+        """Return the object that takes the steps. It is created after a checkpoint, if there is one, was read."""
         o = self.objective
         if STEPS in o.rows.offers:
             return cast(SteppingRows, o.rows).sampled_weights(
-                o.losses, self.theta, self.sizes, self.met, o.penalty.ridge, o.fit_intercept
+                o.losses, self.theta, self.sq_grad_sums, self.last_step, o.penalty.ridge, o.fit_intercept
             )
-        return HostWeights(o, self.theta, self.sizes, self.met)
+        return HostWeights(o, self.theta, self.sq_grad_sums, self.last_step)
 
     @cached_property
     def first_rate(self) -> float:
-        """The rate at which a class's first row raises its own score by STEP."""
-        return STEP / (self.objective.d * np.sqrt(self.squares))
+        """Return the rate at which the first row of a class raises its score by FIRST_GAIN."""
+        return FIRST_GAIN / (self.objective.d * np.sqrt(self.mean_square))
 
     def rate(self) -> float:
         """Return the learning rate of this step."""
@@ -172,20 +195,20 @@ class SampledRun:
         return float(schedule.at(epoch, schedule.eta or self.first_rate, self.control.max_iter))
 
     def epoch(self) -> None:
-        """One pass over the rows in a new order; then every class has all the decay that it is due."""
+        """Take steps over all rows in random order, then apply the weight decay that each class has accumulated."""
         o = self.objective
         order = o.rows.shuffled(self.control.rng)
         for number, at in enumerate(spans(o.n, self.batch)):
             rows = np.sort(order[at])
             if self.solver.index is not None:
-                self.hard = self.nearest_classes(rows, anew=number % _REINDEX == 0)
+                self.hard = self.nearest_classes(rows, rebuild=number % _REINDEX == 0)
             elif self.step % _REFRESH == 0:
-                self.hard = self.confused()
-            self.descend(rows)
+                self.hard = self.confused_classes()
+            self.take_step(rows)
         self.weights.decay(self.step, self.rate())
 
-    def descend(self, rows: NDArray[np.int64]) -> None:
-        """One step from some rows: their classes, the hard ones and some that are drawn."""
+    def take_step(self, rows: NDArray[np.int64]) -> None:
+        """Take one step on a batch of rows: update their classes, the hard classes and the drawn classes."""
         codes = self.objective.targets.codes[rows]
         known = np.union1d(codes, self.hard)
         drawn = draw_classes(known, self.objective.n_scores, self.solver.negatives, self.control.rng)
@@ -194,54 +217,54 @@ class SampledRun:
         self.weights.step(plan, self.step)
         self.step += 1
 
-    def confused(self) -> NDArray[np.int64]:
-        """The classes that some rows, scored against all, most often prefer to their own or nearly so, sorted."""
+    def confused_classes(self) -> NDArray[np.int64]:
+        """Return the classes that are most often among the best of a sample of rows but not their own, sorted."""
         o, K = self.objective, self.objective.n_scores
         touched = self.batch + self.solver.hard + self.solver.negatives
         if self.step == 0 or touched >= K:
             return np.empty(0, np.int64)
-        wanted = int(np.clip(SCORING * _REFRESH * self.batch * touched / K, FEWEST_SCORED, MOST_SCORED))
+        wanted = int(np.clip(SCORING_SHARE * _REFRESH * self.batch * touched / K, MIN_SCORED_ROWS, MAX_SCORED_ROWS))
         rows = np.sort(self.control.rng.choice(o.n, min(o.n, wanted), replace=False))
-        return self._most_named(self.weights.best(rows, min(CONFUSED, K)), rows)
+        return self._most_frequent(self.weights.best(rows, min(CANDIDATES, K)), rows)
 
-    def nearest_classes(self, rows: NDArray[np.int64], anew: bool) -> NDArray[np.int64]:
-        """The classes that an index over the weights finds nearest to these rows, sorted."""
+    def nearest_classes(self, rows: NDArray[np.int64], rebuild: bool) -> NDArray[np.int64]:
+        """Return the classes that an index over the weights most often finds nearest to these rows, sorted."""
         o, K = self.objective, self.objective.n_scores
         if self.step == 0 or self.batch + self.solver.hard + self.solver.negatives >= K:
             return np.empty(0, np.int64)
-        if self.index is None or anew:
+        if self.index is None or rebuild:
             self.weights.fetch()
             recipe = pick_index(self.solver.index, K, self.theta.shape[1], pick_metric("dot")).recipe
-            self.index = recipe.build(self.theta.copy(), "dot")  # which goes on changing
-        ids = self.index.nearest(_with_ones(o.X[rows]), min(CONFUSED, K)).ids
-        return self._most_named(ids, rows)
+            self.index = recipe.build(self.theta.copy(), "dot")  # a copy, as steps change theta
+        ids = self.index.nearest(_with_ones(o.X[rows]), min(CANDIDATES, K)).ids
+        return self._most_frequent(ids, rows)
 
-    def _most_named(self, ids: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The `hard` classes that ids (b, k) name most often, but for those of their own rows (b,)."""
+    def _most_frequent(self, ids: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the `hard` most frequent classes of ids (b, k), not counting the class of each row (b,)."""
         found, counts = np.unique(ids[ids != self.objective.targets.codes[rows][:, None]], return_counts=True)
         return np.sort(found[np.argsort(-counts, kind="stable")[: self.solver.hard]])
 
 
 @dataclass
 class HostWeights:
-    """Steps on the arrays of the run, by kernels on the CPU."""
+    """Steps by CPU kernels, which update the arrays of the run in place."""
 
     objective: Objective
     theta: NDArray
-    sizes: NDArray
-    met: NDArray
+    sq_grad_sums: NDArray
+    last_step: NDArray
 
     def step(self, plan: StepPlan, number: int) -> None:
-        """The classes gathered as [W b], scored by [x 1] and moved along slopes' [x 1]."""
+        """Gather the class rows [W b], score them against [x 1], and subtract the scaled gradient from theta."""
         o, theta, ids, eta, ridge = self.objective, self.theta, plan.ids, plan.eta, self.objective.penalty.ridge
-        X, parts = _with_ones(o.X[plan.rows]), spans(len(ids), CLASSES_EACH)  # (b, d + 1)
+        X, parts = _with_ones(o.X[plan.rows]), spans(len(ids), CLASSES_PER_TASK)  # (b, d + 1)
         held = np.empty((len(ids), theta.shape[1]), theta.dtype)  # (c, d + 1)
         slopes = np.empty((len(plan.rows), len(ids)), theta.dtype)  # (b, c)
         log_weight = np.where(np.arange(len(ids)) < plan.known, 0.0, plan.log_weight)
 
         def gather(s: slice) -> None:
-            decay_rows(theta, ids[s], self.sizes, self.met, number, eta, ridge)
-            np.take(theta, ids[s], axis=0, out=held[s], mode="clip")  # "raise" would go through a buffer
+            decay_rows(theta, ids[s], self.sq_grad_sums, self.last_step, number, eta, ridge)
+            np.take(theta, ids[s], axis=0, out=held[s], mode="clip")  # mode="raise" would copy through a buffer
             held[s, -1] += log_weight[s]
 
         def slope(s: slice) -> None:
@@ -249,89 +272,93 @@ class HostWeights:
             o.loss.value_gradient(slopes[s], Targets(plan.own[s]), slopes[s])
 
         weight = np.ones(len(plan.rows)) if o.weight is None else o.weight[plan.rows]
-        weighed = X * (weight / len(plan.rows))[:, None].astype(X.dtype)
+        weighted = X * (weight / len(plan.rows))[:, None].astype(X.dtype)
 
         def move(s: slice) -> None:
-            gradient = slopes[:, s].T @ weighed  # (c, d + 1)
-            step_rows(theta, ids[s], gradient, self.sizes, self.met, number + 1, eta, ridge, o.fit_intercept)
+            gradient = slopes[:, s].T @ weighted  # (c, d + 1)
+            step_rows(
+                theta, ids[s], gradient, self.sq_grad_sums, self.last_step, number + 1, eta, ridge, o.fit_intercept
+            )
 
         pmap(gather, parts)
-        pmap(slope, spans(len(plan.rows), _TOGETHER))
+        pmap(slope, spans(len(plan.rows), _ROWS_PER_TASK))
         pmap(move, parts)
 
     def decay(self, step: int, eta: float) -> None:
-        """Every class has all the decay that it is due."""
+        """Apply the weight decay that each class has accumulated since its last step."""
 
         def some(s: slice) -> None:
             every = np.arange(s.start, s.stop)
-            decay_rows(self.theta, every, self.sizes, self.met, step, eta, self.objective.penalty.ridge)
+            decay_rows(self.theta, every, self.sq_grad_sums, self.last_step, step, eta, self.objective.penalty.ridge)
 
-        pmap(some, spans(len(self.theta), CLASSES_EACH * 64))
+        pmap(some, spans(len(self.theta), CLASSES_PER_TASK * 64))
 
     def best(self, rows: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-        """The k best classes of some rows (m, k)."""
+        """Return the k classes with the highest scores for each of the given rows, (m, k)."""
         return best_classes(self.objective.X[rows], self.theta[:, :-1], self.theta[:, -1], k).ids
 
     def mean_loss(self, watched: RowPasses, losses: RowLosses) -> float:
-        """Classes in blocks: log Z of a row is its best score less the logarithm of that class's share."""
+        """Return the exact mean loss: log Z is the best score of a row minus the log probability of that class."""
         X, theta = watched.X, self.theta
         best = best_classes(X, theta[:, :-1], theta[:, -1], 1, Shares())
         leader = best.ids[:, 0]
-        loss = _own(X, theta, leader) - _own(X, theta, losses.targets.codes) - np.log(best.scores[:, 0])
+        loss = (
+            _class_scores(X, theta, leader) - _class_scores(X, theta, losses.targets.codes) - np.log(best.scores[:, 0])
+        )
         return float(np.average(np.maximum(loss, 0), weights=losses.weight))
 
     def squares(self) -> float:
-        """||W||^2, a copy of some classes at a time: W is not contiguous."""
-        parts = (self.theta[s, :-1] for s in spans(len(self.theta), CLASSES_EACH * 64))
+        """Return ||W||^2, in blocks: W is not contiguous, so that each block is copied."""
+        parts = (self.theta[s, :-1] for s in spans(len(self.theta), CLASSES_PER_TASK * 64))
         return sum(float(np.square(W, dtype=np.float64).sum()) for W in parts)
 
     def finite(self) -> bool:
-        """Whether all steps so far were numbers."""
-        return bool(np.isfinite(self.sizes).all())
+        """Return whether all steps so far were finite."""
+        return bool(np.isfinite(self.sq_grad_sums).all())
 
     def fetch(self) -> None:
-        """They are up to date."""
+        """Do nothing: the arrays of the run are always current."""
 
 
-def exact(weights: SampledWeights, watched: Objective) -> float:
-    """The objective of some rows."""
+def exact_objective(weights: SampledWeights, watched: Objective) -> float:
+    """Return the objective of the watched rows, over all classes."""
     return weights.mean_loss(watched.rows, watched.losses) + watched.penalty.ridge / 2 * weights.squares()
 
 
-def _own(X: Rows, theta: NDArray, codes: NDArray[np.int64]) -> NDArray:
-    """Each row's score of one class (n,)."""
+def _class_scores(X: Rows, theta: NDArray, codes: NDArray[np.int64]) -> NDArray:
+    """Return the score of one class per row, (n,)."""
     held = theta[codes].astype(np.float64)
     products = X.multiply(held[:, :-1]).sum(axis=1) if sp.issparse(X) else np.einsum("ij,ij->i", X, held[:, :-1])
     return np.asarray(products).ravel() + held[:, -1]
 
 
-def _epochs(run: SampledRun) -> Solution:
-    """Epochs until PATIENCE of them in a row gained less than tol of the loss at W = 0, which is log K."""
+def _run_epochs(run: SampledRun) -> Solution:
+    """Run epochs until _PATIENCE of them in a row gain less than tol times the loss at W = 0, which is log K."""
     o, control, folder = run.objective, run.control, run.solver.checkpoint
     watched = o.take(_sample(o, control.rng))
-    mark = "" if folder is None else _mark(run)
-    history = [] if folder is None else read_checkpoint(folder, run, mark)
+    fingerprint = "" if folder is None else _fingerprint(run)
+    history = [] if folder is None else read_checkpoint(folder, run, fingerprint)
     for number in range(len(history), control.max_iter):
-        if _idle(history, control.tol, o.n_scores) >= _PATIENCE:
+        if _idle_epochs(history, control.tol, o.n_scores) >= _PATIENCE:
             return Solution(run.theta, number, history=history, value=_value(o, history))
         run.epoch()
         if not run.weights.finite():
             return Solution(run.theta, number + 1, False, np.inf, history, BLEW_UP)
-        history.append(exact(run.weights, watched))
+        history.append(exact_objective(run.weights, watched))
         if folder is not None or control.validate is not None:
             run.weights.fetch()
         if folder is not None:
-            write_checkpoint(folder, run, history, mark)
-        told = control.progress is not None and control.progress(number + 1, history[-1])
-        if told or (control.validate and control.validate(run.theta)):
+            write_checkpoint(folder, run, history, fingerprint)
+        stopped = control.progress is not None and control.progress(number + 1, history[-1])
+        if stopped or (control.validate and control.validate(run.theta)):
             return Solution(run.theta, number + 1, history=history, value=_value(o, history))
-    enough = _idle(history, control.tol, o.n_scores) >= _PATIENCE
+    enough = _idle_epochs(history, control.tol, o.n_scores) >= _PATIENCE
     lost, advice = (0.0, "") if enough else (np.inf, "raise max_iter or tol")
     return Solution(run.theta, len(history), enough, lost, history, advice, value=_value(o, history))
 
 
-def _idle(history: list[float], tol: float, n_classes: int) -> int:
-    """Epochs, the last ones, that gained less than tol of the loss at W = 0."""
+def _idle_epochs(history: list[float], tol: float, n_classes: int) -> int:
+    """Return how many epochs at the end of `history` gained less than tol times the loss at W = 0."""
     start = best = float(np.log(n_classes))
     since = 0
     for loss in history:
@@ -340,27 +367,27 @@ def _idle(history: list[float], tol: float, n_classes: int) -> int:
     return since
 
 
-def _mark(run: SampledRun) -> str:
-    """What tells this run from others: its rows, every one of them, their labels and weights, and its settings."""
+def _fingerprint(run: SampledRun) -> str:
+    """Return a string that identifies the rows, labels, weights and settings of a run."""
     o = run.objective
-    beside = (zlib.crc32(a.tobytes()) for a in (o.targets.codes, o.weight) if a is not None)
+    digests = (zlib.crc32(a.tobytes()) for a in (o.targets.codes, o.weight) if a is not None)
     settings = (run.theta.shape, run.batch, run.solver.negatives, run.solver.hard, o.penalty.ridge, run.solver.index)
-    return repr((o.rows.mark(), *beside, settings, run.control.learning_rate, o.fit_intercept))
+    return repr((o.rows.fingerprint(), *digests, settings, run.control.learning_rate, o.fit_intercept))
 
 
 def _sample(objective: Objective, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return the rows that the exact loss is computed on: all of them if there are few."""
-    wanted = int(np.clip(_EXACT / (objective.n_scores * objective.d), FEWEST_SCORED, MOST_SCORED))
+    """Return the rows on which the exact loss is computed: a sample, or all rows if there are few."""
+    wanted = int(np.clip(_EXACT_PRODUCTS / (objective.n_scores * objective.d), MIN_SCORED_ROWS, MAX_SCORED_ROWS))
     return np.sort(rng.choice(objective.n, min(objective.n, wanted), replace=False))
 
 
 def _value(objective: Objective, history: list[float]) -> float | None:
-    """Return the objective on the sample if all rows against all classes are too many; else None."""
-    return history[-1] if objective.n * objective.n_scores * objective.d > _WHOLE else None
+    """Return the objective on the sample if computing it on all rows takes too long, else None."""
+    return history[-1] if objective.n * objective.n_scores * objective.d > _FULL_PRODUCTS else None
 
 
 def _with_ones(X: Rows) -> NDArray:
-    """[x 1] of each row (m, d + 1): f = [x 1] . [w b]."""
+    """Return [x 1] for each row as a dense array (m, d + 1), so that f = [x 1] . [w b]."""
     found = np.ones((X.shape[0], X.shape[1] + 1), X.dtype)
     found[:, :-1] = X.toarray() if sp.issparse(X) else X
     return found

@@ -1,8 +1,9 @@
 """Files of a run of sampled softmax: checkpoints, and weights that are larger than memory.
 
-**Checkpoints.** The state after each epoch, in one file that is complete or absent: theta (K, d + 1), sizes and met
-(K,), hard (h,), the step, the losses so far, the state of the random numbers. A run that is begun again with the same
-rows and settings continues after the last epoch and gives the same result: it makes the same draws.
+**Checkpoints.** The state after each epoch, in one file that is complete or absent: theta (K, d + 1), sums of
+squared gradients and last steps (K,), hard classes (h,), the step, the losses so far, the state of the random numbers.
+A run that is started again with the same rows and settings continues after the last epoch and gives the same result,
+as it makes the same draws.
 
 **Weights.** Zeros (K, d + 1) in a mapped file, of which a step touches few rows. In a folder that is given, the file
 weights.npy stays when the fit has ended. Otherwise the weights are in memory if they fit, else in a temporary file
@@ -28,7 +29,7 @@ from kway.tables.outputs import replacing
 
 FILE = "sampled.npz"
 WEIGHTS_FILE = "weights.npy"
-_ARRAYS = ("theta", "sizes", "met", "hard")
+_ARRAYS = {"theta": "theta", "sizes": "sq_grad_sums", "met": "last_step", "hard": "hard"}  # in the file: in the run
 
 
 def made_folder(name: str, folder: Any) -> Path:
@@ -43,15 +44,15 @@ def made_folder(name: str, folder: Any) -> Path:
     return home
 
 
-def write_checkpoint(folder: str, run: Any, history: list[float], mark: str) -> None:
+def write_checkpoint(folder: str, run: Any, history: list[float], fingerprint: str) -> None:
     """Write the state of a run after an epoch."""
     home = made_folder("checkpoint", folder)
-    facts = {"step": run.step, "history": history, "rng": run.control.rng.bit_generator.state, "mark": mark}
+    facts = {"step": run.step, "history": history, "rng": run.control.rng.bit_generator.state, "mark": fingerprint}
     with replacing(home / FILE) as draft, draft.open("wb") as out:
-        np.savez(out, facts=np.array(json.dumps(facts)), **{name: getattr(run, name) for name in _ARRAYS})
+        np.savez(out, facts=np.array(json.dumps(facts)), **{name: getattr(run, own) for name, own in _ARRAYS.items()})
 
 
-def read_checkpoint(folder: str, run: Any, mark: str) -> list[float]:
+def read_checkpoint(folder: str, run: Any, fingerprint: str) -> list[float]:
     """Restore a run from its file and return its losses so far; none if there is no file."""
     file = made_folder("checkpoint", folder) / FILE
     if not file.is_file():
@@ -59,12 +60,12 @@ def read_checkpoint(folder: str, run: Any, mark: str) -> list[float]:
     try:
         with file.open("rb") as raw, np.load(raw, allow_pickle=False) as held:  # a broken one would stay open
             facts = json.loads(str(held["facts"]))
-            if facts["mark"] != mark:
+            if facts["mark"] != fingerprint:
                 raise InputError(
                     f"{str(file)!r} is of other rows or settings than this fit; give another checkpoint folder, or "
                     "remove the file"
                 )
-            _fill(run, {name: held[name] for name in _ARRAYS})
+            _fill(run, {own: held[name] for name, own in _ARRAYS.items()})
             run.step, history = int(facts["step"]), [float(loss) for loss in facts["history"]]
             run.control.rng.bit_generator.state = facts["rng"]
     except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, zlib.error) as error:
@@ -76,14 +77,14 @@ def read_checkpoint(folder: str, run: Any, mark: str) -> list[float]:
 
 def _fill(run: Any, arrays: dict[str, NDArray]) -> None:
     """Copy the arrays of a file into a run after checking them: kernels trust the classes in `hard`."""
-    for name in ("theta", "sizes", "met"):
+    for name in ("theta", "sq_grad_sums", "last_step"):
         if arrays[name].shape != getattr(run, name).shape or not np.isfinite(arrays[name]).all():
             raise ValueError(f"{name} is not of this fit")
     hard = arrays["hard"]
     if hard.ndim != 1 or hard.dtype.kind != "i" or not ((hard >= 0) & (hard < len(run.theta))).all():
         raise ValueError("hard holds numbers of no class")
-    run.theta[:] = arrays["theta"]
-    run.sizes[:], run.met[:], run.hard = arrays["sizes"], arrays["met"], arrays["hard"]
+    run.theta[:], run.sq_grad_sums[:], run.last_step[:] = arrays["theta"], arrays["sq_grad_sums"], arrays["last_step"]
+    run.hard = hard
 
 
 def mapped_zeros(shape: tuple[int, int], dtype: DTypeLike, folder: str | None) -> NDArray | None:

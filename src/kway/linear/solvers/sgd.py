@@ -21,7 +21,7 @@ from kway.linear.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.certificates import BLEW_UP, tol_scale
 from kway.linear.solvers.power_method import largest_bend, largest_moment
-from kway.linear.solvers.sampled import STEP
+from kway.linear.solvers.sampled import FIRST_GAIN
 from kway.linear.solvers.schedules import Schedule, pick_schedule
 from kway.parameters import YES_OR_NO, check_parameters, one_of, share
 from kway.rows.matrices import transposed_product
@@ -93,7 +93,7 @@ class Epochs:
     def steps(self) -> BatchSteps:
         """What makes the steps."""
         o, batch = self.objective, self.control.batch_size
-        rule = StepRule(o.penalty.ridge, o.penalty.lasso, o.fit_intercept, self.solver.momentum, self.sizes)
+        rule = StepRule(o.penalty.ridge, o.penalty.lasso, o.fit_intercept, self.solver.momentum, self.sq_grad_sums)
         if STEPS in o.rows.offers:
             rows = cast(SteppingRows, o.rows)
             return rows.batch_steps(o.losses, self.distinct.weight, self.theta, rule, batch)
@@ -101,7 +101,7 @@ class Epochs:
         return (SingleSteps if single else HostSteps)(o, self.distinct.weight, self.theta, rule, batch)
 
     @property
-    def sizes(self) -> NDArray | None:
+    def sq_grad_sums(self) -> NDArray | None:
         """Of Adagrad: the sums of mean squares (R, 1), which begin as large as the step of a class's first row."""
         if not self.solver.adagrad:
             return None
@@ -112,7 +112,7 @@ class Epochs:
     def first_rate(self) -> float:
         """The first rate if the schedule has none."""
         if self.solver.adagrad:
-            return float(STEP / (self.objective.d * np.sqrt(self.objective.rows.mean_square() or 1.0)))
+            return float(FIRST_GAIN / (self.objective.d * np.sqrt(self.objective.rows.mean_square() or 1.0)))
         return _first_rate(self.objective, self.distinct, self.control.batch_size)
 
     def epoch(self, number: int, mean: RunningMean | None = None) -> float:
@@ -148,7 +148,8 @@ class HostSteps:
 
     def __init__(self, objective: Objective, weight: NDArray, theta: NDArray, rule: StepRule, batch: int) -> None:
         self.objective, self.weight, self.theta, self.rule, self.batch = objective, weight, theta, rule, batch
-        self.velocity, self.sizes = np.zeros_like(theta), rule.sizes  # running mean of the gradients; Adagrad's sums
+        self.velocity = np.zeros_like(theta)  # running mean of the gradients
+        self.sq_grad_sums = rule.sq_grad_sums
 
     def fetch(self) -> NDArray:
         """theta."""
@@ -178,10 +179,10 @@ class HostSteps:
 
     def _lengths(self, rate: float) -> float | NDArray:
         """The step along the velocity: one for all, or one per row (R, 1)."""
-        if self.sizes is None:
+        if self.sq_grad_sums is None:
             return rate
-        self.sizes += np.square(self.velocity).mean(axis=1, keepdims=True)
-        return rate / np.sqrt(self.sizes)
+        self.sq_grad_sums += np.square(self.velocity).mean(axis=1, keepdims=True)
+        return rate / np.sqrt(self.sq_grad_sums)
 
 
 class SingleSteps(HostSteps):

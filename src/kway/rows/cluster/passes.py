@@ -147,7 +147,7 @@ class ClusterRows:
         return frozenset({QUICK}) if self.sampled else self.local.offers - {DISTINCT}
 
     @property
-    def most_taken(self) -> int:
+    def max_rows_in_memory(self) -> int:
         """As many as this process has."""
         return self.local.n
 
@@ -208,9 +208,9 @@ class ClusterRows:
 
     # ---- the rows of this process
 
-    def laid_out(self, theta: NDArray) -> NDArray:
+    def with_layout(self, theta: NDArray) -> NDArray:
         """theta in the memory order that the products read."""
-        return self.local.laid_out(theta)
+        return self.local.with_layout(theta)
 
     def scores(self, theta: NDArray, rows: slice) -> NDArray:
         """f of some rows (m, R)."""
@@ -240,17 +240,17 @@ class ClusterRows:
         """The mean row (d,)."""
         return self.local.mean()
 
-    def less(self, mean: NDArray) -> RowPasses:
+    def subtract_mean(self, mean: NDArray) -> RowPasses:
         """Each row less the mean (d,), in this process."""
-        return self.local.less(mean)
+        return self.local.subtract_mean(mean)
 
     def shuffled(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """The rows in a new order (n,)."""
         return self.local.shuffled(rng)
 
-    def mark(self) -> str:
+    def fingerprint(self) -> str:
         """A digest of the rows of this process."""
-        return self.local.mark()
+        return self.local.fingerprint()
 
     def keys(self, direction: NDArray) -> NDArray[np.float64]:
         """x_i . direction (n,): equal rows have equal keys."""
@@ -264,9 +264,9 @@ class ClusterRows:
         """The root mean square (d,) of each column's nonzero entries; 1 if all are zero."""
         return self.local.units()
 
-    def divided(self, units: NDArray) -> RowPasses:
+    def scale_columns(self, units: NDArray) -> RowPasses:
         """Each column divided by its unit, in this process."""
-        return self.local.divided(units)
+        return self.local.scale_columns(units)
 
     def reads_once(self, losses: RowLosses, n_scores: int) -> bool:
         """Whether the rows are read by the fused kernel."""

@@ -80,7 +80,7 @@ class GpuRows:
         return offered | {FETCHED} if self.X.copied else offered
 
     @property
-    def most_taken(self) -> int:
+    def max_rows_in_memory(self) -> int:
         """Rows that `take` may return: all."""
         return self.n
 
@@ -107,7 +107,7 @@ class GpuRows:
 
     # ---- passes
 
-    def laid_out(self, theta: NDArray) -> NDArray:
+    def with_layout(self, theta: NDArray) -> NDArray:
         """Return theta in C order."""
         return np.asarray(theta, order="C")
 
@@ -198,10 +198,16 @@ class GpuRows:
         return gpu_steps(self.labeled(losses), losses, weight, theta, rule, batch)
 
     def sampled_weights(
-        self, losses: RowLosses, theta: NDArray, sizes: NDArray, met: NDArray, ridge: float, fit_intercept: bool
+        self,
+        losses: RowLosses,
+        theta: NDArray,
+        sq_grad_sums: NDArray,
+        last_step: NDArray,
+        ridge: float,
+        fit_intercept: bool,
     ) -> SampledWeights:
         """Return the weights of sampled softmax, on the device."""
-        return SampledWeights.copy(self.labeled(losses), theta, sizes, met, ridge, fit_intercept)
+        return SampledWeights.copy(self.labeled(losses), theta, sq_grad_sums, last_step, ridge, fit_intercept)
 
     # ---- sums over the rows
 
@@ -224,7 +230,7 @@ class GpuRows:
 
     # ---- columns and equal rows
 
-    def mark(self) -> str:
+    def fingerprint(self) -> str:
         """Return a digest that changes with any value."""
         keys = self.keys(np.random.default_rng(0).standard_normal(self.d))
         return f"{self.X.shape}: {keys.sum()!r} {keys @ keys!r}"
@@ -233,9 +239,9 @@ class GpuRows:
         """Return the mean row (d,)."""
         return self.X.mean()
 
-    def less(self, mean: NDArray) -> GpuRows:
+    def subtract_mean(self, mean: NDArray) -> GpuRows:
         """Return each row less the mean (d,)."""
-        return GpuRows(self.X.less(mean))
+        return GpuRows(self.X.subtract_mean(mean))
 
     def keys(self, direction: NDArray) -> NDArray[np.float64]:
         """Return x_i . direction (n,); equal rows have equal keys."""
@@ -249,9 +255,9 @@ class GpuRows:
         """Return the root mean square (d,) of the nonzero entries of each column; 1 if all are zero."""
         return self.X.units()
 
-    def divided(self, units: NDArray) -> GpuRows:
+    def scale_columns(self, units: NDArray) -> GpuRows:
         """Return the rows with each column divided by its unit."""
-        return GpuRows(self.X.divided(units))
+        return GpuRows(self.X.scale_columns(units))
 
 
 def _dense(X: Any) -> Any:

@@ -1,7 +1,7 @@
 """Stochastic steps of linear models on a device, on which weights and rows stay.
 
 AnyBatches       SGD for any loss, in full precision: v <- m v + (1 - m) g, theta <- prox(theta - t v), where t is the
-                 rate, or with Adagrad rate / sqrt(sizes) per row of theta
+                 rate, or with Adagrad rate / sqrt(sq_grad_sums) per row of theta
 SoftmaxBatches   SGD for softmax over very many classes, by products in bfloat16 (softmax_step.py)
 SampledWeights   sampled softmax: in-place steps on few classes, as in kernels/linear/sampled.py
 
@@ -74,7 +74,7 @@ class AnyBatches(GpuSteps):
         self._weight = labeled.device.put(weight)
         self._weights = Weights.split(labeled.device.put(theta).clone())
         self._velocity = self._weights.zeros()
-        self._sizes = None if rule.sizes is None else labeled.device.put(rule.sizes).clone()
+        self._sq_grad_sums = None if rule.sq_grad_sums is None else labeled.device.put(rule.sq_grad_sums).clone()
 
     def step(self, rows: NDArray, rate: float) -> Tensor:
         """Update the weights by one batch, and return the sum of its losses."""
@@ -104,12 +104,12 @@ class AnyBatches(GpuSteps):
             W.div_(1 + length * rule.ridge)
 
     def _lengths(self, rate: float) -> Tensor:
-        velocity, sizes = self._velocity, self._sizes
-        if sizes is None:
+        velocity, sq_grad_sums = self._velocity, self._sq_grad_sums
+        if sq_grad_sums is None:
             return velocity.b.new_full((1, 1), rate)
         squares = velocity.W.square().sum(1) + velocity.b.square()
-        sizes += (squares / (velocity.W.shape[1] + 1))[:, None]
-        return rate / sizes.sqrt()
+        sq_grad_sums += (squares / (velocity.W.shape[1] + 1))[:, None]
+        return rate / sq_grad_sums.sqrt()
 
     def fetch(self) -> NDArray:
         """Return theta (R, d + 1), on the host."""
@@ -128,9 +128,11 @@ class SoftmaxBatches(GpuSteps):
         K, free = len(theta), labeled.device.free_bytes()
         W = torch.zeros((K, padded_classes(self._columns)), dtype=torch.float32, device=labeled.X.device)
         W[:, : self._columns] = labeled.device.put(theta)
-        sizes = None if rule.sizes is None else labeled.device.put(rule.sizes[:, 0]).float().clone()
+        sq_grad_sums = (
+            None if rule.sq_grad_sums is None else labeled.device.put(rule.sq_grad_sums[:, 0]).float().clone()
+        )
         self._padding = W.shape[1] - self._columns + 1  # columns without a penalty: the bias, and zeros
-        how = Descent() if sizes is None else RowAdagrad(sizes)
+        how = Descent() if sq_grad_sums is None else RowAdagrad(sq_grad_sums)
         self._step = SoftmaxStep(W, keep=4 * batch * K <= free, rule=how, free=self._padding)
 
     def step(self, rows: NDArray, rate: float) -> Tensor:
@@ -156,15 +158,20 @@ class SampledWeights:
     labeled: LabeledRows
     W: Tensor
     b: Tensor
-    sizes: Tensor
-    met: Tensor
+    sq_grad_sums: Tensor
+    last_step: Tensor
     ridge: float
     fit_intercept: bool
-    host: tuple[NDArray, NDArray, NDArray]  # the arrays theta, sizes and met on the host
+    host: tuple[NDArray, NDArray, NDArray]  # the arrays theta, sq_grad_sums and last_step on the host
 
     @staticmethod
     def copy(
-        labeled: LabeledRows, theta: NDArray, sizes: NDArray, met: NDArray, ridge: float, fit_intercept: bool
+        labeled: LabeledRows,
+        theta: NDArray,
+        sq_grad_sums: NDArray,
+        last_step: NDArray,
+        ridge: float,
+        fit_intercept: bool,
     ) -> SampledWeights:
         """Copy the state of a run to the device, in parts."""
         K, columns = theta.shape
@@ -175,15 +182,17 @@ class SampledWeights:
             for some in _parts(theta):
                 part = device.put(theta[some])
                 W[some], b[some] = part[:, :-1], part[:, -1]
-            copied, decayed = (device.put(values).clone() for values in (sizes, met))
-            return SampledWeights(labeled, W, b, copied, decayed, ridge, fit_intercept, (theta, sizes, met))
+            copied, decayed = (device.put(values).clone() for values in (sq_grad_sums, last_step))
+            return SampledWeights(
+                labeled, W, b, copied, decayed, ridge, fit_intercept, (theta, sq_grad_sums, last_step)
+            )
 
     def fetch(self) -> None:
         """Copy the state to the arrays on the host."""
-        theta, sizes, met = self.host
+        theta, sq_grad_sums, last_step = self.host
         for some in _parts(theta):
             theta[some, :-1], theta[some, -1] = self.W[some].cpu().numpy(), self.b[some].cpu().numpy()
-        sizes[:], met[:] = self.sizes.cpu().numpy(), self.met.cpu().numpy()
+        sq_grad_sums[:], last_step[:] = self.sq_grad_sums.cpu().numpy(), self.last_step.cpu().numpy()
 
     @property
     def classes(self) -> DeviceClasses:
@@ -210,11 +219,11 @@ class SampledWeights:
         labeled, b = self.labeled, len(plan.rows)
         sent = labeled.device.put(np.concatenate((plan.rows, plan.own, plan.ids)))  # one copy for all indices
         rows, own, ids = sent[:b], sent[b : 2 * b, None], sent[2 * b :]
-        X, size = labeled.X[rows], self.sizes[ids]  # (b, d), (c,)
+        X, size = labeled.X[rows], self.sq_grad_sums[ids]  # (b, d), (c,)
         W, bias = self.W[ids], self.b[ids]  # (c, d), (c,)
         if self.ridge:
             bend = torch.log1p(size.rsqrt() * (plan.eta * self.ridge))
-            W.mul_(_shrunk(bend, number - self.met[ids], W))
+            W.mul_(_shrunk(bend, number - self.last_step[ids], W))
         with labeled.device.full_precision():
             scores = torch.addmm(bias, X, W.T)  # (b, c)
             scores[:, plan.known :] += plan.log_weight
@@ -227,19 +236,19 @@ class SampledWeights:
         self.W.index_copy_(0, ids, W.addcmul_(gradient, rate[:, None], value=-1))
         if self.fit_intercept:
             self.b.index_copy_(0, ids, bias.addcmul_(rate, slope.sum(0), value=-1))
-        self.sizes.index_copy_(0, ids, size)
-        self.met.index_fill_(0, ids, number + 1)
+        self.sq_grad_sums.index_copy_(0, ids, size)
+        self.last_step.index_fill_(0, ids, number + 1)
 
     def decay(self, step: int, eta: float) -> None:
-        """Apply the decay that is due to every class."""
+        """Apply the weight decay that each class has accumulated since its last step."""
         if self.ridge:
-            bend = torch.log1p(self.sizes.rsqrt() * (eta * self.ridge))
-            self.W.mul_(_shrunk(bend, step - self.met, self.W))
-        self.met.fill_(step)
+            bend = torch.log1p(self.sq_grad_sums.rsqrt() * (eta * self.ridge))
+            self.W.mul_(_shrunk(bend, step - self.last_step, self.W))
+        self.last_step.fill_(step)
 
     def finite(self) -> bool:
         """Return whether all steps so far were finite."""
-        return bool(self.sizes.isfinite().all())
+        return bool(self.sq_grad_sums.isfinite().all())
 
     def squares(self) -> float:
         """Return ||W||^2."""

@@ -138,11 +138,11 @@ class TensorRows:
         counts = sum((self.tensor[part] != 0).sum(0) for part in self.parts())
         return self.device.fetch((top * (squares / counts.clamp(min=1)).sqrt()).where(counts > 0, 1.0))
 
-    def divided(self, units: NDArray) -> TensorRows:
+    def scale_columns(self, units: NDArray) -> TensorRows:
         """Return the rows with each column divided by its unit."""
         return TensorRows((self.tensor / self.device.put(units)).to(self.tensor.dtype))
 
-    def less(self, mean: NDArray) -> TensorRows:
+    def subtract_mean(self, mean: NDArray) -> TensorRows:
         """Return each row less the mean row."""
         return TensorRows(self.tensor - self._put(mean))
 
