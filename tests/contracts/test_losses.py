@@ -152,7 +152,9 @@ def test_curvatures_are_the_diagonal_of_the_hessian_where_convex_and_smooth(form
 
 def hessians(form, scores, codes):
     """Second derivatives in the scores (m, R, R), by differences of the slopes."""
-    sides = [form.bent(scores, Targets(codes), np.broadcast_to(e, scores.shape)) for e in np.eye(scores.shape[1])]
+    sides = [
+        form.hessian_product(scores, Targets(codes), np.broadcast_to(e, scores.shape)) for e in np.eye(scores.shape[1])
+    ]
     return np.stack(sides, axis=1)
 
 
@@ -187,14 +189,14 @@ def test_curvature_knows_no_label_where_the_loss_says_so(form, n_scores):
 @pytest.mark.parametrize(("form", "n_scores"), FORMS)
 @pytest.mark.parametrize("scale", [0.0, 0.3, 1.0, 3.0])
 def test_no_loss_bends_more_than_it_says(form, n_scores, scale):
-    if not form.smooth or form.bend is None:
+    if not form.smooth or form.max_curvature is None:
         return
     scores, codes = problem(n_scores, 200, seed=9)
     most = np.linalg.eigvalsh(hessians(form, scale * scores, codes)).max()
-    assert most <= form.bend + 1e-6
+    assert most <= form.max_curvature + 1e-6
     if form.convex and scale == 0:
         at_two = hessians(form, np.where(np.arange(n_scores) < 2, 0.0, -40.0) * np.ones((2, 1)), np.array([0, 1]))
-        assert np.linalg.eigvalsh(at_two).max() == pytest.approx(form.bend, rel=1e-5)
+        assert np.linalg.eigvalsh(at_two).max() == pytest.approx(form.max_curvature, rel=1e-5)
 
 
 @pytest.mark.parametrize(("form", "n_scores"), FORMS)
@@ -281,7 +283,7 @@ def test_a_rounded_hinge_lies_below_by_its_lift_at_most_and_a_centred_one_above(
     assert (above >= exact - 1e-12).all()
     assert 0 < (above - exact).max() <= gaps * width / 8 + 1e-12
     slopes = hinge.smoothed(width).curvatures(scores, Targets(codes))
-    bent = hinge.smoothed(width).bent(scores, Targets(codes), np.eye(n_scores)[np.zeros(400, int)])[:, 0]
+    bent = hinge.smoothed(width).hessian_product(scores, Targets(codes), np.eye(n_scores)[np.zeros(400, int)])[:, 0]
     off_the_kinks = np.abs(slopes[:, 0] - bent) < 1e-6
     assert off_the_kinks.mean() > 0.98
 

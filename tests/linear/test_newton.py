@@ -53,7 +53,7 @@ def solve(objective, tol=1e-9):
 def test_a_step_solves_the_hessian_of_finite_differences(loss, form, weighted):
     objective = standard_columns(problem(loss, form, weighted=weighted)).objective
     theta, h = np.random.default_rng(1).normal(size=(3, 4)), 1e-4
-    point = Point.centred_at(objective, theta)
+    point = Point.centered_at(objective, theta)
     step = newton_step(objective, point.theta, point.gradient).direction
     up, down = (objective.value_gradient(point.theta + sign * h * step)[1] for sign in (1, -1))
     np.testing.assert_allclose((up - down) / (2 * h), point.gradient, rtol=1e-5, atol=1e-7)
@@ -177,7 +177,7 @@ def test_rows_that_hardly_bend_do_not_hide_those_that_do(monkeypatch):
     for seed in range(8):
         given = problem(n=6000, d=4, penalty=Penalty(1e-4), seed=seed)
         objective = replace(given, rows=given.X * rng.lognormal(0, 1.5, (6000, 1)))
-        theta = objective.centred(4 * rng.normal(size=(3, 5)))
+        theta = objective.center_scores(4 * rng.normal(size=(3, 5)))
         point = Point.at(objective, theta)
         found = decrement(objective, point, factor_at(objective, theta))
         exact = newton_step(objective, theta, point.gradient)

@@ -14,7 +14,7 @@ from kway.linear.solvers.base import Control
 from kway.linear.solvers.choose import prepare
 from kway.linear.solvers.gradient_descent import GradientDescent
 from kway.linear.solvers.lbfgs import LBFGS
-from kway.linear.solvers.power_method import largest_bend
+from kway.linear.solvers.power_method import max_curvature
 from kway.linear.solvers.proximal import Proximal
 
 
@@ -69,7 +69,7 @@ class Distance(Loss):
 
 DISTANCES = {
     "distance": {},
-    "frank distance": {"convex": True, "couples": False, "label_free_curvature": True, "bend": 2.0},
+    "frank distance": {"convex": True, "couples": False, "label_free_curvature": True, "max_curvature": 2.0},
     "squared distance": {"aims": Aims(own=1.0, other=0.0)},
 }
 
@@ -157,8 +157,8 @@ def test_nothing_is_proved_of_a_loss_that_does_not_say_how_fast_its_hessian_chan
             assert found.proved == (form is told)
 
 
-def test_a_bend_not_declared_is_found_from_the_slopes():
+def test_a_curvature_that_is_not_declared_is_estimated():
     X, y = rows_of(4, np.float64, d=12)
-    for name, bend in (("steep", 600.0), ("own", 0.5), ("frank distance", 2.0)):
+    for name, expected in (("steep", 600.0), ("own", 0.5), ("frank distance", 2.0)):
         objective = Objective(X, Targets(y), 4, LOSSES[name].joint, Penalty())
-        assert largest_bend(objective) == pytest.approx(bend, rel=0.15)
+        assert max_curvature(objective) == pytest.approx(expected, rel=0.15)

@@ -112,8 +112,8 @@ def test_per_class_weighs_rows_by_their_curvature():
 
 def test_newton_is_the_inverse_hessian():
     objective = problem()
-    theta = objective.centred(np.random.default_rng(3).standard_normal((4, 8)) * 0.2)
-    gradient = objective.centred(np.random.default_rng(2).standard_normal((4, 8)))
+    theta = objective.center_scores(np.random.default_rng(3).standard_normal((4, 8)) * 0.2)
+    gradient = objective.center_scores(np.random.default_rng(2).standard_normal((4, 8)))
     step = newton_step(objective, theta, gradient).direction
     h = 1e-6
     _, up = objective.value_gradient(theta + h * step)
@@ -124,10 +124,10 @@ def test_newton_is_the_inverse_hessian():
 def test_newton_weighs_rows():
     objective = problem(weight=np.random.default_rng(1).random(300) * 2)
     assert softmax(np.zeros((1, 4)))[0, 0] == 0.25
-    step = newton_step(objective, objective.zeros(), objective.centred(np.eye(4, 8))).direction
+    step = newton_step(objective, objective.zeros(), objective.center_scores(np.eye(4, 8))).direction
     _, up = objective.value_gradient(1e-6 * step)
     _, down = objective.value_gradient(-1e-6 * step)
-    np.testing.assert_allclose((up - down) / 2e-6, objective.centred(np.eye(4, 8)), atol=1e-5)
+    np.testing.assert_allclose((up - down) / 2e-6, objective.center_scores(np.eye(4, 8)), atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -56,8 +56,8 @@ def test_a_sample_is_read_as_all_rows_are(monkeypatch):
     objective, _ = problem(LOSSES["softmax"].joint, 7, np.float64)
     monkeypatch.setattr(module, "FUSED_PRODUCTS", 83 * 61 * 7)
     monkeypatch.setattr(module, "in_registers", lambda: True)
-    assert objective.some(20).fused
-    assert objective.take(np.arange(30)).some(10).fused
+    assert objective.subsample(20).fused
+    assert objective.take(np.arange(30)).subsample(10).fused
     assert not problem(LOSSES["softmax"].joint, 3, np.float64)[0].fused
 
 

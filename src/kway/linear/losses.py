@@ -66,7 +66,7 @@ class Loss:
         The slope of a class depends on the scores of other classes.
     label_free_curvature : bool
         Second derivatives depend on the scores alone, not on the label.
-    bend : float, optional
+    max_curvature : float, optional
         Largest second derivative along any direction of the scores; estimated from the slopes if None. For a hinge it
         is the size of its slopes, which sets the scale of steps just as well.
     curvature : float, optional
@@ -104,7 +104,7 @@ class Loss:
     shift_free: bool = False
     couples: bool = True
     label_free_curvature: bool = False
-    bend: float | None = None
+    max_curvature: float | None = None
     curvature: float | None = None
     p_curvatures: bool = False
     hessian_change: float | None = None
@@ -157,10 +157,10 @@ class Loss:
         for c in range(scores.shape[1]):
             along = np.zeros_like(scores, np.float64)
             along[:, c] = 1
-            found[:, c] = np.maximum(self.bent(scores, targets, along)[:, c], 0)
+            found[:, c] = np.maximum(self.hessian_product(scores, targets, along)[:, c], 0)
         return found
 
-    def bent(self, scores: NDArray, targets: Targets, along: NDArray) -> NDArray:
+    def hessian_product(self, scores: NDArray, targets: Targets, along: NDArray) -> NDArray:
         """Return each row's Hessian in the scores times a direction (m, R), by central differences in float64."""
         exact, step = scores.astype(np.float64), _STEP * along
         soft = targets._replace(soft=None if targets.soft is None else targets.soft.astype(np.float64))
@@ -286,18 +286,18 @@ _probabilities = partial(
     Probabilities, smooth=True, probabilities=True, soft_targets=True, label_free_curvature=True, p_curvatures=True
 )
 _log_loss = partial(_probabilities, convex=True, hessian_change=1.0, mistake=math.log(2))
-_hinge = partial(Hinge, smooth=False, convex=True, hinge=True, bend=1.0)
+_hinge = partial(Hinge, smooth=False, convex=True, hinge=True, max_curvature=1.0)
 _perceptron = partial(_hinge, margin=0.0, minimised_by_zero=True)
 # Over gaps from 0 to 2, t from 1 to -1, the curvature is the same for both labels. Widths of 0.5, 1 and 2 are equally
 # accurate on held-out rows of Banking77.
 _rounded_hinge = partial(RoundedHinge, smooth=True, convex=True, width=2.0, hessian_change=KINK / 2.0)
 _squared = partial(
-    Squared, smooth=True, convex=True, soft_targets=True, label_free_curvature=True, bend=2.0, couples=False,
+    Squared, smooth=True, convex=True, soft_targets=True, label_free_curvature=True, max_curvature=2.0, couples=False,
     hessian_change=0.0,
 )  # fmt: skip
 
-_LOGISTIC = _log_loss("logistic", kernel=kernels.LOGISTIC, bend=0.25, **_COLUMNS)
-_SOFTMAX = _log_loss("softmax", kernel=kernels.SOFTMAX, bend=0.5, cross_entropy=True, **_JOINT)
+_LOGISTIC = _log_loss("logistic", kernel=kernels.LOGISTIC, max_curvature=0.25, **_COLUMNS)
+_SOFTMAX = _log_loss("softmax", kernel=kernels.SOFTMAX, max_curvature=0.5, cross_entropy=True, **_JOINT)
 
 LOSSES: dict[str, Forms] = {
     "softmax": Forms(_LOGISTIC, _SOFTMAX),
@@ -307,7 +307,7 @@ LOSSES: dict[str, Forms] = {
         _hinge("joint hinge", kernel=kernels.MULTI_HINGE, **_JOINT),
     ),
     "rounded-hinge": Forms(
-        _rounded_hinge("rounded hinge", kernel=kernels.HINGE, bend=0.5, label_free_curvature=True, **_COLUMNS),
+        _rounded_hinge("rounded hinge", kernel=kernels.HINGE, max_curvature=0.5, label_free_curvature=True, **_COLUMNS),
         _rounded_hinge("joint rounded hinge", kernel=kernels.MULTI_HINGE, **_JOINT),
     ),
     "perceptron": Forms(
@@ -319,12 +319,12 @@ LOSSES: dict[str, Forms] = {
         _squared("squared one-hot", True, kernel=kernels.ONE_HOT, aims=Aims(own=1.0, other=0.0)),
     ),
     "softmax-squared": Forms(
-        _probabilities("sigmoid-squared", kernel=kernels.SIGMOID_SQUARED, bend=1.0, **_COLUMNS),
-        _probabilities("softmax-squared", kernel=kernels.SOFTMAX_SQUARED, bend=1.0, **_JOINT),
+        _probabilities("sigmoid-squared", kernel=kernels.SIGMOID_SQUARED, max_curvature=1.0, **_COLUMNS),
+        _probabilities("softmax-squared", kernel=kernels.SOFTMAX_SQUARED, max_curvature=1.0, **_JOINT),
     ),
     "softmax-absolute": Forms(
-        _probabilities("sigmoid-absolute", kernel=kernels.SIGMOID_ABSOLUTE, bend=1.0, **_COLUMNS),
-        _probabilities("softmax-absolute", kernel=kernels.SOFTMAX_ABSOLUTE, bend=1.0, **_JOINT),
+        _probabilities("sigmoid-absolute", kernel=kernels.SIGMOID_ABSOLUTE, max_curvature=1.0, **_COLUMNS),
+        _probabilities("softmax-absolute", kernel=kernels.SOFTMAX_ABSOLUTE, max_curvature=1.0, **_JOINT),
     ),
 }
 

@@ -1,7 +1,10 @@
-"""The objective: F(theta) = alpha R(W) + mean_i w_i loss(f_i, y_i), f = X W' + b, theta = [W b] of shape (R, d + 1).
+"""The objective of a linear model.
 
-R is 1 for two classes (class 0 has score 0) and K otherwise. The rows compute the sums over all rows, wherever they
-live (rows/passes.py); the objective divides them by n and adds the penalty.
+    F(theta) = alpha R(W) + mean_i w_i loss(f_i, y_i),   f = X W' + b,   theta = [W b] of shape (R, d + 1)
+
+The number of scores R is 1 for two classes (class 0 has score 0) and K otherwise. The object `rows` computes the sums
+over all rows, in memory, in files, on a GPU or on a cluster (rows/passes.py). The objective divides them by n and adds
+the penalty.
 """
 
 from __future__ import annotations
@@ -20,16 +23,17 @@ from kway.rows.passes import IN_MEMORY, ClassSums, HessianSums, RowLosses, RowPa
 
 @dataclass(frozen=True)
 class Objective:
-    """alpha R(W) + weighted mean loss; weights (n,) have mean 1 or are None.
+    """alpha R(W) + weighted mean loss. The weights (n,) have mean 1; None means that each row has weight 1.
 
-    `rows` may be given as an array or a CSR matrix.
+    `rows` may be an array or a CSR matrix, which is then wrapped. Objectives are immutable, and no method changes its
+    arguments.
     """
 
     rows: RowPasses  # (n, d)
     targets: Targets  # codes (n,), soft (n, R) or None
     n_scores: int  # R
     loss: Loss
-    penalty: Penalty  # alpha included
+    penalty: Penalty  # includes alpha
     fit_intercept: bool = True
     weight: NDArray | None = None
 
@@ -38,68 +42,72 @@ class Objective:
 
     @property
     def X(self) -> Any:
-        """The rows as solvers index them: an array, CSR, or an object that gives blocks of rows."""
+        """Return the rows: an array, a CSR matrix, or an object whose slices are blocks of rows."""
         return self.rows.X
 
     @property
     def n(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         return self.rows.n
 
     @property
     def d(self) -> int:
-        """Number of features."""
+        """Return the number of features."""
         return self.rows.d
 
     @property
     def in_memory(self) -> bool:
-        """Whether X is an array or a CSR matrix in the memory of this process."""
+        """Return whether X is an array or a CSR matrix in the memory of this process."""
         return IN_MEMORY in self.rows.offers
-
-    n_jobs = None  # the limit around each public call holds
 
     @cached_property
     def losses(self) -> RowLosses:
-        """The losses of all rows, as passes take them."""
+        """Return the loss with the targets and weights of all rows, which each pass receives."""
         return RowLosses(self.loss, self.targets, self.weight)
 
-    # ---- other objectives
+    # ---- related objectives
 
     def with_loss(self, loss: Loss) -> Objective:
-        """The same problem with another loss."""
+        """Return the same problem with another loss."""
         return replace(self, loss=loss)
 
     def take(self, chosen: NDArray | slice) -> Objective:
-        """The same problem on some of the rows (the mean is then theirs)."""
+        """Return the problem on the chosen rows; their weights are scaled to mean 1."""
         weight = None if self.weight is None else self.weight[chosen]
         if weight is not None:
             weight = weight / weight.mean()
         return replace(self, rows=self.rows.take(chosen), targets=self.targets.of(chosen), weight=weight)
 
-    def some(self, most: int) -> Objective:
-        """The problem itself, or on `most` of its rows, drawn at random, if it has more."""
+    def subsample(self, max_rows: int) -> Objective:
+        """Return the problem on `max_rows` rows, drawn with a fixed seed, or on all rows if there are fewer."""
         sample = replace(self, rows=self.rows.sample())
-        most = min(most, sample.rows.max_rows_in_memory)
-        if sample.n <= most:
+        max_rows = min(max_rows, sample.rows.max_rows_in_memory)
+        if sample.n <= max_rows:
             return sample
-        return sample.take(np.sort(np.random.default_rng(0).choice(sample.n, most, replace=False)))
+        return sample.take(np.sort(np.random.default_rng(0).choice(sample.n, max_rows, replace=False)))
 
     # ---- theta
 
     def zeros(self) -> NDArray:
-        """theta = 0."""
+        """Return theta = 0 in the memory layout of the products."""
         return self.laid_out(np.zeros((self.n_scores, self.d + 1), self.rows.dtype))
 
     def laid_out(self, theta: NDArray) -> NDArray:
-        """theta in the memory order that the products read: Fortran order for CSR rows."""
+        """Return theta in the memory layout that the products read: Fortran order for CSR rows, else C order."""
         return self.rows.with_layout(theta)
 
-    def centred(self, theta: NDArray) -> NDArray:
-        """theta less its mean over the scores: if a shift is free the loss is the same, the penalty no larger."""
+    def center_scores(self, theta: NDArray) -> NDArray:
+        """Return theta minus its mean over the scores.
+
+        If a shift common to all scores changes no loss, the objective stays the same or falls under a ridge penalty.
+        """
         return theta - theta.mean(axis=0)
 
-    def shifted(self, theta: NDArray) -> NDArray:
-        """theta less the row that leaves the least penalty, if a shift of all scores changes no loss."""
+    def minimize_penalty_shift(self, theta: NDArray) -> NDArray:
+        """Return theta minus one row (d + 1,) for all scores: the weights that minimize the penalty, and the mean bias.
+
+        Return theta itself if such a shift changes the loss.
+        """
         if not self.loss.shift_free or len(theta) < 2:
             return theta
         return theta - np.append(self.penalty.shift(theta[:, :-1]), theta[:, -1].mean())
@@ -107,36 +115,36 @@ class Objective:
     # ---- passes over all rows
 
     def value(self, theta: NDArray) -> float:
-        """F(theta), every part of the penalty included."""
+        """Return F(theta), including the L1 part of the penalty."""
         return self.rows.value(theta, self.losses) / self.n + self.penalty.value(theta[:, :-1])
 
     def value_gradient(self, theta: NDArray) -> tuple[float, NDArray]:
-        """The smooth part, mean loss + ridge / 2 ||W||^2, with its gradient (R, d + 1)."""
+        """Return the smooth part, mean loss + ridge / 2 ||W||^2, and its gradient (R, d + 1)."""
         total, gradient = self.rows.value_gradient(theta, self.losses)
         return total / self.n + self.penalty.smooth_part.value(theta[:, :-1]), self._with_ridge(gradient, theta)
 
     def scores(self, theta: NDArray, rows: slice) -> NDArray:
-        """f = X W' + b of some rows (m, R)."""
+        """Return f = X W' + b of the given rows, (m, R)."""
         return self.rows.scores(theta, rows)
 
     def hessian_at(self, theta: NDArray) -> ObjectiveHessian:
-        """Products with the Hessian of the smooth part at theta."""
+        """Return the operator that multiplies with the Hessian of the smooth part at theta."""
         return ObjectiveHessian(self, self.rows.hessian_at(theta, self.losses))
 
     def curvatures(self, theta: NDArray) -> NDArray:
-        """Weighted second derivatives of each row's loss by each score at theta, (R, n)."""
+        """Return the weighted second derivatives of each row's loss by each score at theta, (R, n)."""
         return self.rows.curvatures(theta, self.losses)
 
     def class_sums(self, theta: NDArray) -> ClassSums:
-        """What the rows of a class add to the curvature of its score."""
+        """Return the sums of the curvatures per class at theta."""
         return self.rows.class_sums(theta, self.losses, self.fit_intercept)
 
     def gram(self, dtype: np.dtype) -> NDArray:
-        """[X 1]' diag(weight) [X 1] / n, (D, D): upper triangle, in Fortran order."""
+        """Return [X 1]' diag(weight) [X 1] / n (D, D) in Fortran order; only the upper triangle is valid."""
         return self.rows.gram(self.weight, self.fit_intercept, dtype)
 
     def mean_squares(self, h: NDArray | None = None) -> NDArray:
-        """mean_i h_ki x_ij^2 (R, d); without h (R, n) the weights of the rows are used, (1, d)."""
+        """Return mean_i h_ki x_ij^2 (R, d) for h (R, n); without h, the mean with the weights of the rows (1, d)."""
         if h is None and self.weight is not None:
             h = self.weight[None, :]
         total = self.rows.squares(h)
@@ -145,20 +153,23 @@ class Objective:
     # ---- blocks of rows
 
     def block_targets(self, rows: slice | NDArray) -> Targets:
-        """Targets of some rows."""
+        """Return the targets of the given rows."""
         return self.targets.of(rows)
 
     def weighted_sum(self, values: NDArray, rows: slice | NDArray) -> float:
-        """The weighted sum of one value (m,) per row, of some rows."""
+        """Return the weighted sum of one value (m,) per given row."""
         return self.losses.weighted_sum(values, rows)
 
     @property
     def fused(self) -> bool:
-        """Whether gradients read each row once, by the fused kernel."""
+        """Return whether the fused kernel computes gradients, which reads each row only once."""
         return self.rows.reads_once(self.losses, self.n_scores)
 
     def _with_ridge(self, sums: NDArray, theta: NDArray) -> NDArray:
-        """A gradient, or a product with the Hessian, from its sum over the rows, which is overwritten."""
+        """Divide a sum over the rows by n and add the gradient of the ridge at theta, in place; return `sums`.
+
+        With the sums of a Hessian-vector product and its direction as theta, the result is the product.
+        """
         sums /= sums.dtype.type(self.n)
         self.penalty.add_slope(sums[:, :-1], theta[:, :-1])
         if not self.fit_intercept:
@@ -168,15 +179,15 @@ class Objective:
 
 @dataclass(frozen=True)
 class ObjectiveHessian:
-    """Products with the Hessian of the smooth part of an objective at one theta."""
+    """Hessian-vector products of the smooth part of an objective at one theta."""
 
     objective: Objective
     sums: HessianSums
 
     def product(self, V: NDArray) -> NDArray:
-        """H V, (R, d + 1)."""
+        """Return H V, (R, d + 1)."""
         return self.objective.laid_out(self.objective._with_ridge(self.sums.product(V), V))
 
     def advance(self, t: float) -> float:
-        """Go t along the direction of the last product; returns the largest change of any score so far."""
+        """Move by t along the direction of the last product; return the largest change of any score so far."""
         return self.sums.advance(t)

@@ -76,12 +76,12 @@ class Point:
         return Point(theta, value, gradient, value + objective.penalty.lasso_part.value(theta[:, :-1]))
 
     @staticmethod
-    def centred_at(objective: Objective, theta: NDArray) -> Point:
+    def centered_at(objective: Objective, theta: NDArray) -> Point:
         """Return the point of theta, centered if a shift of all scores changes no loss: rounding lets theta drift."""
         if not objective.loss.shift_free:
             return Point.at(objective, theta)
-        value, gradient = objective.value_gradient(theta := objective.centred(theta))
-        return Point(theta, value, objective.centred(gradient), value)
+        value, gradient = objective.value_gradient(theta := objective.center_scores(theta))
+        return Point(theta, value, objective.center_scores(gradient), value)
 
 
 @dataclass(frozen=True)

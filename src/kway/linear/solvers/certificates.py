@@ -120,7 +120,7 @@ def curvature_kept(objective: Objective, theta: NDArray, direction: NDArray) -> 
         moved = objective.scores(direction, rows).astype(np.float64)
         farthest = np.abs(moved).max(axis=1)  # (m,)
         unit = moved / np.maximum(farthest, _TINY)[:, None]
-        along = np.einsum("ik,ik->i", objective.loss.bent(scores, targets, unit), unit) * np.square(farthest)
+        along = np.einsum("ik,ik->i", objective.loss.hessian_product(scores, targets, unit), unit) * np.square(farthest)
         along = np.maximum(along, 0) * (1.0 if objective.weight is None else objective.weight[rows])
         with np.errstate(under="ignore"):
             return np.array([along.sum(), along @ np.exp(-c * farthest)])
@@ -144,7 +144,7 @@ def decrement(objective: Objective, point: Point, precondition: Precondition, en
     enough : float
         A bound of no more ends the search for a better one.
     """
-    gradient = objective.centred(point.gradient) if objective.loss.shift_free else point.gradient
+    gradient = objective.center_scores(point.gradient) if objective.loss.shift_free else point.gradient
     if is_small(objective):
         return newton_step(objective, point.theta, gradient)
     rows = _heaviest_rows(objective, point.theta)

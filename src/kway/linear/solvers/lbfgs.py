@@ -128,7 +128,7 @@ def start_from(objective: Objective, theta: NDArray, known: Moments | None) -> S
 
 def _descend_on_sample(sample: Objective, theta: NDArray, factor: Factor) -> NDArray:
     """Return theta after some iterations on the sample."""
-    pairs, point = Pairs(), Point.centred_at(sample, theta)
+    pairs, point = Pairs(), Point.centered_at(sample, theta)
     for _ in range(SAMPLE_STEPS):
         step = pairs.step(point, factor)
         new = search_along(sample, point, step)
@@ -164,7 +164,7 @@ class Descent:
         theta, self.schedule = start_from(self.objective, theta, known)
         self.has_gap = self.prove and not self.schedule.exact and certificates.has_gap(self.objective)
         self.has_decrement = self.prove and certificates.has_decrement(self.objective)
-        point = Point.centred_at(self.objective, theta)
+        point = Point.centered_at(self.objective, theta)
         self.history.append(point.value)
         for iteration in range(1, max(1, self.control.max_iter) + 1):
             if certificates.separated(self.objective, point.value):
@@ -213,8 +213,8 @@ class Descent:
         if self.has_decrement and not self.has_gap:
             self.schedule.turn_exact(iteration)
         if self.schedule.exact:
-            gradient = self.objective.centred(point.gradient) if self.objective.loss.shift_free else point.gradient
-            step = newton_step(self.objective, point.theta, gradient)
+            o, gradient = self.objective, point.gradient
+            step = newton_step(o, point.theta, o.center_scores(gradient) if o.loss.shift_free else gradient)
             self.proved, self.excess = self.has_decrement, step.excess
             return step
         factor = self.schedule.at(iteration, point)
@@ -281,7 +281,7 @@ def search_along(objective: Objective, point: Point, step: NewtonStep) -> Point 
         return None
     real = point.theta.dtype.type
     while size > SHORTEST_STEP:
-        new = Point.centred_at(objective, point.theta - real(size) * step.direction)
+        new = Point.centered_at(objective, point.theta - real(size) * step.direction)
         fall = point.value - new.value
         if fall >= ARMIJO * size * slope and fall > 0:
             return new

@@ -1,7 +1,9 @@
-"""The power method: largest eigenvalues of matrices that are only multiplied with, for step sizes and scales.
+"""The power method: the largest eigenvalue of a matrix that is given by its products with vectors.
 
-largest_moment    of X'X / n
-largest_bend      of a row's Hessian in its scores (R, R): what the loss declares, or an estimate from its slopes
+largest_moment    largest eigenvalue of X'X / n
+max_curvature     largest second derivative of a row's loss along any direction of its scores
+
+Solvers use these numbers to choose step sizes.
 """
 
 from __future__ import annotations
@@ -11,44 +13,51 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.linear.losses import Targets
 from kway.linear.objective import Objective
 from kway.validation import Rows
 
-_ROUNDS = 10  # within a few per cent: enough for the size of a step
-TRIED_ROWS = 256  # rows that the bend of a loss is estimated from
-_FARTHEST = 3.0  # size of the scores at which a bend is looked for; every loss so far bends most near zero
+_ITERATIONS = 10  # gives the eigenvalue within a few per cent, enough for a step size
+TRIED_ROWS = 256  # rows from which the curvature of a loss is estimated
+_MAX_SCORE = 3.0  # largest scale of the scores at which it is estimated; built-in losses curve most near 0
 
 
-def largest_eigenvalue(times: Callable[[NDArray], NDArray], start: NDArray) -> float:
-    """Return the largest eigenvalue of a positive matrix A given by v -> A v; `start` is no other eigenvector."""
-    v, size = start, float(np.linalg.norm(start))
-    for _ in range(_ROUNDS):
-        if size == 0:
+def largest_eigenvalue(matvec: Callable[[NDArray], NDArray], start: NDArray) -> float:
+    """Return the largest eigenvalue of a positive semidefinite matrix A.
+
+    Parameters
+    ----------
+    matvec : callable
+        Returns A v for an array v of the shape of `start`.
+    start : array
+        First vector. It must not be orthogonal to the eigenvector of the largest eigenvalue.
+    """
+    v, norm = start, float(np.linalg.norm(start))
+    for _ in range(_ITERATIONS):
+        if norm == 0:
             return 0.0
-        v = times(v / v.dtype.type(size))
-        size = float(np.linalg.norm(v))
-    return size
+        v = matvec(v / v.dtype.type(norm))
+        norm = float(np.linalg.norm(v))
+    return norm
 
 
 def largest_moment(X: Rows) -> float:
-    """Largest eigenvalue of X'X / n."""
+    """Return the largest eigenvalue of X'X / n."""
     n = X.dtype.type(X.shape[0])
     return largest_eigenvalue(lambda v: np.asarray(X.T @ (X @ v)) / n, np.ones(X.shape[1], X.dtype))
 
 
-def largest_bend(objective: Objective) -> float:
-    """Most second derivative of a row's loss along any direction of its scores.
+def max_curvature(objective: Objective) -> float:
+    """Return the largest second derivative of a row's loss along any direction of its scores.
 
-    Not declared: the largest eigenvalue of some rows' Hessians together, at scores from zero to a few units away.
+    If the loss does not declare it, return an estimate: the largest eigenvalue of the Hessians of TRIED_ROWS rows, at
+    random scores of size 0 to _MAX_SCORE.
     """
     loss = objective.loss
-    if loss.bend is not None:
-        return loss.bend
+    if loss.max_curvature is not None:
+        return loss.max_curvature
     rng = np.random.default_rng(0)
     rows = rng.integers(objective.n, size=TRIED_ROWS)
-    soft = objective.targets.soft
-    targets = Targets(objective.targets.codes[rows], None if soft is None else soft[rows])
-    away = np.linspace(0, _FARTHEST, TRIED_ROWS)[:, None]
-    scores = away * rng.standard_normal((TRIED_ROWS, objective.n_scores))
-    return largest_eigenvalue(lambda v: loss.bent(scores, targets, v), rng.standard_normal(scores.shape))
+    targets = objective.targets.of(rows)
+    scale = np.linspace(0, _MAX_SCORE, TRIED_ROWS)[:, None]
+    scores = scale * rng.standard_normal((TRIED_ROWS, objective.n_scores))
+    return largest_eigenvalue(lambda v: loss.hessian_product(scores, targets, v), rng.standard_normal(scores.shape))

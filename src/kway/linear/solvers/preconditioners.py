@@ -116,7 +116,7 @@ class Centered:
 
 
 def _centered(factor: Factor, rows: Objective) -> Factor:
-    return Centered(factor, rows.centred) if rows.loss.shift_free else factor
+    return Centered(factor, rows.center_scores) if rows.loss.shift_free else factor
 
 
 # ---------------------------------------------------------------- how they are made
@@ -170,7 +170,7 @@ class Moments:
             given = (mirrored(self.gram), _ridges(rows), n_drawn, SHARE_OF_PLAIN)
             return _centered(cast(SteppingRows, rows.rows).class_factor(theta, rows.losses, *given), rows)
         # as many rows as have curvatures (R, n) within MOST_BYTES
-        rows = rows.some(max(1024, MOST_BYTES // (theta.dtype.itemsize * rows.n_scores)))
+        rows = rows.subsample(max(1024, MOST_BYTES // (theta.dtype.itemsize * rows.n_scores)))
         weights = rows.curvatures(theta)  # (R, n)
         if not self.dense:
             return _centered(self._class_diagonals(rows, weights), rows)
@@ -213,7 +213,7 @@ class Moments:
     def best_at(self, objective: Objective, theta: NDArray) -> Factor:
         """Return the best factor at a theta that already says something and costs no more than some gradients."""
         if self.suits_class_means(objective):
-            return self.with_class_means(objective.some(8 * objective.d + 1000), theta)
+            return self.with_class_means(objective.subsample(8 * objective.d + 1000), theta)
         if self.cost_per_class(objective) <= LEAST_GAP:
             return self.per_class(objective, theta)
         return self.shared()
@@ -260,7 +260,7 @@ def factor_at(objective: Objective, theta: NDArray) -> Factor:
 def sample_rows(objective: Objective) -> Objective | None:
     """Return the problem on 8 d + 1000 of its rows; None if that is half of them or more."""
     size = 8 * objective.d + 1000
-    return None if objective.n <= 2 * size else objective.some(size)
+    return None if objective.n <= 2 * size else objective.subsample(size)
 
 
 def rows_per_class(objective: Objective) -> int:

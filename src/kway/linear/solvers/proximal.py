@@ -74,7 +74,7 @@ class ProximalRun:
     def go(self, theta: NDArray) -> Solution:
         """Iterate to the tolerance, or to as far as the number format goes."""
         best = Point.at(self.objective, theta)
-        models = LocalModels(self.objective.some(self.objective.n), self.control.rng)
+        models = LocalModels(self.objective.subsample(self.objective.n), self.control.rng)
         model = models.at(best)
         scale, inertia, last, here, due = model.start, 1.0, best.theta, best, _REBUILD
         for iteration in range(1, max(1, self.control.max_iter) + 1):
@@ -92,7 +92,9 @@ class ProximalRun:
             if float(np.vdot(here.theta - step.theta, step.theta - last)) > 0:
                 inertia = 1.0
             ahead = (1 + np.sqrt(1 + 4 * inertia * inertia)) / 2
-            look = self.objective.shifted(step.theta + theta.dtype.type((inertia - 1) / ahead) * (step.theta - last))
+            look = self.objective.minimize_penalty_shift(
+                step.theta + theta.dtype.type((inertia - 1) / ahead) * (step.theta - last)
+            )
             plain = inertia == 1.0
             inertia, last, here = ahead, step.theta, Point.at(self.objective, look)
             if here.total <= best.total:
@@ -111,7 +113,7 @@ class ProximalRun:
         """Return the model's step, shifted."""
         penalty = self.objective.penalty
         new, promised = model.step(here.theta, here.gradient, scale, penalty)
-        shifted = self.objective.shifted(new)
+        shifted = self.objective.minimize_penalty_shift(new)
         return ModelMinimum(shifted, promised + penalty.value(new[:, :-1]) - penalty.value(shifted[:, :-1]))
 
     def _is_near(self, best: Point, promised: float) -> bool:
@@ -166,7 +168,7 @@ def _steps_then_interior_points(objective: Objective, theta: NDArray, control: C
 
 def bias_alone(objective: Objective, theta: NDArray, control: Control) -> NDArray:
     """theta with W = 0 and the best bias for it: above the critical lasso it is the solution."""
-    theta, objective = theta.copy(), objective.some(objective.n)
+    theta, objective = theta.copy(), objective.subsample(objective.n)
     if objective.fit_intercept:
         column = wrap_rows(np.zeros((objective.n, 1), theta.dtype))
         blank = merge_equal_rows(replace(objective, rows=column, penalty=Penalty()))

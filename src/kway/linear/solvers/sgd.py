@@ -20,7 +20,7 @@ from kway.linear.equivalent import DistinctRows, distinct_rows
 from kway.linear.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.certificates import BLEW_UP, tol_scale
-from kway.linear.solvers.power_method import largest_bend, largest_moment
+from kway.linear.solvers.power_method import largest_moment, max_curvature
 from kway.linear.solvers.sampled import FIRST_GAIN
 from kway.linear.solvers.schedules import Schedule, pick_schedule
 from kway.parameters import YES_OR_NO, check_parameters, one_of, share
@@ -278,4 +278,4 @@ def _first_rate(objective: Objective, distinct: DistinctRows, batch: int) -> flo
     one = float(np.average(objective.rows.row_squares()[distinct.rows], weights=weight)) + objective.fit_intercept
     every = min(one, largest_moment(X[distinct.rows[:: max(1, len(weight) // 2000)]])) if batch > 1 else one
     smoothness = (one + (batch - 1) * every) / batch
-    return 1.0 / (max(largest_bend(objective) * smoothness, 1e-12) + objective.penalty.ridge)
+    return 1.0 / (max(max_curvature(objective) * smoothness, 1e-12) + objective.penalty.ridge)
