@@ -197,7 +197,7 @@ def _process(name: str, *arguments: str, quality: Callable[[str], str] = lambda 
 
 
 def exact_others() -> list[datasets.Data]:
-    """Return the data sets of T1b."""
+    """Return the datasets of T1b."""
     sets = [datasets.images("fashion_mnist"), datasets.images("omniglot")]
     return [*sets, datasets.embeddings("clinc150"), datasets.embeddings("banking77"), datasets.glove()]
 
@@ -208,7 +208,7 @@ def l1_cases() -> list[Case]:
 
 
 def softmax_sets() -> list[datasets.Data]:
-    """Return the data sets of T4b."""
+    """Return the datasets of T4b."""
     sets = [datasets.embeddings("banking77"), datasets.embeddings("clinc150"), datasets.letter()]
     return [*sets, datasets.images("fashion_mnist")]
 
@@ -268,7 +268,7 @@ def start_cases() -> list[Case]:
 
 
 def job_cases() -> list[Case]:
-    """T11: `kway fit` on the data sets of T11."""
+    """T11: `kway fit` on the datasets of T11."""
 
     def accuracy(said: str) -> str:
         found = json.loads(said)

@@ -19,7 +19,7 @@ SHOWN = (8, 64, 256, 1024)  # shards of the table
 def text(record: dict[str, Any] | None) -> str:
     """Return the page for a record of R1."""
     if record is None:
-        return "# On a cluster\n\nNot measured yet: `python -m benchmarks R1`.\n"
+        return "# On a cluster\n\nNot measured yet; run `python -m benchmarks R1`.\n"
     measured = shards.points(record)
     found = shards.fitted(measured)
     return "\n".join([OPENING, _measured(record), _model(record, measured, found), _simulated(found), _bytes()])
@@ -27,8 +27,8 @@ def text(record: dict[str, Any] | None) -> str:
 
 OPENING = """# On a cluster
 
-What `python -m benchmarks R1` measured on one machine, and what follows from it for many. [How to use
-it](../howto/cluster.md).
+Results of `python -m benchmarks R1` on one machine, and a simulation of many machines that is based on them. See also
+[how to use a cluster](../howto/cluster.md).
 """
 
 
@@ -44,23 +44,24 @@ def _measured(record: dict[str, Any]) -> str:
     return f"""## Measured: 1, 2 and 3 shards
 
 Exact search of {record["rows"][0].data.rpartition(", ")[0]}, three Ray nodes on one machine ({machine["cpu"]},
-{machine["cores"]} cores, {machine["date"]}). They share its cores, so shards cannot add speed here: what is seen is
-what the way to the shards and back costs.
+{machine["cores"]} cores, {machine["date"]}). The nodes share the cores, so more shards cannot be faster here. The
+measurement shows the overhead of sending queries to shards and results back.
 
-![Queries a second through 1 to 3 shards, and time against shards as simulated](../images/bench/shards.svg)
+![Queries per second with 1 to 3 shards, and simulated time against the number of shards](../images/bench/shards.svg)
 
-| asked | shards | a call | in one process | the way | queries/s | answers |
+| queries | shards | time of a call | in one process | overhead | queries/s | result |
 |---|---|---|---|---|---|---|
 """ + "\n".join(lines) + "\n"  # fmt: skip
 
 
 def _caller(record: dict[str, Any]) -> str:
-    """Explain the time of the caller, and what it means for many shards."""
+    """Return how the time of the caller was measured."""
     if not shards.has_caller(record):
         return (
-            "The caller's share was not measured in this run: all is taken as its, which makes many shards look slower"
+            "The time of the caller was not measured in this run. The model attributes all time to the caller, which "
+            "makes many shards look slower than they are"
         )
-    return "The caller's share is the processor time of the calling process, at most the sum"
+    return "The time of the caller is the processor time of the calling process, and at most the sum"
 
 
 def _model(record: dict[str, Any], measured: list[shards.Point], found: shards.Costs) -> str:
@@ -68,33 +69,42 @@ def _model(record: dict[str, Any], measured: list[shards.Point], found: shards.C
     micro = {name: f"{1e6 * value:,.1f}" for name, value in vars(found).items()}
     return f"""## The model
 
-A call costs {micro["start"]} microseconds, each shard in it {micro["call"]} at the caller, one after another, and
-{micro["answer"]} at the shard; each query adds {micro["query"]} a shard at the caller (its bytes, its merge) and
-{micro["sketch"]} at the shard beside the scan. Three sums are fitted to the {len(measured)} points above and meet them
-within {max(errors):.0f} % ({float(np.mean(errors)):.0f} % in the mean); that is a fit, not a forecast.
+Times in microseconds:
 
-How the sums divide between caller and shard is less sure.
+| | at the caller | at the shard |
+|---|---|---|
+| per call | {micro["start"]} | |
+| per shard of a call | {micro["call"]} | {micro["answer"]} |
+| per query and shard | {micro["query"]} | {micro["sketch"]}, and the scan |
+
+The caller handles one shard after another. The sum of each row is fitted to the {len(measured)} measurements above,
+with a largest error of {max(errors):.0f}% and a mean error of {float(np.mean(errors)):.0f}%. These are errors of the
+fit, not of predictions.
+
+The division of the sums between caller and shard is less certain.
 {_caller(record)}.
-That costs stay in proportion beyond three shards is assumed, and may make many look quicker: the caller looks over all
-open answers whenever one comes.
+The model assumes that costs stay proportional to the number of shards. This may make many shards look faster than they
+are, because the caller checks all pending responses whenever one arrives.
 
-Shards on machines of their own answer at once, and the slowest counts. Assumed, not measured: machines of
-{shards.CORES} cores like this one, {shards.NETWORK * 8 / 1e9:.0f} Gbit/s between them and {1e6 * shards.LATENCY:.0f}
-microseconds one way, answers that vary by {100 * shards.JITTER:.0f} %, and one in {shards.ONE_IN:,} that is
-{shards.LATE:g} s late. With a replica, a shard is asked again there after twice the usual time (`patience`,
-whose default is 1 s).
+Shards on separate machines run in parallel, so the slowest one decides. The simulation assumes, without a measurement:
+
+- machines with {shards.CORES} cores like this one;
+- a network with {shards.NETWORK * 8 / 1e9:.0f} Gbit/s and a latency of {1e6 * shards.LATENCY:.0f} microseconds one way;
+- response times that vary by {100 * shards.JITTER:.0f}%, and one response in {shards.ONE_IN:,} that is
+  {shards.LATE:g} s late;
+- with replicas, a second request to the replica after twice the usual time (`patience`, whose default is 1 s).
 """
 
 
 def _simulated(found: shards.Costs) -> str:
-    rate = 1.25  # billion rows per second and core, as in the cost plan
+    rate = 1.25  # billion rows per second and core, as in the plan
     head = f"""## Simulated: 8 to 1,024 shards, 1G to 100G classes
 
-A class is 512 bits; every shard passes over all of its codes, at the rate of the plan ({rate:.1f}e9 rows a second and
-core, which holds where few rows pass the first filter). *slow*: one call in a hundred takes longer.
-`python -m benchmarks.shards` prints this again.
+Each class is a code of 512 bits. Every shard scans all of its codes at the rate of `kway plan`, {rate:g}e9 rows per
+second and core, which is correct if few rows pass the first filter. *99%* is the time that 99% of the calls do not
+exceed. `python -m benchmarks.shards` prints these tables.
 
-| classes | shards | a shard holds | one query | slow | slow, a replica each | 1,000 queries, each |
+| classes | shards | memory per shard | one query | 99% | 99% with replicas | 1,000 queries, per query |
 |---|---|---|---|---|---|---|
 """
     lines = []
@@ -113,16 +123,16 @@ core, which holds where few rows pass the first filter). *slow*: one call in a h
 
 
 def _lesson(found: shards.Costs) -> str:
-    """Explain from where on more shards do not help."""
+    """Return the number of shards beyond which more do not help."""
     best = {
         classes: min(shards.SHARDS, key=lambda count: shards.simulate(found, classes, count, replicas=2).median)
         for classes in shards.CLASSES
     }
-    said = ", ".join(f"{count:,} shards for {format_count(classes)}" for classes, count in best.items())
+    said = ", ".join(f"{count:,} shards for {format_count(classes)} classes" for classes, count in best.items())
     alone = shards.simulate(found, 1e11, 1024)
-    return f"""A query alone is quickest through {said}:
-beyond that, by this model, asking costs more than scanning saves, since one caller asks all.
-Late answers are what replicas are for: through 1,024 shards without any, most calls wait for somebody
+    return f"""In this model, a single query is fastest with {said}.
+With more shards, the caller needs more time for requests than the shards save, because one caller handles all shards.
+Replicas help against late responses. With 1,024 shards and no replicas, most calls wait for a late response
 ({short(alone.median)} s for 100G classes).
 """
 
@@ -137,17 +147,17 @@ def _bytes() -> str:
     steps = "\n".join(
         f"| {n:,} | {d:,} | {R:,} | {t.out / 1e6:,.1f} MB | {t.back / 1e6:,.1f} MB |" for n, d, R, t in step
     )
-    return f"""## Bytes a query and a step
+    return f"""## Bytes per query and per step
 
-A query of {shards.FEATURES} float32 columns goes to every shard, {shards.BEST} ids and distances come back from each:
+A query of {shards.FEATURES} float32 columns is sent to every shard, and each returns {shards.BEST} ids and distances:
 
-| shards | out | back |
+| shards | sent | received |
 |---|---|---|
 {queries}
 
-A step of a linear fit over row shards sends the weights, 4 R (d + 1) bytes, to every node and gets as much back:
+A step of a linear fit on sharded rows sends the weights, 4 R (d + 1) bytes, to every node and receives as many bytes:
 
-| nodes | features | scores R | out | back |
+| nodes | features | scores R | sent | received |
 |---|---|---|---|---|
 {steps}
 """
@@ -161,19 +171,19 @@ def figure(record: dict[str, Any]) -> Figure:
     left, right = drawn.subplots(1, 2, width_ratios=(1, 1.6))
     for place, queries in enumerate(sorted({p.queries for p in measured})):
         own = [p for p in measured if p.queries == queries]
-        colour, label = style.PALETTE[place], "one query" if queries == 1 else f"{queries:,} queries"
+        color, label = style.PALETTE[place], "one query" if queries == 1 else f"{queries:,} queries"
         counts = [p.shards for p in own]
-        left.plot(counts, [queries / shards.on_one_machine(p, found) for p in own], color=colour, linewidth=1.4)
-        left.plot(counts, [queries / p.seconds for p in own], "o", color=colour, markersize=5, label=label)
+        left.plot(counts, [queries / shards.on_one_machine(p, found) for p in own], color=color, linewidth=1.4)
+        left.plot(counts, [queries / p.seconds for p in own], "o", color=color, markersize=5, label=label)
     left.set_yscale("log")
     left.set_xticks([1, 2, 3])
-    style.dress(left, "Measured (line: model)", "shards", "queries a second")
+    style.dress(left, "Measured (line: model)", "shards", "queries per second")
     for place, classes in enumerate(shards.CLASSES):
-        colour = style.PALETTE[place + 2]
+        color = style.PALETTE[place + 2]
         for replicas, look in ((2, "-"), (1, ":")):
             seconds = [shards.simulate(found, classes, count, replicas=replicas).median for count in shards.SHARDS]
             label = f"{format_count(classes)} classes" if replicas == 2 else None
-            right.plot(shards.SHARDS, seconds, look, color=colour, linewidth=1.4, label=label)
+            right.plot(shards.SHARDS, seconds, look, color=color, linewidth=1.4, label=label)
     right.set_xscale("log", base=2)
     right.set_yscale("log")
     right.set_xticks(shards.SHARDS, [f"{count:,}" for count in shards.SHARDS])

@@ -1,7 +1,7 @@
 """Data sets of the benchmarks, in the folder KWAY_DATA. Without it, embedded or synthetic rows replace them, and the
 name of the set says so.
 
-A quick run shortens every data set (`limit`), so that the jobs need no code for it.
+A quick run shortens every dataset (`limit`), so that the jobs need no code for it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def folder() -> Path | None:
 
 
 class Limit(NamedTuple):
-    """Largest number of rows and queries of a data set."""
+    """Largest number of rows and queries of a dataset."""
 
     rows: int
     queries: int
@@ -45,7 +45,7 @@ _classes: int | None = None
 
 
 def limit(most: Limit | None) -> None:
-    """Shorten every data set to `most` from now on (None: not at all)."""
+    """Shorten every dataset to `most` from now on (None: not at all)."""
     global _limit
     _limit = most
 
@@ -120,12 +120,12 @@ def letter() -> Data:
     return _of("letter", z["x_train"], z["y_train"], z["x_test"], z["y_test"], 15)
 
 
-def standardised(data: Data) -> Data:
+def standardized(data: Data) -> Data:
     """Standardize every feature over the training rows."""
     mean, deviation = data.X.mean(axis=0), data.X.std(axis=0)
     scale = np.where(deviation > 0, deviation, 1)
     X, Q = ((rows - mean) / scale for rows in (data.X, data.Q))
-    return data._replace(name=f"{data.name}, standardised", X=X.astype(np.float32), Q=Q.astype(np.float32))
+    return data._replace(name=f"{data.name}, standardized", X=X.astype(np.float32), Q=Q.astype(np.float32))
 
 
 class Texts(NamedTuple):
@@ -195,7 +195,7 @@ def smooth_clusters(n: int, d: int = 64, q: int = 2000, seed: int = 0) -> Data:
         n, q = min(n, 20 * _limit.rows), min(q, _limit.queries)
     rng = np.random.default_rng(seed)
     n_clusters, inner = 2000, 12
-    centres = rng.standard_normal((n_clusters, d)).astype(np.float32) * 2
+    centers = rng.standard_normal((n_clusters, d)).astype(np.float32) * 2
     axes = rng.standard_normal((50, inner, d)).astype(np.float32) / np.sqrt(inner)
     share = rng.dirichlet(np.full(n_clusters, 0.7))
 
@@ -205,7 +205,7 @@ def smooth_clusters(n: int, d: int = 64, q: int = 2000, seed: int = 0) -> Data:
         for a in range(0, m, 50_000):
             c = cluster[a : a + 50_000]
             z = rng.standard_normal((len(c), 1, inner)).astype(np.float32)
-            out[a : a + 50_000] = centres[c] + np.matmul(z, axes[c % 50])[:, 0] + 0.1 * rng.standard_normal((len(c), d))
+            out[a : a + 50_000] = centers[c] + np.matmul(z, axes[c % 50])[:, 0] + 0.1 * rng.standard_normal((len(c), d))
         return out, cluster % 100
 
     X, y = rows(n)

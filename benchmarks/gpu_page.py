@@ -10,11 +10,10 @@ from .run import GROUPS
 
 OPENING = """# On a GPU
 
-What `python -m benchmarks gpu` measured: medians of times on the device, ids and answers checked in the same run.
-*limit* is what
-was aimed at. [How to use it](../howto/gpu.md).
+Results of `python -m benchmarks gpu`. Times are medians on the GPU; ids and predictions are checked in the same run. If
+the comparison is a *limit*, its time is the goal. See also [how to use a GPU](../howto/gpu.md).
 """
-COLUMNS = ("job", "data", "kway", "beside it", "", "ratio", "quality", "")
+COLUMNS = ("job", "data", "kway", "compared with", "time or limit", "ratio", "quality", "result")
 
 
 def measured(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:

@@ -23,8 +23,8 @@ def ratio_bars(rows: list[Row]) -> Figure:
     axes = figure.subplots()
     places = np.arange(len(rows))
     values = np.array([r.ratio for r in rows])
-    colours = [style.ACCENT if r.holds else style.CONTRAST for r in rows]
-    axes.barh(places, values - 0.5, left=0.5, height=0.66, color=colours)
+    colors = [style.ACCENT if r.holds else style.CONTRAST for r in rows]
+    axes.barh(places, values - 0.5, left=0.5, height=0.66, color=colors)
     seen = [ratios(r) or [r.ratio] for r in rows]
     aimed = [(place, r.least) for place, r in zip(places, rows) if r.least is not None]
     axes.hlines(places, [min(s) for s in seen], [max(s) for s in seen], color=style.INK, linewidth=1.2)
@@ -37,7 +37,7 @@ def ratio_bars(rows: list[Row]) -> Figure:
     axes.set_xlim(0.5, 2.4 * max(10.0, values.max(initial=1.0)))
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_yticks(places, _labels(rows))
-    style.dress(axes, "Times faster than the peer (thick tick: aim)", "peer / kway", grid="x")
+    style.dress(axes, "Times faster than the peer (thick tick: goal)", "peer / kway", grid="x")
     axes.tick_params(axis="y", labelsize=style.TINY, left=False)
     style.powers(axes.xaxis)
     figure.set_layout_engine("constrained", w_pad=0.3)  # a browser may have wider letters

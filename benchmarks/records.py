@@ -88,12 +88,12 @@ def memory_text(row: Row) -> str:
 
 
 def verdict(row: Row) -> str:
-    """Return whether the goal holds."""
+    """Return whether the goal is met."""
     if row.missing:
         return "not installed"
     if not row.equal:
-        return "quality differs" if row.unit == "s" else "short"
-    return ("holds" if row.holds else "short") if row.least is not None or row.unit != "s" else ""
+        return "quality differs" if row.unit == "s" else "not met"
+    return ("met" if row.holds else "not met") if row.least is not None or row.unit != "s" else ""
 
 
 def aim_text(row: Row) -> str:
@@ -103,8 +103,21 @@ def aim_text(row: Row) -> str:
     return f"{row.least:g}x" if row.unit == "s" and row.peer != "limit" else ""
 
 
-COLUMNS = ("ratio", "id", "peer", "data", "job", "kway", "of the peer", "fit + predict", "aim", "quality", "MB", "")
-NUMBERS = ("ratio", "kway", "of the peer", "fit + predict", "aim", "MB")
+COLUMNS = (
+    "ratio",
+    "id",
+    "peer",
+    "data",
+    "job",
+    "kway",
+    "peer's time",
+    "fit + predict",
+    "goal",
+    "quality",
+    "MB",
+    "result",
+)
+NUMBERS = ("ratio", "kway", "peer's time", "fit + predict", "goal", "MB")
 
 
 def cells(row: Row, whole: Row | None = None) -> tuple[str, ...]:
@@ -115,7 +128,7 @@ def cells(row: Row, whole: Row | None = None) -> tuple[str, ...]:
 
 
 def wholes(rows: Iterable[Row]) -> dict[tuple[str, str, str], Row]:
-    """Return the rows that include the build, by job, data set and peer of the row without it."""
+    """Return the rows that include the build, by job, dataset and peer of the row without it."""
     return {(r.job.removeprefix(WITH_FIT), r.data, r.peer): r for r in rows if r.job.startswith(WITH_FIT)}
 
 
@@ -133,7 +146,7 @@ def whole_text(row: Row | None) -> str:
 
 
 def about(row: Row, data: str) -> bool:
-    """Return whether a row is about a data set or a part of it, such as "mnist 20,000 rows"."""
+    """Return whether a row is about a dataset or a part of it, such as "mnist 20,000 rows"."""
     return row.data == data or row.data.startswith(f"{data} ")
 
 

@@ -57,26 +57,35 @@ def measured(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
 def text(records: dict[str, dict[str, Any]]) -> str:
     """Return the page."""
     rows = [r for target, record in records.items() if target != "frontier" for r in record["rows"]]
-    parts = [OPENING, _pictures(records), "## Every row\n", _table(rows), shortfalls.text(rows), _measured(records)]
+    parts = [
+        OPENING,
+        _pictures(records),
+        "## All measurements\n",
+        _table(rows),
+        shortfalls.text(rows),
+        _measured(records),
+    ]
     return "\n".join(parts)
 
 
 OPENING = """# Benchmarks
 
-kway beside the libraries people use today: the same work, the same machine, the same quality of the answer. A ratio
-is *peer / kway*: how many times longer the peer takes. [The main job](main_job.md) has a page of its own, and so has
-[the vectorisation ladder](../ladder.md). `python -m benchmarks` measures all of this again,
-`python -m benchmarks --quick` a small part in under two minutes.
+kway compared with other libraries (*peers*) on the same task and the same machine, with results of the same quality.
+A ratio is *peer / kway*: how many times as long the peer takes. See also [one command against tuned
+classifiers](main_job.md) and [the vectorization ladder](../ladder.md). `python -m benchmarks` repeats all measurements;
+`python -m benchmarks --quick` runs a small part in less than two minutes.
 """
 
 
 def _pictures(records: dict[str, dict[str, Any]]) -> str:
     said = ["![Times faster than each peer](../images/bench/ratios.svg)\n"]
     if "frontier" in records:
-        said.append("Speed is worth little without quality. Each line is one library over its settings:\n")
+        said.append("Time against quality. Each line shows one library with different settings:\n")
         said.append("![Time against quality](../images/bench/frontier.svg)\n")
     if "T10" in records:
-        said.append("How the cost grows with the data; dotted, the slope that theory allows (T10 in the table):\n")
+        said.append(
+            "Time and memory as the data grows. Dotted lines show the slope that theory predicts (T10 in the table):\n"
+        )
         said.append("![Time and memory against n, d and K](../images/bench/curves.svg)\n")
     return "\n".join(said)
 
@@ -91,7 +100,7 @@ def _table(rows: list[Row]) -> str:
 def _measured(records: dict[str, dict[str, Any]]) -> str:
     first = next(iter(records.values())).get("machine", {}) if records else {}
     others = [target for target, record in records.items() if _has_vnni(record.get("machine", {})) != _has_vnni(first)]
-    elsewhere = f"- Measured on {_other(first)}: {', '.join(others)}.\n" if others else ""
+    elsewhere = f"- Measured {_other(first)}: {', '.join(others)}.\n" if others else ""
     versions = ", ".join(f"{name} {v}" for name, v in first.get("versions", {}).items() if v)
     vnni = "AVX-512 VNNI," if first.get("avx512_vnni") else "no AVX-512 VNNI,"
     on = f"; {first['date']}" if "date" in first else ""
@@ -99,23 +108,26 @@ def _measured(records: dict[str, dict[str, Any]]) -> str:
     jit = [
         f"{target} {short(record['jit_seconds'])} s" for target, record in records.items() if record.get("jit_seconds")
     ]
-    compiled = f" On the first run ever they take, by target: {', '.join(jit)}." if jit else ""
+    compiled = f" The first compilation on a machine takes, by target: {', '.join(jit)}." if jit else ""
     return f"""## How it was measured
 
-- kway and the peers run in turn, A B A B, in one process; the table has medians, and the spread of the ratio over the
-  rounds in brackets. Between two runs there is half a second of rest: threads of OpenMP go on spinning for a while.
-- Two threads each. Peers at their best sensible settings; where a solver stops early, it gets more iterations until
-  its objective is as low as kway's.
-- *fit + predict* counts the build of both sides as well (T1f races it; T3 and T3b add the one build to the search).
-- ScaNN, SVS and usearch get several kinds of index each, cyanure three solvers: each is tuned outside the clock until
-  it reaches the recall or the objective, and the quickest races. SVS's compressed rows run on Intel's hardware only.
-- The quality of both answers is computed before a ratio is quoted; where it differs, the row says so and has no claim.
-- kway's kernels are compiled before the clock starts.{compiled}
-- MB: the peak of resident memory during the timed call less what was resident before it, kway / peer, each in a
-  process of its own.
-- The machine: {first.get("cpu", "?")}, {first.get("cores", "?")} cores, {vnni}
+- kway and the peers take turns in one process (A B A B). The table shows medians, and in parentheses the range of the
+  ratio over the rounds. Half a second passes between two runs, because OpenMP threads keep spinning for a while.
+- Every library uses two threads. Peers use their best reasonable settings. If a solver of a peer stops early, it gets
+  more iterations until its objective is as low as that of kway.
+- *fit + predict* includes the time to build the index. T1f measures both together; T3 and T3b add the build time to the
+  search time.
+- ScaNN, SVS and usearch are tried with several kinds of index, and cyanure with three solvers. Each is tuned before the
+  measurement until it reaches the required recall or objective, and the fastest one is timed. SVS compresses rows only
+  on Intel hardware.
+- The quality of both results is compared first. If it differs, the row is marked "quality differs", and its ratio does
+  not count.
+- kway's kernels are compiled before the measurement.{compiled}
+- MB: peak resident memory during the timed call minus the resident memory before it, kway / peer, each measured in a
+  separate process.
+- Machine: {first.get("cpu", "?")}, {first.get("cores", "?")} cores, {vnni}
   {first.get("memory_gib", "?")} GiB, {first.get("system", "?")}, Python {first.get("python", "?")}; {versions}{on}.
-{elsewhere}- All of it takes {total / 60:.0f} minutes; the records are in `benchmarks/results`.
+{elsewhere}- All measurements together take {total / 60:.0f} minutes. The records are in `benchmarks/results`.
 """
 
 
@@ -126,7 +138,7 @@ def _has_vnni(machine: dict[str, Any]) -> bool:
 
 def _other(machine: dict[str, Any]) -> str:
     without = "without" if _has_vnni(machine) else "with"
-    return f"another day, on a machine {without} AVX-512 VNNI and with the version of that day"
+    return f"earlier, on a machine {without} AVX-512 VNNI and with an earlier version of kway"
 
 
 def main() -> int:

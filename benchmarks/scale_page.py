@@ -24,7 +24,7 @@ from .records import FOLDER, load
 FEATURES, WIDE = 64, 512
 CLASSES = np.logspace(1, 8, 29)
 BEGIN, END = "<!-- what the plan misses, by python -m benchmarks.render -->\n\n", "\n<!-- end of what it misses -->\n"
-PANELS = ("seconds to fit", "GiB while fitting", "seconds an answer")
+PANELS = ("seconds to fit", "GiB while fitting", "seconds per prediction")
 _MEMORY = 24e9 / 2**30  # GiB of the machine to plan for
 
 
@@ -65,7 +65,8 @@ def picture(folder: Path = FOLDER) -> Figure | None:
     record = load("plan", folder)
     if record is None:
         return None
-    rates = Rates.of(record["rows"][0].points["rates"]) or Rates()
+    saved = record["rows"][0].points["rates"]
+    rates = Rates(**{name: saved[name] for name in Rates().record() if name in saved})  # old records have more rates
     figure = style.figure(width=9.4, height=4.4)
     panels = figure.subplots(1, len(PANELS))
     for i, line in enumerate(LINES):
@@ -189,10 +190,10 @@ def misses(folder: Path = FOLDER) -> str:
     rows = record["rows"]
     wrong = [r for r in rows if not r.equal]
     within = f"{len(rows) // 2} fits were measured: {_share(rows, 's')} within a factor of 2 in time, "
-    within += f"{_share(rows, 'MB')} within 20 % in memory"
+    within += f"{_share(rows, 'MB')} within 20% in memory"
     if not wrong:
         return within + ".\n"
-    head = "| way | rows x features, classes | planned | took |\n|---|---|---|---|\n"
+    head = "| approach | rows x features, classes | planned | took |\n|---|---|---|---|\n"
     lines = (
         f"| {r.job} | {r.data} | {_text(r.peer_seconds, r.unit)} | {_text(r.kway_seconds, r.unit)} |" for r in wrong
     )

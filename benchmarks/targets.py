@@ -1,4 +1,4 @@
-"""The goals: the least ratio peer / kway by target, data set and peer; None if there is no goal.
+"""The goals: the least ratio peer / kway by target, dataset and peer; None if there is no goal.
 
     goals("T1", "mnist", {"faiss Flat": 20})        20 times as fast as faiss Flat, on mnist or a part of it
 
@@ -20,7 +20,7 @@ class Goal(NamedTuple):
     """The ratio that rows of one target, set and peer should reach."""
 
     target: str
-    where: str  # data set, or the beginning of its name, such as "mnist" of "mnist 20,000 rows"
+    where: str  # dataset, or the beginning of its name, such as "mnist" of "mnist 20,000 rows"
     peer: str
     least: float
     work: str = ""  # part of the name of the job
@@ -61,7 +61,7 @@ GOALS = (
     *softmax("T4", "mnist", 40, 20, 10),
     *softmax("T4b", "banking77", 10, 4, 3),
     *softmax("T4b", "clinc150", 6, 3.5, 3),
-    *goals("T4b", "letter, standardised", {"cyanure": 3}),
+    *goals("T4b", "letter, standardized", {"cyanure": 3}),
     *softmax("T4b", "letter", 15, 2.5, 3),
     *goals("T4b", "fashion_mnist", {"cyanure": 3}),
     *goals("T4c", "mnist", {"LogisticRegression(saga)": 50}),

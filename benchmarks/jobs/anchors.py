@@ -58,7 +58,7 @@ def omniglot() -> list[Row]:
 
 
 def against(K: int, each: int) -> list[Row]:
-    """Compare sampled softmax with the other libraries on one drawn data set."""
+    """Compare sampled softmax with the other libraries on one drawn dataset."""
     found = _children([SAMPLED, MEANS, *extreme.PEERS], 1e-3 / K, drawn(K, each))
     data = f"{K:,} classes x {FEATURES}, {each} rows each"
     ours = found[SAMPLED]
@@ -74,17 +74,17 @@ def against(K: int, each: int) -> list[Row]:
 def drawn(K: int, each: int) -> tuple[np.ndarray, ...]:
     """Draw rows around class centers, which lie around centers of families, and queries; return both with labels."""
     rng = np.random.default_rng(0)
-    centres = np.repeat(rng.standard_normal((-(-K // FAMILY), FEATURES), dtype=np.float32), FAMILY, axis=0)[:K]
-    centres += np.float32(APART) * rng.standard_normal(centres.shape, dtype=np.float32)
+    centers = np.repeat(rng.standard_normal((-(-K // FAMILY), FEATURES), dtype=np.float32), FAMILY, axis=0)[:K]
+    centers += np.float32(APART) * rng.standard_normal(centers.shape, dtype=np.float32)
     y, asked = rng.permutation(np.repeat(np.arange(K), each)), rng.integers(K, size=ASKED)
-    X, Q = (centres[c] + np.float32(NOISE) * rng.standard_normal((len(c), FEATURES), dtype=np.float32)
+    X, Q = (centers[c] + np.float32(NOISE) * rng.standard_normal((len(c), FEATURES), dtype=np.float32)
             for c in (y, asked))  # fmt: skip
     return X, y, Q, asked
 
 
 def _compared(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
-    shown = (("right", "right", ".2%", ""), ("answer", "answer", ".1e", " s"), ("memory", "peak", ".0f", " MB"),
-             ("CPU", "cpu", ".0f", " s"))  # fmt: skip
+    shown = (("accuracy", "right", ".2%", ""), ("prediction", "answer", ".1e", " s per row"),
+             ("memory", "peak", ".0f", " MB"), ("CPU", "cpu", ".0f", " s"))  # fmt: skip
     return ", ".join(f"{name} {ours[key]:{form}} / {theirs[key]:{form}}{unit}" for name, key, form, unit in shown)
 
 

@@ -55,8 +55,8 @@ def _row(n: int, shards: int, queries: int, ours: Times, alone: Times, same: boo
 
 def _problem(n: int) -> Any:
     rng = np.random.default_rng(0)
-    centres = rng.normal(size=(200, FEATURES)).astype(np.float32)
-    rows = centres[rng.integers(200, size=n)] + 0.5 * rng.normal(size=(n, FEATURES)).astype(np.float32)
+    centers = rng.normal(size=(200, FEATURES)).astype(np.float32)
+    rows = centers[rng.integers(200, size=n)] + 0.5 * rng.normal(size=(n, FEATURES)).astype(np.float32)
     return rows, rows[:QUERIES] + 0.1 * rng.normal(size=(QUERIES, FEATURES)).astype(np.float32)
 
 

@@ -40,7 +40,7 @@ CLUSTERS, LANDMARKS = 500, 700
 PROBES = 3  # of 1,500 queries 1,496 were right with 3, all with 4; each costs a 700th of the rows
 MEMORY, EACH, RIGHT = 12e9 / 2**20, 0.025, 0.99  # MB; seconds; share
 ONE = {"isotropic": 0.2, "clustered": 0.01}  # seconds
-FIRST_CENTRE = 2**31  # counters of centres, beyond those of prototypes
+FIRST_CENTER = 2**31  # counters of centers, beyond those of prototypes
 
 
 def c1(rounds: int, quick: bool) -> list[Row]:
@@ -50,12 +50,12 @@ def c1(rounds: int, quick: bool) -> list[Row]:
     for kind in ONE:
         said = json.loads(spawn("jobs.codes", kind, str(n), str(rounds)))
         data = f"{n:,} x {FEATURES}, {kind}, cosine {COSINE}"
-        built = f"built in {said['build_seconds']:,.0f} s" + (", some parts before" if said["resumed"] else "")
-        quality = f"right {said['right']:.2%} of {said['asked']}, {built}"
+        built = f"built in {said['build_seconds']:,.0f} s" + (", some parts earlier" if said["resumed"] else "")
+        quality = f"{said['right']:.2%} of {said['asked']} correct, {built}"
         lines = [
             ("memory, build and search", "MB", said["peak"], MEMORY),
             ("one query", "s", said["one"], ONE[kind]),
-            (f"{TOGETHER} queries at once, each", "s", said["each"], EACH),
+            (f"{TOGETHER} queries at once, per query", "s", said["each"], EACH),
         ]
         good = said["right"] >= RIGHT
         rows += [
@@ -98,17 +98,17 @@ def prototypes(kind: str, classes: NDArray[np.int64], out: NDArray[np.float32]) 
     fill_counted(classes, out)
     out /= np.sqrt(np.einsum("ij,ij->i", out, out))[:, None]
     if kind == "clustered":
-        out += _centres()[classes * 48_271 % CLUSTERS]
+        out += _centers()[classes * 48_271 % CLUSTERS]
 
 
 _made: list[NDArray[np.float32]] = []
 
 
-def _centres() -> NDArray[np.float32]:
+def _centers() -> NDArray[np.float32]:
     """Return the centers of the clusters (c, d), rows of unit length."""
     if not _made:
         out = np.empty((CLUSTERS, FEATURES), dtype=np.float32)
-        fill_counted(np.arange(FIRST_CENTRE, FIRST_CENTRE + CLUSTERS), out)
+        fill_counted(np.arange(FIRST_CENTER, FIRST_CENTER + CLUSTERS), out)
         _made.append(out / np.sqrt(np.einsum("ij,ij->i", out, out))[:, None])
     return _made[0]
 

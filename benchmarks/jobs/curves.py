@@ -89,9 +89,9 @@ def landmarks_search(n: int) -> Callable[[], Any]:
 def softmax_fit(n: int = 10_000, d: int = 64, K: int = 10) -> Callable[[], Any]:
     """Time a fit of overlapping classes, so that the optimum is finite."""
     rng = np.random.default_rng(0)
-    centres = rng.standard_normal((K, d)).astype(np.float32)
+    centers = rng.standard_normal((K, d)).astype(np.float32)
     y = np.arange(n) % K
-    X = centres[y] + 2 * rng.standard_normal((n, d)).astype(np.float32)
+    X = centers[y] + 2 * rng.standard_normal((n, d)).astype(np.float32)
     return lambda: kway.SoftmaxClassifier(alpha=1e-3).fit(X, y)
 
 
@@ -106,10 +106,10 @@ def curves(quick: bool) -> list[Curve]:
     few = 8 if quick else 1
     n, d, K = doubling(10_000, 160_000 // few), doubling(32, 512 // min(few, 4)), doubling(1000, 64_000 // few)
     return [
-        Curve("exact neighbours, build", "n", n, flat_build, 1.0),
-        Curve("exact neighbours, search", "n", n, flat_search, 1.0),
-        Curve("exact neighbours, build", "d", d, lambda d: flat_build(20_000, d), 2.0),
-        Curve("exact neighbours, search", "d", d, lambda d: flat_search(20_000, d), 1.0),
+        Curve("exact neighbors, build", "n", n, flat_build, 1.0),
+        Curve("exact neighbors, search", "n", n, flat_search, 1.0),
+        Curve("exact neighbors, build", "d", d, lambda d: flat_build(20_000, d), 2.0),
+        Curve("exact neighbors, search", "d", d, lambda d: flat_search(20_000, d), 1.0),
         Curve("landmarks, build", "n", n, landmarks_build, 1.5),
         Curve("landmarks, search", "n", n, landmarks_search, 0.5),
         Curve("softmax fit", "n", n, lambda n: softmax_fit(n=n), 1.0),

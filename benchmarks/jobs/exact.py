@@ -1,6 +1,6 @@
 """T1, T1b, T2, T2b: exact search with all results compared; T1f: the same including the build (fit and one predict).
 
-A case is a data set, a metric and its peers, each a function that builds queries -> ids (q, k). T1, T1b, T2 and T2b
+A case is a dataset, a metric and its peers, each a function that builds queries -> ids (q, k). T1, T1b, T2 and T2b
 build before the clock starts and time the searches; T1f times both together.
 """
 
@@ -76,7 +76,7 @@ def compared(target: str, job: str, case: Case, timings: dict[str, Timing]) -> l
     rows, found = [], {name: np.asarray(_ids(t.answer)) for name, t in timings.items()}
     for name in list(timings)[1:]:
         same = same_neighbors(case, found["kway"], found[name])
-        rows.append(row(target, job, case.data.name, name, timings, f"same neighbours {same:.3%}", same >= SAME))
+        rows.append(row(target, job, case.data.name, name, timings, f"same neighbors {same:.3%}", same >= SAME))
     return rows
 
 
@@ -125,7 +125,7 @@ def l2_images(rounds: int) -> Case:
 
 
 def l2_others(rounds: int) -> list[Case]:
-    """Return the cases of the other data sets."""
+    """Return the cases of the other datasets."""
     sets = [datasets.images("fashion_mnist"), datasets.images("omniglot")]
     sets += [datasets.embeddings("clinc150"), datasets.embeddings("banking77"), datasets.glove()]
     flat = lambda data: {faiss_flat.NAME: lambda: faiss_flat.exact(data.X, K)}  # noqa: E731

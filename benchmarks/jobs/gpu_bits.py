@@ -33,7 +33,7 @@ def coded_rows(n: int, rounds: int, device: str = "cuda") -> Iterator[Row]:
         for name, codes in ways.items():
             times[name], ids[name] = _asked(made, codes, queries, rounds if codes is listed else 1)
         same = float((ids["kway"] == ids["all codes multiplied"]).float().mean())
-        said = f"same row for {same:.2%}, the right one for {float((ids['kway'] == truth).float().mean()):.2%}"
+        said = f"same row for {same:.2%}, the correct one for {float((ids['kway'] == truth).float().mean()):.2%}"
         yield Row(
             "gpu_search", f"nearest by Bits(1), {job}", f"{n:,} rows x 512 columns", "all codes multiplied",
             *(median(each) for each in times.values()), None, said, same == 1.0, times,

@@ -134,10 +134,10 @@ def _sets(sizes: Sizes) -> Iterator[tuple[str, Any, Any]]:
 
     source = torch.Generator(device="cuda").manual_seed(1)
     yield "isotropic", normal(sizes.rows), normal(sizes.queries)
-    centres = normal(10_000)
+    centers = normal(10_000)
 
     def drawn(m: int) -> Any:
-        return centres[torch.randint(10_000, (m,), generator=source, device="cuda")] + 0.5 * normal(m)
+        return centers[torch.randint(10_000, (m,), generator=source, device="cuda")] + 0.5 * normal(m)
 
     yield "10,000 clusters", drawn(sizes.rows), drawn(sizes.queries)
 
@@ -223,8 +223,8 @@ def _codes(sizes: Sizes, rounds: int) -> Iterator[Row]:
         right = {cosine: _right(made, codes, cosine, sizes.asked if cosine > 0.5 else 2048) for cosine in RIGHT}
         good = all(right[cosine] >= least for cosine, least in RIGHT.items())
         torch.cuda.reset_peak_memory_stats()
-        said = ", ".join(f"right at cosine {cosine} {share:.2%}" for cosine, share in right.items())
-        for (m, job), limit in zip(((1, "one query"), (64, "64 queries"), (1024, "1,024 queries, each")), limits):
+        said = ", ".join(f"{share:.2%} correct at cosine {cosine}" for cosine, share in right.items())
+        for (m, job), limit in zip(((1, "one query"), (64, "64 queries"), (1024, "1,024 queries, per query")), limits):
             truth = torch.randint(0, codes.rows, (m,), device="cuda")
             queries = made.queries(truth, 0.6, seed=m)
             times = seconds(lambda q=queries, c=codes: c.nearest(q), max(rounds, 7))

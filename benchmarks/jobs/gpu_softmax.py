@@ -219,7 +219,7 @@ def _rows(measured: dict[str, Measured], sizes: tuple[int, int, int], errors: di
             ours, theirs = measured["kept"], measured[peer]
             for fewer in (name for name in measured if name.startswith(f"{peer}: ")):  # all classes did not fit
                 ours, data = measured[fewer], f"{B:,} x {int(fewer.split(': ')[1]):,} classes x {d:,}"
-            quality = f"theirs {errors[peer]}; kway {ours.peak:.1f} GB, {peer} {theirs.peak:.1f} GB"
+            quality = f"peer: {errors[peer]}; kway {ours.peak:.1f} GB, {peer} {theirs.peak:.1f} GB"
             rows.append(_row("softmax step, kept", data, peer, ours.rounds, theirs.rounds, quality, None, facts))
     return rows
 
@@ -310,9 +310,9 @@ def _many_classes(quick: bool) -> list[Row]:
 
     n, d, K = (40_000, 64, 20_000) if quick else MANY
     rng = np.random.default_rng(1)
-    centres = rng.standard_normal((K, d), dtype=np.float32)
+    centers = rng.standard_normal((K, d), dtype=np.float32)
     y = np.arange(n) % K
-    X = centres[y] + np.float32(CLASS_SPREAD) * rng.standard_normal((n, d), dtype=np.float32)
+    X = centers[y] + np.float32(CLASS_SPREAD) * rng.standard_normal((n, d), dtype=np.float32)
     model = kway.SoftmaxClassifier(
         solver=SGD(adagrad=True), device="cuda", alpha=1e-9, batch_size=8192, max_iter=EPOCHS, tol=1e-4, random_state=0
     )
@@ -322,13 +322,13 @@ def _many_classes(quick: bool) -> list[Row]:
         model.fit(X, y)
     seconds = time.perf_counter() - start
     asked = rng.integers(0, K, 2000)
-    fresh = centres[asked] + np.float32(CLASS_SPREAD) * rng.standard_normal((2000, d), dtype=np.float32)
+    fresh = centers[asked] + np.float32(CLASS_SPREAD) * rng.standard_normal((2000, d), dtype=np.float32)
     right = float((model.predict(fresh) == asked).mean())
     nearest = float(
-        (kway.NeighborsClassifier(1, metric="euclidean").fit(centres, np.arange(K)).predict(fresh) == asked).mean()
+        (kway.NeighborsClassifier(1, metric="euclidean").fit(centers, np.arange(K)).predict(fresh) == asked).mean()
     )
     quality = (
-        f"{right:.1%} of 2,000 fresh rows right, nearest true centre {nearest:.1%}; {EPOCHS} epochs, "
+        f"{right:.1%} of 2,000 new rows correct, nearest true center {nearest:.1%}; {EPOCHS} epochs, "
         f"{n * EPOCHS / seconds:,.0f} rows/s, loss {model.history_[0]:.3f} to {model.history_[-1]:.3f}"
     )
     return [

@@ -240,7 +240,7 @@ def t4b(rounds: int, quick: bool) -> list[Row]:
     letter, three = datasets.letter(), (LBFGS, INTEL, CYANURE)
     pairs = [(datasets.embeddings(name), peer) for name in ("banking77", "clinc150") for peer in three]
     pairs += [(letter, peer) for peer in (*three, NEWTON)]
-    pairs += [(datasets.standardised(letter), CYANURE), (datasets.images("fashion_mnist"), CYANURE)]
+    pairs += [(datasets.standardized(letter), CYANURE), (datasets.images("fashion_mnist"), CYANURE)]
     return [against("T4b", softmax(data, 1e-4), peer, rounds, PATIENCE) for data, peer in pairs]
 
 

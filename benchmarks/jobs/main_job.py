@@ -38,7 +38,7 @@ SMOKE = 1500  # rows
 
 
 class Plan(NamedTuple):
-    """A data set, the kind of its rows, and the limits of the tuning of the rivals."""
+    """A dataset, the kind of its rows, and the limits of the tuning of the rivals."""
 
     data: str
     rows: str  # table, text, unit or pixels
@@ -123,7 +123,7 @@ def prepared(plan: Plan, rival: Rival, parts: Parts) -> Parts:
 
 
 def race(plan: Plan, name: str, parts: Parts) -> Entry:
-    """Measure one rival on one data set."""
+    """Measure one rival on one dataset."""
     rival = RIVALS[name]
     begun = time.perf_counter()
     rows = prepared(plan, rival, parts)
@@ -134,7 +134,7 @@ def race(plan: Plan, name: str, parts: Parts) -> Entry:
 
 
 def measure(plan: Plan, what: tuple[str, ...] = (), smoke: bool = False) -> dict[str, Any]:
-    """Measure the named contestants, or all, on one data set."""
+    """Measure the named contestants, or all, on one dataset."""
     found: dict[str, Any] = {}
     if not smoke and (not what or "kway" in what):
         found["kway"] = asdict(kway_job(plan.data))
@@ -160,20 +160,21 @@ def page(record: dict[str, Any]) -> str:
     """Return the page with the tables."""
     measured = {name: line for name, line in record["sets"].items() if "kway" in line and set(line) & set(RIVALS)}
     lines = [
-        "# One command against tuned rivals",
+        "# One command against tuned classifiers",
         "",
-        "`kway fit DATA`, with nothing else said, beside scikit-learn's classifiers, each tuned by cross-validation",
-        "on the same training rows: linear ones, nearest neighbours, for tables also trees, for texts TF-IDF of words",
-        "or of words and letters with a linear SVM, logistic regression and complement naive Bayes. The error is one",
-        "standard error of the accuracy on the test rows; kway's seconds are those of the whole command: families",
-        "compared, the best refitted, calibrated and tested, model and report written. *holds*: not below the best",
-        "rival by more than that error.",
+        "`kway fit DATA` without options, compared with classifiers of scikit-learn (*rivals*). Each rival is tuned",
+        "by cross-validation on the same training rows. The rivals are linear models and nearest neighbors, for tables",
+        "also trees, and for texts complement naive Bayes. Texts are TF-IDF of words, or of words and letters.",
         "",
-        "| data | kway | chosen | seconds | best rival | | seconds | |",
+        "Accuracies are in percent, with one standard error on the test rows. The time of kway is that of the whole",
+        "command: it compares families, refits, calibrates and tests the best one, and writes model and report.",
+        "kway counts as *equal or better* if it is at most one standard error below the best rival.",
+        "",
+        "| data | kway | chosen model | seconds | best rival | accuracy | seconds | result |",
         "|---|---|---|---|---|---|---|---|",
         *(_verdict(name, line) for name, line in measured.items()),
         "",
-        "Every rival, with what was chosen for it:",
+        "All rivals, with the settings that cross-validation chose:",
         "",
         "| data | rival | accuracy | seconds | setting |",
         "|---|---|---|---|---|",
@@ -181,13 +182,15 @@ def page(record: dict[str, Any]) -> str:
     ]
     where = record["machine"]
     said = f"Measured on {where.get('cpu', 'this machine')}, {where.get('cores', '?')} cores. {record.get('note', '')}"
-    return "\n".join([*lines, "", said.strip(), "`python -m benchmarks.jobs.main_job` measures again.", ""])
+    return "\n".join([*lines, "", said.strip(), "`python -m benchmarks.jobs.main_job` repeats the measurements.", ""])
 
 
 def _verdict(name: str, line: dict[str, Any]) -> str:
     ours, theirs = line["kway"], line[best_rival(line)]
     missing = [rival for plan in PLANS if plan.data == name for rival in plan.rivals() if rival not in line]
-    mark = ("holds" if holds(line) else "short") + (f" ({', '.join(missing)} not measured)" if missing else "")
+    mark = ("equal or better" if holds(line) else "worse") + (
+        f" ({', '.join(missing)} not measured)" if missing else ""
+    )
     chosen = f"{ours['model']} ({ours['setting']})"
     cells = [name, _share(ours), chosen, _seconds(ours), theirs["model"], _share(theirs), _seconds(theirs), mark]
     return f"| {' | '.join(cells)} |"
@@ -244,7 +247,7 @@ def main() -> int:
 
 
 def keep(data: str, found: dict[str, Any]) -> None:
-    """Add the results of a data set to the record."""
+    """Add the results of a dataset to the record."""
     record = json.loads(RESULT.read_text()) if RESULT.exists() else {"sets": {}}
     record["sets"].setdefault(data, {}).update(found)
     record |= {"target": "JOB", "machine": machine.facts()}

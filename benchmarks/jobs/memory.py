@@ -61,7 +61,7 @@ def t9(rounds: int, quick: bool) -> list[Row]:
 
 
 JOBS = {
-    "flat": "exact neighbours, predict",
+    "flat": "exact neighbors, predict",
     "landmarks": "landmarks, predict",
     "classes": "linear, predict_topk(5)",
 }

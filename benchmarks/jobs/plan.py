@@ -147,10 +147,10 @@ def structured_rows(n: int, d: int, seed: int = 0, n_classes: int = 100) -> NDAr
     """Return rows (n, d) with the structure of real ones: clusters in 32 hidden dimensions plus noise."""
     rng = np.random.default_rng(7)
     hidden = min(d, 32)
-    centres = rng.standard_normal((n_classes, hidden), dtype=np.float32)
+    centers = rng.standard_normal((n_classes, hidden), dtype=np.float32)
     basis = rng.standard_normal((hidden, d), dtype=np.float32) / np.float32(np.sqrt(hidden))
     rng = np.random.default_rng((8, seed))
-    inside = centres[np.arange(n) % n_classes] + 0.7 * rng.standard_normal((n, hidden), dtype=np.float32)
+    inside = centers[np.arange(n) % n_classes] + 0.7 * rng.standard_normal((n, hidden), dtype=np.float32)
     return inside @ basis + 0.3 * rng.standard_normal((n, d), dtype=np.float32)
 
 

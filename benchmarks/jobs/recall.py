@@ -107,7 +107,7 @@ PEERS = {
 
 
 def recall_rows(data: datasets.Data, rounds: int) -> list[Row]:
-    """Measure one data set."""
+    """Measure one dataset."""
     recall, rows = recall_of(data), []
     few = data._replace(X=data.X[::10])
     for build in ours(few).values():

@@ -1,7 +1,7 @@
 """C2: softmax over a million classes x 1,000 features by sampling: rows per second and memory against their limits.
 
 Rows lie around the unit centers of their classes, which come from a counter. One pass over ROWS of them, including the
-exact loss of some rows at its end, is timed in its own process. The loss of accuracy by sampling is measured on a small
+exact loss of a sample at its end, is timed in its own process. The loss of accuracy by sampling is measured on a small
 case (SMALL classes, SEEDS sets) against a softmax over all classes at its optimum, each with its own best alpha.
 `python -m benchmarks C2 --classes 100000` is smaller.
 """
@@ -28,7 +28,7 @@ CLASSES, QUICK, FEATURES, ROWS = 1_000_000, 20_000, 1000, 131_072
 SMALL, SMALL_FEATURES, EACH, SEEDS = 1000, 64, 10, 3  # the case that both can run: classes, features, rows a class
 ALPHAS = (1e-6, 1e-5, 1e-4)
 RATE, POINT = 4000.0, 0.01  # rows a second; of accuracy
-NOISE = 0.7  # of a row about its centre of length 1
+NOISE = 0.7  # of a row about its center of length 1
 
 
 def c2(rounds: int, quick: bool) -> list[Row]:
@@ -38,15 +38,15 @@ def c2(rounds: int, quick: bool) -> list[Row]:
     lost = accuracy(1 if quick else SEEDS)
     data = f"{n_classes:,} x {FEATURES:,}, {said['rows']:,} rows"
     seconds = (
-        f"a pass in {said['seconds']:.0f} s, exact loss of some rows {said['loss']:.3f} (log K {said['start']:.2f})"
+        f"one pass in {said['seconds']:.0f} s, exact loss of a sample {said['loss']:.3f} (log K {said['start']:.2f})"
     )
     weights = 4 * n_classes * (FEATURES + 1) / 2**20
     small = f"{SMALL:,} classes x {SMALL_FEATURES}, {EACH} rows each"
-    points = f"right {lost['sampled']:.2%} sampled, {lost['full']:.2%} over all classes, {lost['sets']} sets"
+    points = f"accuracy {lost['sampled']:.2%} sampled, {lost['full']:.2%} over all classes, {lost['sets']} sets"
     return [
-        Row("C2", "a pass, seconds a row", data, "limit", 1 / said["rate"], 1 / RATE, 1, seconds, points=said),
+        Row("C2", "one pass, seconds per row", data, "limit", 1 / said["rate"], 1 / RATE, 1, seconds, points=said),
         Row(
-            "C2", "memory beside the rows", data, "limit", said["peak"], 1.5 * weights + 512, 1, seconds, unit="MB",
+            "C2", "memory without the rows", data, "limit", said["peak"], 1.5 * weights + 512, 1, seconds, unit="MB",
             points=said,
         ),
         Row(

@@ -47,7 +47,7 @@ kway.load(sys.argv[1]).predict(numpy.zeros((1, 784)))
 def first_predictions(rounds: int) -> dict[str, list[float]]:
     """Time a new process that loads a model and predicts one row, with compiled kernels."""
     with tempfile.TemporaryDirectory() as folder:
-        paths = {name: os.path.join(folder, f"{name}.kway") for name in ("softmax", "neighbours")}
+        paths = {name: os.path.join(folder, f"{name}.kway") for name in ("softmax", "neighbors")}
         seconds(["-c", FITTED, *paths.values()], 1)
         for path in paths.values():
             seconds(["-c", FIRST_PREDICTION, path], 1)  # compiles

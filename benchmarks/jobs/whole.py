@@ -1,9 +1,9 @@
 """T11: the wall time of `kway fit DATA`, the main job, in its own process, against a limit in seconds.
 
-Each data set is run once before the clock starts, to compile the kernels. The test accuracy may not be lower than that
+Each dataset is run once before the clock starts, to compile the kernels. The test accuracy may not be lower than that
 of version 0.1.0 by more than one standard error.
 
-Of clinc150's test rows 18 % are out of scope, of its training rows 1 %, which no fold can see. Linear SVMs
+Of clinc150's test rows 18% are out of scope, of its training rows 1%, which no fold can see. Linear SVMs
 recognize few of them (0.35; LinearSVC 0.34 at C = 1), and are right on 0.829 of all test rows (LinearSVC of words and
 letters 0.826; complement naive Bayes 0.716). With intercepts moved by training rows held out they call 0.50 of them so,
 and are right on 0.852; softmax, three times as slow, on 0.851.
@@ -85,7 +85,7 @@ def small_table(folder: Path) -> Path:
 
 
 def measured(job: Job, rounds: int) -> Row:
-    """Return the line of one data set."""
+    """Return the line of one dataset."""
     fit(job.data, *job.arguments)  # compiles
     runs = [fit(job.data, *job.arguments) for _ in range(rounds)]
     seconds, last = [r.seconds for r in runs], runs[-1]

@@ -66,7 +66,7 @@ def ladder(n: int = 500, m: int = 5000) -> Ladder:
         Rung("two loops over rows", two_loops, several, part=10),
         Rung("one loop", one_loop, several, part=50),
         Rung("no loop", no_loop, whole),
-        Rung("kway.pairwise", lambda p: kway.pairwise(p.A, p.B), whole, note="measures nearly equal rows again"),
+        Rung("kway.pairwise", lambda p: kway.pairwise(p.A, p.B), whole, note="computes nearly equal rows directly"),
     )
     work = f"{n:,} digits against {m:,}, {d} pixels, float64"
     return Ladder("distances", "Distance matrix", work, 2.0 * n * m * d, Pair(A, B), one_loop, rungs, 1e-6)

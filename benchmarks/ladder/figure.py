@@ -29,8 +29,8 @@ def _panel(axes: Any, ladder: dict[str, Any]) -> None:
     seconds = np.array([rung["seconds"] for rung in found])
     places = np.arange(len(found))
     low = seconds.min() / 3
-    colours = [style.CONTRAST if OURS in rung["name"] else style.ACCENT for rung in found]
-    axes.barh(places, seconds - low, left=low, height=0.62, color=colours)
+    colors = [style.CONTRAST if OURS in rung["name"] else style.ACCENT for rung in found]
+    axes.barh(places, seconds - low, left=low, height=0.62, color=colors)
     axes.set_xscale("log")
     axes.set_xlim(low, seconds.max() * 8)
     for place, rung, spent in zip(places, found, seconds):
@@ -51,9 +51,9 @@ def roofline(record: dict[str, Any], key: str = "products") -> Figure:
     figure = style.figure(width=7.0, height=4.4)
     axes = figure.subplots()
     x = np.logspace(-1.4, 3, 200)
-    for place, colour in (("cache", style.FAINT), ("memory", style.INK)):
+    for place, color in (("cache", style.FAINT), ("memory", style.INK)):
         line = np.minimum(peak, roof["bandwidth_gb"][place] * x)
-        axes.plot(x, line, color=colour, linewidth=1.5, label=f"{place}: {roof['bandwidth_gb'][place]:.0f} GB/s")
+        axes.plot(x, line, color=color, linewidth=1.5, label=f"{place}: {roof['bandwidth_gb'][place]:.0f} GB/s")
     for i, rung in enumerate(ladder["rungs"]):
         axes.plot(
             rung["intensity"], rung["gflops"], linestyle="", marker=style.MARKERS[i], color=style.PALETTE[i],

@@ -79,4 +79,4 @@ def ladder(q: int = 1000, n: int = 5000) -> Ladder:
     )
     problem = Search(Q, X, kway.search.Flat().build(X))
     work = f"{q:,} digits against {n:,}, the {K} nearest, float32"
-    return Ladder("neighbors", "Nearest neighbours", work, 2.0 * q * n * d, problem, one_loop, rungs)
+    return Ladder("neighbors", "Nearest neighbors", work, 2.0 * q * n * d, problem, one_loop, rungs)

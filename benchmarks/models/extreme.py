@@ -69,7 +69,7 @@ def measured(fit: Callable[[Any, np.ndarray], Answers], X: Any, y: np.ndarray, Q
 
 
 def main(name: str, folder: str) -> None:
-    """One peer on the rows of a folder, of length 1: of 1,000 classes PECOS found 94 % so, 60 % of rows as they are."""
+    """One peer on the rows of a folder, of length 1: of 1,000 classes PECOS found 94% so, 60% of rows as they are."""
     X, y, Q, t = (np.load(Path(folder) / f"{part}.npy") for part in "xyqt")
     X, Q = (sp.csr_matrix(rows / np.linalg.norm(rows, axis=1, keepdims=True)) for rows in (X, Q))
     print("\n" + json.dumps(measured(PEERS[name], X, y, Q, t)))

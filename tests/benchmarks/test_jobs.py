@@ -208,7 +208,7 @@ def test_anchors_are_told_side_by_side_and_absent_ones_by_name(monkeypatch):
     monkeypatch.setattr(anchors, "_child", child)
     found = {row.peer: row for row in anchors.against(40, 3)}
     assert list(found) == [anchors.MEANS, *extreme.PEERS]
-    assert found["napkinXC PLT"].quality.startswith("right 90.00% / 50.00%, answer 1.0e-04")
+    assert found["napkinXC PLT"].quality.startswith("accuracy 90.00% / 50.00%, prediction 1.0e-04")
     assert found["PECOS XR-Linear"].missing == "PECOS: no module"
 
 

@@ -23,7 +23,7 @@ def test_kway_is_held_against_the_best_rival():
 def test_the_page_names_the_best_and_lists_all():
     record = {"sets": {"letter": line(kway=0.9, logistic=0.8, boosting=0.95)}, "machine": {"cpu": "C", "cores": 2}}
     page = main_job.page(record)
-    assert "| letter | 90.00 ± 1.00 | kway (s) | 1 | boosting | 95.00 ± 1.00 | 1 | short (" in page
+    assert "| letter | 90.00 ± 1.00 | kway (s) | 1 | boosting | 95.00 ± 1.00 | 1 | worse (" in page
     assert "neighbors, svm, forest not measured" in page
     assert page.index("| letter | boosting |") < page.index("| letter | logistic |")
 

@@ -23,3 +23,7 @@ def test_each_line_has_its_own_fits():
 def test_the_record_marks_more_than_one_line():
     record = records.load("plan")
     assert {"softmax", "sampled softmax", "centroids", "kNN bits"} <= {m.name for m in scale_page._fits(record["rows"])}
+
+
+def test_the_picture_is_drawn_from_the_records():
+    assert len(scale_page.picture().axes) == len(scale_page.PANELS)
