@@ -46,17 +46,30 @@ def overlapping(n=200, d=4, seed=0):
     return X, (X[:, 0] - 2 + 0.7 * rng.normal(size=n) > 0.5).astype(np.int64)
 
 
-@pytest.fixture(params=["interior points", "sweeps", "sweeps, then interior points"])
+@pytest.fixture(params=["interior points", "sweeps", "sweeps, then interior points", "Newton's method"])
 def way(request, monkeypatch):
     """The solver's ways, which the size of a problem chooses between."""
     if request.param != "interior points":
         monkeypatch.setattr(dual, "QUICK_WORK", 0)
+    if request.param.startswith("sweeps"):
+        monkeypatch.setattr(dual, "FEW_FEATURES", 0)
     if request.param == "sweeps":
         monkeypatch.setattr(dual, "SLOW_SWEEPS", 1000)
     return request.param
 
 
 # ---------------------------------------------------------------- soft margin
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_newton_closes_the_gap_without_sweeps_if_features_are_few(intercept, monkeypatch):
+    monkeypatch.setattr(dual, "QUICK_WORK", 0)
+    monkeypatch.setattr(Ascent, "sweep", lambda *_: pytest.fail("swept"))
+    objective = problem(*overlapping(n=8000, d=12), 1e-4, intercept)
+    found = solve(objective, 1e-3)
+    assert found.converged
+    assert found.n_iter < 20
+    assert found.history == pytest.approx([objective.value(found.theta)])
 
 
 @pytest.mark.parametrize("C", [0.01, 1.0])

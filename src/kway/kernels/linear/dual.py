@@ -21,6 +21,7 @@ from numba import types
 from numba.extending import overload
 
 from kway.kernels.jit import kernel
+from kway.kernels.linear.losses import rounded_hinge
 
 FAST = {"nogil": True, "fastmath": True, "error_model": "numpy"}
 
@@ -121,3 +122,50 @@ def ascend(rows, codes, square, upper, bend, stiffness, order, a, W, b, s):
                 b[k] += stiffness * moves[k]
             row_update(rows, i, moves, W)
     return kept
+
+
+# ---------------------------------------------------------------- Newton's method on one class, the kink rounded
+
+
+@kernel
+def kink_sums(Z, y, upper, gap, half, pull, hessian, inside):
+    """Fill pull (D,) = sum_i a_i y_i z_i and the Hessian (D, D) of the rounded losses.
+
+    The hinge of the gaps (n,) is rounded where |gap| < half, and a_i is upper_i times its slope. Returns the sum of the
+    hinges and that of upper_i max(0, gap_i) - a_i gap_i, which is what rounding adds to the duality gap.
+    inside (m, D) is scratch space for m rows.
+    """
+    n, D = Z.shape
+    pull[:], hessian[:] = 0.0, 0.0
+    hinge, cost = 0.0, 0.0
+    square, block = np.empty((D, D)), len(inside)
+    for first in range(0, n, block):
+        held = 0
+        for i in range(first, min(n, first + block)):
+            g = gap[i]
+            if g <= -half:
+                continue
+            z, a = Z[i], upper[i] * rounded_hinge(g + half, 2.0 * half)[1]
+            hinge += upper[i] * max(g, 0.0)
+            cost += upper[i] * max(g, 0.0) - a * g
+            step = a * y[i]
+            for j in range(np.uint64(D)):
+                pull[j] += step * z[j]
+            if g < half:
+                scale, row = np.sqrt(upper[i] / (2.0 * half)), inside[held]
+                for j in range(np.uint64(D)):
+                    row[j] = scale * z[j]
+                held += 1
+        if held:
+            np.dot(inside[:held].T, inside[:held], square)
+            hessian += square
+    return hinge, cost
+
+
+@kernel
+def slope_along(gap, turn, upper, half, t):
+    """Return the derivative by t of the rounded losses of gaps gap - t turn."""
+    total = 0.0
+    for i in range(np.uint64(len(gap))):
+        total -= upper[i] * turn[i] * rounded_hinge(gap[i] - t * turn[i] + half, 2.0 * half)[1]
+    return total

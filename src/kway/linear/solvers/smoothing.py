@@ -26,8 +26,8 @@ from kway.linear.solvers.preconditioners import Moments, quick_moments, sample_r
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.threads import pmap, spans
 
-_FIRST = 2.02  # at theta = 0 every gap is 1: just inside the kink, so that the first steps see curvature
-_SHRINK = 5.0  # factor between two widths (T4d)
+FIRST_WIDTH = 2.02  # at theta = 0 every gap is 1: just inside the kink, so that the first steps see curvature
+WIDTH_FACTOR = 5.0  # factor between two widths (T4d)
 NARROWEST_KINK = 1e-6  # width below which rounding of the losses hides any progress
 ROUGH_TOL = 1e-2  # tolerance of the problems with wider kinks (T4d)
 
@@ -46,7 +46,7 @@ def solve_smoothed(objective: Objective, theta: NDArray, control: Control, solve
     """Minimize a hinge with `solve`, which minimizes smooth problems; a small one by interior points."""
     if is_small_with_kinks(objective):
         return solve_small(objective, control)
-    known, width, history = quick_moments(objective, sample_rows(objective)), _FIRST, []
+    known, width, history = quick_moments(objective, sample_rows(objective)), FIRST_WIDTH, []
     best, left = Solution(theta, 0, False, np.inf), control.max_iter
     while True:
         smooth = objective.with_loss(centred_kink(objective.loss, width))
@@ -60,7 +60,7 @@ def solve_smoothed(objective: Objective, theta: NDArray, control: Control, solve
         best = replace(found, miss=cost + found.miss, n_iter=best.n_iter + found.n_iter, history=history)
         if (last and best.miss <= control.tol) or width < NARROWEST_KINK or left <= 0 or value <= 0:
             break
-        width /= _SHRINK
+        width /= WIDTH_FACTOR
     # a problem with a wide kink may end far above the optimum of the hinge
     converged = (last and best.miss <= control.tol) or value <= 0
     advice = "" if converged else found.advice or "raise max_iter or tol"
