@@ -7,18 +7,18 @@ from hypothesis import strategies as st
 
 from kway.base.class_rows import best_columns, lift_winners
 from kway.kernels.distances import COSINE, DOT, EUCLIDEAN, HAMMING, HAVERSINE, KEY, MANHATTAN, distance
-from kway.kernels.topk import EMPTY, NOBODY, measure, merge, offer, push, settle, threshold
+from kway.kernels.topk import EMPTY, NO_ROW, measure, merge, offer, push, settle, threshold
 
 pairs = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 30)), max_size=25, unique_by=lambda pair: pair[1])
 
 
 def empty(k, q=1):
-    return np.full((q, k), EMPTY), np.full((q, k), NOBODY, np.int64)
+    return np.full((q, k), EMPTY), np.full((q, k), NO_ROW, np.int64)
 
 
 def best(pairs, k):
     """The k least (distance, id), padded."""
-    return (sorted((float(d), i) for d, i in pairs) + [(EMPTY, int(NOBODY))] * k)[:k]
+    return (sorted((float(d), i) for d, i in pairs) + [(EMPTY, int(NO_ROW))] * k)[:k]
 
 
 def settled(distances, ids):
@@ -41,11 +41,11 @@ def test_pushed_pairs_are_the_least_of_all(pairs, k):
 @given(pairs, pairs, st.integers(1, 6))
 def test_merged_lists_are_the_least_of_both(some, others, k):
     others = [(d, i + 100) for d, i in others]
-    lists = np.array([[d for d, _ in others] + [0.0, 0.0]]), np.array([[i for _, i in others] + [-1, NOBODY]])
+    lists = np.array([[d for d, _ in others] + [0.0, 0.0]]), np.array([[i for _, i in others] + [-1, NO_ROW]])
     distances, ids = empty(k)
     for d, i in some:
         push(distances[0], ids[0], float(d), np.int64(i))
-    merge(distances, ids, *lists)  # of -1 and NOBODY nothing is taken
+    merge(distances, ids, *lists)  # of -1 and NO_ROW nothing is taken
     assert settled(distances, ids) == [best(some + others, k)]
 
 
@@ -160,7 +160,7 @@ def test_hamming_thresholds_lie_between_whole_numbers():
 def test_measured_distances_and_nobody():
     rng = np.random.default_rng(0)
     queries, rows = rng.normal(size=(2, 3)), rng.normal(size=(4, 3))
-    found, out = np.array([[0, 3, -1], [2, NOBODY, 1]]), np.zeros((2, 3))
+    found, out = np.array([[0, 3, -1], [2, NO_ROW, 1]]), np.zeros((2, 3))
     measure(EUCLIDEAN, queries, rows, found, out)
     far = np.linalg.norm(queries[:, None] - rows[None], axis=2)
     np.testing.assert_allclose(out, [[far[0, 0], far[0, 3], EMPTY], [far[1, 2], EMPTY, far[1, 1]]])

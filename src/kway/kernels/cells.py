@@ -1,14 +1,14 @@
-"""Search of landmark cells: projections, the nearest landmark, and groups of queries against the rows of a cell.
+"""Search of landmark cells: projections, the nearest landmarks, and groups of queries against the rows of a cell.
 
-A row x is filtered twice before it is measured. With z the centered row, V an orthonormal basis, e_m(x) its first m
-coordinates followed by the norm of the rest:
+A row x is filtered twice before it is measured. Let z be the centered row, V an orthonormal basis, and e_m(x) its first
+m coordinates followed by the norm of the rest:
 
     ||e_m(q) - e_m(x)|| <= ||q - x||      and      e_m(q) . e_m(x) >= q . x       (Cauchy-Schwarz)
 
-so first a product of short sketches (m near 32), then a longer one (M near 128), rule out what cannot enter the heap;
-the longer one continues from the product, and reads only the coordinates that follow. If rows are kept as codes too,
-these replace the longer sketch: a code at distance c in the space, and its row within e of it, leave the row at c - e
-or farther.
+First the product of short sketches (m near 32), then that of longer ones (M near 128), rules out rows that cannot enter
+the heap. The longer product continues from the short one and reads only the remaining coordinates. If codes are stored
+next to rows, they replace the longer sketch: if a code is at distance c from the query and at most e from its row, the
+row is at distance c - e or more.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from kway.kernels.assembler import F32, I32, I64, Assembler
 from kway.kernels.distances import COSINE, DOT, EUCLIDEAN, HAVERSINE, MANHATTAN, distance, manhattan_tile
 from kway.kernels.jit import BIG, kernel, strict_kernel
 from kway.kernels.lanes import ctz, touch_row
-from kway.kernels.topk import EMPTY, NOBODY, STRIP, push, settle, sift, threshold
+from kway.kernels.topk import EMPTY, NO_ROW, STRIP, push, settle, sift, threshold
 
-UNSURE = 1e-12  # of 1 - cos in float64, at up to some thousand columns
+UNSURE = 1e-12  # rounding of 1 - cos in float64, up to some thousand columns
 
 
 class CellRows(NamedTuple):
-    """Rows in the order of their cells, as kernels read them; rows or codes are there, or both."""
+    """Rows in the order of their cells, as kernels read them; rows, codes or both are present."""
 
     short: Any  # (n, m + 1) projections, or rows under manhattan
     long: Any  # (n, M - m + 1 or 0)
-    half: Any  # (n,) half squares of the norms
+    half: Any  # (n,) half of the squared norms
     rows: Any  # (n, d) or (0, d)
     codes: Any  # (n, d) int8 or (0, 0)
-    steps: Any  # (n,) or (0,), of the codes
-    errors: Any  # (n,) or (0,), how far a row lies from its code
-    centre: Any  # (d,) or (0,), of the codes
+    steps: Any  # (n,) or (0,) steps of the codes
+    errors: Any  # (n,) or (0,) distance of each row from its code
+    center: Any  # (d,) or (0,) center of the codes
     names: Any  # (n,) positions in the index
     offsets: Any  # (c + 1,)
-    reach: float  # the largest norm, or what float32 hides of a row at most
+    reach: float  # the largest norm; under manhattan the largest rounding of a row to float32
     slack: float  # rounding of a product, relative to the norms
 
 
@@ -52,11 +52,11 @@ class CellQueries(NamedTuple):
     short: Any  # (q, m + 1), or (q, d) under manhattan
     long: Any  # (q, M - m + 1 or 0)
     queries: Any  # (q, d) float64
-    norms: Any  # (q,), or what float32 hides of each
+    norms: Any  # (q,) norms; under manhattan the rounding of each query to float32
 
 
 class CellFinder(NamedTuple):
-    """What finds the nearest cells of a query; marks less products are the keys of landmarks."""
+    """Arrays that find the nearest cells of a query; the key of a landmark is its mark minus its product."""
 
     mean: Any  # (d,)
     basis: Any  # (d, M) or (d, 0)
@@ -66,8 +66,8 @@ class CellFinder(NamedTuple):
 
 
 @kernel
-def centre_rows(rows, mean, z, squares):
-    """z (n, d) float32 = rows - mean, squares (n,) of their lengths: one pass, where numpy would make three."""
+def center_rows(rows, mean, z, squares):
+    """Compute z (n, d) float32 = rows - mean, and their squared norms (n,), in one pass."""
     for i in range(len(rows)):
         total = 0.0
         for j in range(rows.shape[1]):
@@ -79,7 +79,7 @@ def centre_rows(rows, mean, z, squares):
 
 @kernel
 def fill_sketches(p, squares, short, long):
-    """short (n, m + 1) and long (n, M - m + 1 or 0): coordinates of p (n, M), each time the norm of the rest too."""
+    """Fill short (n, m + 1), long (n, M - m + 1 or 0) with coordinates of p (n, M), each with the norm of the rest."""
     m = short.shape[1] - 1
     for i in range(len(p)):
         total = 0.0
@@ -96,7 +96,7 @@ def fill_sketches(p, squares, short, long):
 
 @kernel
 def cell_radii(short, landmarks, offsets):
-    """Largest distance (c,) of a row in a cell to its landmark (m,), both by the coordinates short (n, m + 1) holds."""
+    """Return the largest distance (c,) of a row in a cell to its landmark, by the m coordinates of short (n, m + 1)."""
     c, m = landmarks.shape
     radii = np.zeros(c, np.float32)
     for g in range(c):
@@ -111,16 +111,15 @@ def cell_radii(short, landmarks, offsets):
 
 @kernel
 def holds_nothing(key, origin_key, square, gap, blur, mark, origin, radius, nearest):
-    """Whether none of the rows of the cell of landmark m (mark) lies within gap of a query.
+    """Return whether no row in the cell of landmark m (mark) lies within gap of a query.
 
-    Two proofs for rows x of that cell, o (origin) being any other landmark, here the query's nearest:
+    Two proofs apply to rows x of that cell; o (origin) is another landmark, the nearest to the query:
 
         ball       |q - x| >= |q - m| - radius                              radius: the largest |x - m| of the cell
-        bisector   |q - x| >= (|q - m|^2 - |q - o|^2) / (2 |m - o|)         where no row is nearer to o than to m
+        bisector   |q - x| >= (|q - m|^2 - |q - o|^2) / (2 |m - o|)         if no row is nearer to o than to m
 
-    key and origin_key are |m|^2 / 2 - q.m of both, square |q|^2, blur the rounding of squares; nearest: whether rows
-    are in the cell of their nearest landmark. Of 250,000 rows in 2,000 clusters balls leave 61 % to be looked at, both
-    16 %; of MNIST's 91 and 77 %.
+    key and origin_key are |m|^2 / 2 - q.m of both; square is |q|^2; blur is the rounding of squares; nearest: whether
+    rows are in the cell of their nearest landmark.
     """
     far = gap + radius
     if 2.0 * key + square > 1.0001 * far * far + blur:
@@ -136,14 +135,14 @@ def holds_nothing(key, origin_key, square, gap, blur, mark, origin, radius, near
 
 @kernel
 def pass_over(cells, keys, origins, origin_keys, squares, gaps, blurs, landmarks, radii, nearest):
-    """Set cells (q, p) to the number of cells where none of a cell's rows lies within gaps (q,) of its query.
+    """Set cells (q, p) to the number of cells if no row of the cell lies within gaps (q,) of the query.
 
-    keys (q, p) are those of the cells, origins (q,) the nearest cells and origin_keys (q,) their keys.
+    keys (q, p) are those of the cells, origins (q,) the nearest cells, and origin_keys (q,) their keys.
     """
     for i in range(len(cells)):
         for j in range(cells.shape[1]):
             cell = cells[i, j]
-            if cell < len(radii) and holds_nothing(  # else nobody
+            if cell < len(radii) and holds_nothing(  # else no cell
                 keys[i, j], origin_keys[i], squares[i], gaps[i], blurs[i], landmarks[cell], landmarks[origins[i]],
                 radii[cell], nearest,
             ):  # fmt: skip
@@ -152,7 +151,7 @@ def pass_over(cells, keys, origins, origin_keys, squares, gaps, blurs, landmarks
 
 @kernel
 def chord(code, worst):
-    """Squared Euclidean distance, between the rows as they are sketched, of a distance under the metric."""
+    """Return the squared Euclidean distance between sketched rows that corresponds to a distance of the metric."""
     if code == COSINE:  # unit rows
         return 2.0 * worst
     if code == HAVERSINE:  # points on the unit sphere
@@ -162,24 +161,24 @@ def chord(code, worst):
 
 @kernel
 def widest_chord(code, worst):
-    """The chord of a distance that may have been rounded: 1 - cos loses digits where rows nearly coincide."""
+    """Return the chord of a distance that may be rounded: 1 - cos loses digits if rows nearly coincide."""
     return chord(code, worst + UNSURE if code == COSINE else worst)
 
 
 @kernel
-def nearest_centre(products, bits, half, size, near, gaps):
-    """near (n,) the centre c of least gap size_i + half_c - products_ic: half their squared distance, into gaps (n,).
+def nearest_center(products, bits, half, size, near, gaps):
+    """Find near (n,), the center c of least gap size_i + half_c - products_ic; write the gaps into gaps (n,).
 
-    bits (n, c) int32 is the memory of products (n, c) float32, which is overwritten: numbers that are not negative are
-    in the order of their bits, and a minimum of whole numbers becomes vectors, where one of floats does not (4.5 G
-    against 1.6 G keys a second and thread). Below zero there is only rounding.
+    A gap is half of a squared distance. products (n, c) float32 is overwritten; bits (n, c) int32 is the same memory.
+    Floats that are not negative have the order of their bits, and a minimum of integers is vectorized, unlike one of
+    floats. Gaps below zero are due to rounding only.
     """
     c, strip = np.uint64(len(half)), np.uint64(128)
     for i in range(len(near)):
         line, whole = products[i], bits[i]
         for j in range(c):
             line[j] = (size[i] + half[j]) - line[j]
-        near[i], gaps[i] = 0, line[0]  # also where no key is a number
+        near[i], gaps[i] = 0, line[0]  # also if all keys are NaN
         best, where, start = np.int32(2**31 - 1), np.uint64(0), np.uint64(0)
         while start < c:
             stop = min(c, start + strip)
@@ -195,12 +194,12 @@ def nearest_centre(products, bits, half, size, near, gaps):
                 break
 
 
-WAITING = 8  # rows that are fetched before the first of them is measured (T3)
+WAITING = 8  # rows that are prefetched before the first of them is measured (T3)
 
 
 @kernel
 def cell_limit(code, worst, norm, reach, slack):
-    """Largest key, a float32, of a row at distance <= worst; norm and reach are rounding under manhattan."""
+    """Return the largest key, a float32, of a row at distance <= worst; norm and reach are rounding under manhattan."""
     chorded = code in (COSINE, HAVERSINE) and worst < EMPTY
     far = np.sqrt(widest_chord(code, worst)) if chorded else worst
     blur = norm + reach if code == MANHATTAN else 0.0
@@ -210,7 +209,7 @@ def cell_limit(code, worst, norm, reach, slack):
 
 @kernel
 def sketch_limit(code, worst, norm, reach, slack):
-    """Largest `longer` of a row at distance <= worst."""
+    """Return the largest value of `longer` for a row at distance <= worst."""
     if worst >= EMPTY:
         return EMPTY
     if code == DOT:
@@ -220,9 +219,10 @@ def sketch_limit(code, worst, norm, reach, slack):
 
 @kernel
 def longer(code, key, asked, w, table, j):
-    """-e_M(q).e_M(x) for DOT, else ||e_M(q) - e_M(x)||^2, of query w and row j, from the key of their short sketches.
+    """Return -e_M(q).e_M(x) for DOT, else ||e_M(q) - e_M(x)||^2, of query w and row j.
 
-    short (n, m + 1) ends in the norm that follows m coordinates, long (n, M - m + 1) holds the coordinates after these.
+    key is that of their short sketches. short (n, m + 1) ends in the norm that follows m coordinates; long
+    (n, M - m + 1) contains the coordinates after these.
     """
     q_short, q_long, short, long = asked.short, asked.long, table.short, table.long
     norm = asked.norms[w]
@@ -240,15 +240,15 @@ def longer(code, key, asked, w, table, j):
 
 
 @strict_kernel
-def decode(code_row, step, centre, out):
-    """out (d,) float32 = centre + step * codes, rounded as numpy rounds it."""
+def decode(code_row, step, center, out):
+    """Compute out (d,) float32 = center + step * codes, rounded as numpy rounds it."""
     for j in range(len(code_row)):
-        out[j] = np.float32(code_row[j]) * step + centre[j]
+        out[j] = np.float32(code_row[j]) * step + center[j]
 
 
 @kernel
 def ruled_out(code, worst, coded, error, norm):
-    """Whether a row within `error` of its code, which lies at distance `coded`, must be further than worst."""
+    """Return whether a row within `error` of its code, which is at distance `coded`, must be farther than worst."""
     if worst >= EMPTY:
         return False
     if code == DOT:
@@ -259,12 +259,12 @@ def ruled_out(code, worst, coded, error, norm):
 
 @kernel
 def measure_waiting(code, query, norm, waiting, n, table, decoded, heap_d, heap_i):
-    """Offer the first n of the rows `waiting` to a heap; how many were measured in full."""
+    """Offer the first n rows of `waiting` to a heap; return how many were measured in full."""
     count = 0
     for i in range(n):
         j = waiting[i]
         if len(table.codes) > 0:
-            decode(table.codes[j], table.steps[j], table.centre, decoded)
+            decode(table.codes[j], table.steps[j], table.center, decoded)
             value = distance(code, query, decoded)
             if len(table.rows) > 0 and ruled_out(code, heap_d[0], value, table.errors[j], norm):
                 continue
@@ -277,15 +277,15 @@ def measure_waiting(code, query, norm, waiting, n, table, decoded, heap_d, heap_
 
 @kernel
 def smallest_keys(line, half, lo, sign, keys, best, waiting):
-    """The rows (lo and on) of smallest keys into `waiting`, as many as it holds, and out of the line; how many."""
-    keys[:], best[:] = EMPTY, NOBODY
+    """Write the rows (from lo on) of the smallest keys to `waiting` and remove them from the line; return how many."""
+    keys[:], best[:] = EMPTY, NO_ROW
     for j in range(len(line)):
         key = np.float64(sign * line[j] + half[lo + j])
         if key < keys[0]:
             sift(keys, best, key, j)
     count = 0
     for j in best:
-        if j != NOBODY:  # a key that is no number, of a row that overflowed or was altered, comes before nothing
+        if j != NO_ROW:  # a NaN key, of a row that overflowed, is never among the smallest
             waiting[count] = lo + j
             line[j] = sign * BIG  # seen
             count += 1
@@ -294,13 +294,13 @@ def smallest_keys(line, half, lo, sign, keys, best, waiting):
 
 @intrinsic
 def _within(typing_context, line, half, sign, limit):
-    """Bits of those of STRIP keys sign * line + half, float32 at two addresses, that are at most limit."""
+    """Return one bit for each of STRIP keys sign * line + half (float32 at two addresses): whether it is <= limit."""
 
     def emit(context, builder, signature, arguments):
         asm = Assembler(builder)
         line, half = (asm.load(address, ir.VectorType(F32, STRIP), 4) for address in arguments[:2])
         sign, limit = (asm.splat(value, STRIP) for value in arguments[2:])
-        bits = builder.fcmp_unordered("<=", asm.fma(sign, line, half), limit)  # what is no number is measured
+        bits = builder.fcmp_unordered("<=", asm.fma(sign, line, half), limit)  # NaN counts as within
         return builder.zext(builder.bitcast(bits, I32), I64)
 
     return types.uint64(types.uintp, types.uintp, types.float32, types.float32), emit
@@ -308,7 +308,7 @@ def _within(typing_context, line, half, sign, limit):
 
 @kernel
 def keys_within(line, half, lo, start, sign, limit):
-    """Bits of those of the STRIP keys from `start` on that are at most limit; fewer at the end of the line."""
+    """Return the bits of the STRIP keys from `start` on that are at most limit; fewer at the end of the line."""
     if start + STRIP <= len(line):
         first = np.uint64(line.ctypes.data + 4 * start), np.uint64(half.ctypes.data + 4 * (lo + start))
         return _within(first[0], first[1], sign, limit)
@@ -321,13 +321,13 @@ def keys_within(line, half, lo, start, sign, limit):
 
 @strict_kernel
 def beyond(value, limit):
-    """Whether value > limit; not of what is no number, which is measured."""
+    """Return whether value > limit; False for NaN, so that such rows are measured."""
     return value > limit
 
 
 @kernel
 def keys_near(line, half, lo, sign, limit, long, near):
-    """Places in the line of keys that are at most limit, into near; how many. Their longer sketches are asked for."""
+    """Write the positions of keys that are at most limit to near; return how many. Prefetches their long sketches."""
     count = 0
     for start in range(0, len(line), STRIP):
         word = keys_within(line, half, lo, start, sign, limit)
@@ -342,17 +342,17 @@ def keys_near(line, half, lo, sign, limit, long, near):
 
 @kernel
 def offer_cell(code, line, lo, w, asked, table, room, heap_d, heap_i):
-    """Offer the rows lo.. of a cell to the heap of query w; line (c,) the products of short sketches.
+    """Offer the rows of a cell, from lo on, to the heap of query w; line (c,) are the products of short sketches.
 
-    asked: CellQueries, table: CellRows. room: decoded (d,), keys and places of the k nearest, rows that wait, and
-    places (c,) that are near enough. Returns the number of rows measured in full. Sketches, and then rows, are fetched
-    some together: waiting for each is half of the time.
+    asked: CellQueries; table: CellRows. room: decoded (d,), keys and positions of the k nearest, rows that wait to be
+    measured, and positions (c,) that are near enough. Returns the number of rows measured in full. Several sketches,
+    and then rows, are prefetched together, because waiting for each of them would double the time.
     """
     decoded, keys, best, waiting, near = room
     query, norm, rows, long, half = asked.queries[w], asked.norms[w], table.rows, table.long, table.half
     sign = np.float32(1) if code == MANHATTAN else np.float32(-1)
     count, m = 0, 0
-    if heap_d[0] >= EMPTY:  # filled by the smallest keys, so that the filters are sharp from the start
+    if heap_d[0] >= EMPTY:  # start with the smallest keys, so that the filters are effective at once
         m = smallest_keys(line, half, lo, sign, keys, best, waiting)
         for i in range(m):
             touch_row(rows, waiting[i], 0, rows.strides[0])
@@ -378,7 +378,7 @@ def offer_cell(code, line, lo, w, asked, table, room, heap_d, heap_i):
 
 @kernel
 def row_products(rows, query, out):
-    """out (n,) = rows (n, m) times query (m,), four rows at a time: BLAS would wake another thread for so little."""
+    """Compute out (n,) = rows (n, m) times query (m,), four rows at a time; too small for threads of BLAS."""
     m, full = np.uint64(rows.shape[1]), len(rows) - len(rows) % 4
     for j in range(0, full, 4):
         a, b, c, e = rows[j], rows[j + 1], rows[j + 2], rows[j + 3]
@@ -398,23 +398,23 @@ def row_products(rows, query, out):
 
 @kernel
 def cell_room(k, d, largest):
-    """Room for `offer_cell`."""
+    """Allocate the working memory of `offer_cell`."""
     best = np.empty(k), np.empty(k, np.int64)
     return np.empty(d, np.float32), *best, np.empty(max(k, WAITING), np.int64), np.empty(largest, np.int64)
 
 
 @kernel
 def search_cells(code, starts, cells, pairs, asked, table, tile, distances, ids):
-    """For each group g, the queries pairs[starts[g]:starts[g + 1]] against the rows of cells[g].
+    """Search the rows of cells[g] for the queries pairs[starts[g]:starts[g + 1]], for each group g.
 
-    asked: CellQueries, table: CellRows. tile (any,) float32 is the room for products, at least the largest cell.
-    Returns the number of rows measured in full.
+    asked: CellQueries; table: CellRows. tile (any,) float32 is memory for products, at least as long as the largest
+    cell. Returns the number of rows measured in full.
     """
     offsets, short = table.offsets, table.short
     count, room = 0, cell_room(distances.shape[1], table.codes.shape[1], len(tile))
     gathered = np.empty((min(256, len(pairs)), asked.short.shape[1]), np.float32)
     for g in range(len(cells)):
-        if cells[g] >= len(offsets) - 1:  # none: as above, among the landmarks
+        if cells[g] >= len(offsets) - 1:  # no cell
             continue
         lo, hi = offsets[cells[g]], offsets[cells[g] + 1]
         c = hi - lo
@@ -430,7 +430,7 @@ def search_cells(code, starts, cells, pairs, asked, table, tile, distances, ids)
             products = tile[: m * c].reshape(m, c)
             if code == MANHATTAN:
                 manhattan_tile(block, short[lo:hi], products)
-            elif m == 1:  # reads the cell once; the matrix product would copy it first
+            elif m == 1:  # reads the cell once; a matrix product would copy it first
                 row_products(short[lo:hi], block[0], products[0])
             else:
                 np.dot(block, short[lo:hi].T, products)
@@ -440,12 +440,12 @@ def search_cells(code, starts, cells, pairs, asked, table, tile, distances, ids)
     return count
 
 
-# ---- one query at a time: numpy and BLAS calls around small kernels would take twice as long as the work (T7)
+# ---- one query at a time, without numpy and BLAS calls, which would take longer than the work (T7)
 
 
 @kernel
 def turn_row(z, basis, p):
-    """p (M,) = z (d,) times the first M columns of basis (d, any), four rows at a time."""
+    """Compute p (M,) = z (d,) times the first M columns of basis (d, any), four rows at a time."""
     p[:] = np.float32(0)
     width, full = np.uint64(len(p)), len(z) - len(z) % 4
     for j in range(0, full, 4):
@@ -460,9 +460,9 @@ def turn_row(z, basis, p):
 
 @kernel
 def turn_some(row, places, basis, middle, p):
-    """The same of row - mean, whose other columns than `places` are 0 in row; middle (M,) is mean turned.
+    """Compute the same for row - mean if row is 0 in all columns except `places`; middle (M,) is mean times basis.
 
-    Sums are float64: far from the origin they are much larger than what is left of them.
+    Sums are float64: far from the origin they are much larger than their difference to middle.
     """
     width, full = np.uint64(len(p)), len(places) - len(places) % 4
     sums = -middle[: len(p)]
@@ -480,7 +480,7 @@ def turn_some(row, places, basis, middle, p):
 
 @kernel
 def not_zero(row, places):
-    """The columns of row (d,) that are not 0, into places; how many."""
+    """Write the columns of row (d,) that are not 0 to places; return how many."""
     count = 0
     for j in range(len(row)):
         places[count] = j
@@ -490,9 +490,9 @@ def not_zero(row, places):
 
 @kernel
 def find_cells(rows, finder, asked, keys, cells):
-    """Projections of rows (q, d) into asked (CellQueries), and of each the nearest landmarks into its heap.
+    """Project rows (q, d) into asked (CellQueries), and find the nearest landmarks of each.
 
-    Of the basis (d, M) or (d, 0) of finder (CellFinder) M or m columns are read.
+    finder: CellFinder; the first M or m columns of its basis (d, M) or (d, 0) are read. keys, cells (q, p) are heaps.
     """
     basis, landmarks, marks = finder.basis, finder.landmarks, finder.marks
     short, long, norms = asked.short, asked.long, asked.norms
@@ -502,11 +502,11 @@ def find_cells(rows, finder, asked, keys, cells):
     places = np.empty(rows.shape[1], np.int64)
     for i in range(len(rows)):
         one = slice(i, i + 1)
-        centre_rows(rows[one], finder.mean, z, norms[one])  # squares, so far
+        center_rows(rows[one], finder.mean, z, norms[one])  # squared norms for now
         some = not_zero(rows[i], places) if turned else 0
         if not turned:
             p[:] = z
-        elif 2 * some < len(places):  # four fifths of a digit's pixels are 0
+        elif 2 * some < len(places):  # many zeros, as in images of digits
             turn_some(rows[i], places[:some], basis, finder.middle, p[0])
         else:
             turn_row(z[0], basis, p[0])
@@ -520,16 +520,16 @@ def find_cells(rows, finder, asked, keys, cells):
 
 @kernel
 def search_alone(code, probes, placed, finder, tiled, lost, queries, table, radii, nearest, largest, distances, ids):
-    """Each query against the rows of its nearest cells, nearest first, except those that hold nothing near enough.
+    """Search the nearest cells of each query, nearest first, without cells that cannot contain near rows.
 
-    placed (q, d'), queries (q, d): in the distance's space and as they are; tiled (q, d), as the scan reads them under
-    manhattan, and lost (q,), what that hides of them. radii (c,), or (0,) if nothing is known of cells; finder:
-    CellFinder, table: CellRows. Returns the number of rows measured in full.
+    placed (q, d') are the queries in the space of the distance, queries (q, d) as given; tiled (q, d) are those that
+    the scan reads under manhattan, and lost (q,) is their rounding. radii (c,), or (0,) if they are unknown. finder:
+    CellFinder; table: CellRows. Returns the number of rows measured in full.
     """
     q, m, landmarks, offsets = len(queries), finder.landmarks.shape[1], finder.landmarks, table.offsets
     q_short, q_long = np.empty((q, m + 1), np.float32), np.empty((q, table.long.shape[1]), np.float32)
     asked = CellQueries(q_short, q_long, queries, np.empty(q))
-    keys, cells = np.full((q, probes), EMPTY), np.full((q, probes), NOBODY)
+    keys, cells = np.full((q, probes), EMPTY), np.full((q, probes), NO_ROW)
     find_cells(placed, finder, asked, keys, cells)
     count, tile = 0, np.empty((1, largest), np.float32)
     room = cell_room(distances.shape[1], table.codes.shape[1], largest)
@@ -539,7 +539,7 @@ def search_alone(code, probes, placed, finder, tiled, lost, queries, table, radi
             square += np.float64(q_short[i, t]) * q_short[i, t]
         for g in range(probes):
             cell, worst = cells[i, g], distances[i, 0]
-            if cell == NOBODY or offsets[cell] == offsets[cell + 1]:
+            if cell == NO_ROW or offsets[cell] == offsets[cell + 1]:
                 continue
             if len(radii) > 0 and worst < EMPTY and holds_nothing(
                 keys[i, g], keys[i, 0], square, np.sqrt(widest_chord(code, worst)), blur, landmarks[cell],

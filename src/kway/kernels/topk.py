@@ -1,19 +1,18 @@
-"""The k nearest of each query, kept in a heap while rows are offered in blocks.
+"""The k nearest rows of each query, in a heap to which rows are offered in blocks.
 
-A heap is a row of (distances (k,), ids (k,)) with the worst at position 0, ordered by (distance, id): of equal
-distances the higher id is the worse. Empty places hold (EMPTY, NOBODY), worse than any row.
+A heap is a row of (distances (k,), ids (k,)) with the worst entry at position 0, ordered by (distance, id): among equal
+distances the higher id is worse. Empty entries are (EMPTY, NO_ROW), worse than any row.
 
-`offer` is the one mechanism behind every search. It sees keys (m, c), cheap stand-ins for distances:
+Every search uses `offer`. It reads keys (m, c), cheap substitutes for distances:
 
-    |scale_j * products_ij + offset_j - t_ij| <= slack        t grows with the true distance
+    |scale_j * products_ij + offset_j - t_ij| <= slack        t increases with the true distance
     threshold(code, D, ...)                                   the largest key that a row at distance <= D can have
 
-so a row whose key lies above the threshold of the k-th distance so far cannot enter, and the few others (about
-k log(n / k) of n) are measured exactly in float64. What comes out equals brute force in float64.
+A row whose key is above the threshold of the k-th distance so far cannot enter the heap. The few others (about
+k log(n / k) of n) are measured exactly in float64, so results equal those of brute force in float64.
 
-Exact distances between CSR rows, and the offer of CSR rows to heaps. Indices of a row must be sorted.
-
-Rows of hash buckets, measured once each and offered to the heaps.
+offer_csr       the same for CSR rows; the indices of each row must be sorted
+offer_buckets   offers rows of hash buckets, each measured once per query
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ from kway.kernels.distances import COSINE, DOT, EUCLIDEAN, HAMMING, HAVERSINE, K
 from kway.kernels.float32 import PRODUCT_UNDERFLOW
 from kway.kernels.jit import kernel, strict_kernel
 
-EMPTY = 1e300  # stands for infinity, which fastmath may not see
-NOBODY = np.int64(2**62)
+EMPTY = 1e300  # used instead of infinity, which fastmath does not support
+NO_ROW = np.int64(2**62)  # id of an empty entry
 
 _MOST = float(np.finfo(np.float32).max)
 
-STRIP = 32  # keys looked at together: a vector minimum, since almost none passes (T1b)
+STRIP = 32  # keys compared together by a vector minimum, since almost none passes (T1b)
 
 
 @kernel
 def sift(distances, ids, value, name):
-    """Replace the worst of the heap by (value, name)."""
+    """Replace the worst entry of the heap by (value, name)."""
     k = len(distances)
     at = 0
     child = 1
@@ -56,7 +55,7 @@ def sift(distances, ids, value, name):
 
 @kernel
 def push(distances, ids, value, name):
-    """Enter (value, name) where it is better than the worst; whether it was."""
+    """Insert (value, name) if it is better than the worst entry; return whether it was."""
     if value > distances[0] or (value == distances[0] and name > ids[0]):
         return False
     sift(distances, ids, value, name)
@@ -65,14 +64,14 @@ def push(distances, ids, value, name):
 
 @kernel
 def threshold(code, worst, norm, reach, slack, blur):
-    """Largest key of a row at distance <= worst, for a query of this norm.
+    """Return the largest key of a row at distance <= worst, for a query of this norm.
 
-    reach: the largest norm of a row; slack: the rounding of a key; blur: how far a scanned row may lie from the true.
+    reach: the largest norm of a row; slack: the rounding of a key; blur: how far a scanned row is from the true row.
     """
     if worst >= EMPTY:
         return EMPTY
     if code == EUCLIDEAN:
-        # a row longer than norm + worst is further than worst anyway, so the slack need not cover it
+        # a row longer than norm + worst is farther than worst anyway, so the slack need not cover it
         far = worst + blur
         longest = norm + min(reach, norm + far)
         return 0.5 * (far - norm) * (far + norm) + slack * longest * longest + PRODUCT_UNDERFLOW
@@ -83,7 +82,7 @@ def threshold(code, worst, norm, reach, slack, blur):
     if code == DOT:
         return worst + (slack * reach + blur) * norm + PRODUCT_UNDERFLOW
     if code == HAMMING:
-        return worst * reach + 0.25  # reach: the number of columns; keys are whole numbers
+        return worst * reach + 0.25  # reach is the number of columns; keys are integers
     if code == HAVERSINE:
         return 2.0 * np.sin(0.5 * min(worst, np.pi)) ** 2 - 1.0 + slack
     return worst
@@ -91,10 +90,10 @@ def threshold(code, worst, norm, reach, slack, blur):
 
 @kernel
 def offer(code, products, scale, offset, queries, rows, names, which, norms, reach, slack, blur, distances, ids):
-    """Offer rows (c, d), called names (c,), to the heaps distances, ids (q, k) of queries which (m,).
+    """Offer rows (c, d) with ids names (c,) to the heaps distances, ids (q, k) of the queries which (m,).
 
-    products (m, c), scale and offset (c,) make the keys; queries (q, d) float64 and norms (q,) are those of all
-    heaps. Answers how many rows were measured in full.
+    products (m, c), scale and offset (c,) give the keys; queries (q, d) float64 and norms (q,) are those of all heaps.
+    Returns the number of rows measured in full.
     """
     measured = 0
     c = len(names)
@@ -125,25 +124,25 @@ def offer(code, products, scale, offset, queries, rows, names, which, norms, rea
 
 @kernel
 def merge(distances, ids, more_distances, more_ids):
-    """Enter the lists more_distances, more_ids (q, any) into the heaps distances, ids (q, k)."""
+    """Insert the lists more_distances, more_ids (q, any) into the heaps distances, ids (q, k)."""
     for i in range(len(ids)):
         for j in range(more_ids.shape[1]):
-            if more_ids[i, j] >= 0 and more_ids[i, j] != NOBODY:
+            if more_ids[i, j] >= 0 and more_ids[i, j] != NO_ROW:
                 push(distances[i], ids[i], more_distances[i, j], more_ids[i, j])
 
 
 @kernel
 def measure(code, queries, rows, found, distances):
-    """distances (q, k) of queries (q, d) to the rows found (q, k), EMPTY where nobody was."""
+    """Compute distances (q, k) of queries (q, d) to the rows found (q, k); EMPTY if no row was found."""
     for i in range(len(found)):
         for j in range(found.shape[1]):
             at = found[i, j]
-            distances[i, j] = EMPTY if at < 0 or at == NOBODY else distance(code, queries[i], rows[at])
+            distances[i, j] = EMPTY if at < 0 or at == NO_ROW else distance(code, queries[i], rows[at])
 
 
 @kernel
 def settle(distances, ids):
-    """Turn heaps (q, k) into lists, nearest first (heap sort, in place); whether all were full."""
+    """Sort heaps (q, k) into lists, nearest first (heap sort, in place); return whether all were full."""
     k, full = ids.shape[1], True
     for i in range(len(ids)):
         for last in range(k - 1, 0, -1):
@@ -152,15 +151,15 @@ def settle(distances, ids):
             sift(distances[i, :last], ids[i, :last], value, other)
             distances[i, last] = worst
             ids[i, last] = name
-        full = full and (k == 0 or ids[i, k - 1] != NOBODY)
+        full = full and (k == 0 or ids[i, k - 1] != NO_ROW)
     return full
 
 
 @strict_kernel
 def narrow(distances, given):
-    """given (q, k) float32 of distances (q, k), infinity as it is, what is too large as the largest; whether any tie.
+    """Convert distances (q, k) to given (q, k) float32; return whether two adjacent distances tie.
 
-    Ties are those of neighbours in a list.
+    Infinity stays infinite; a finite distance that is too large becomes the largest float32.
     """
     tied = False
     for i in range(len(distances)):
@@ -173,7 +172,7 @@ def narrow(distances, given):
 
 @kernel
 def distance_csr(code, q_data, q_indices, x_data, x_indices):
-    """Euclidean, cosine or dot distance of two sparse rows, by merging their sorted indices."""
+    """Return the Euclidean, cosine or dot distance of two sparse rows, by merging their sorted indices."""
     qx = 0.0
     qq = 0.0
     xx = 0.0
@@ -210,10 +209,10 @@ def offer_csr(
     code, products, scale, offset, q_data, q_indices, q_indptr, x_data, x_indices, x_indptr, names, norms, reach, slack,
     distances, ids,
 ):  # fmt: skip
-    """`topk.offer` for a block of CSR queries and a chunk of CSR rows; rows measured in full.
+    """Offer CSR rows to the heaps of CSR queries, as `offer` does; return the number of rows measured in full.
 
-    Those of the k least keys come first: the others, k log(n / k) if taken as they lie, are then few (2,000 texts,
-    k = 65: 66 instead of 288 measured, each by merging its indices with the query's).
+    The rows of the k smallest keys come first. After them the threshold is low, so few others are measured: each
+    measurement merges the indices of the row with those of the query.
     """
     measured, k, c = 0, distances.shape[1], len(names)
     keys, least, places = np.empty(c), np.empty(k), np.empty(k, np.int64)
@@ -221,7 +220,7 @@ def offer_csr(
         query, where = q_data[q_indptr[i] : q_indptr[i + 1]], q_indices[q_indptr[i] : q_indptr[i + 1]]
         limit = threshold(code, distances[i, 0], norms[i], reach, slack, 0.0)
         least[:] = EMPTY
-        places[:] = NOBODY
+        places[:] = NO_ROW
         for j in range(c):
             keys[j] = scale[j] * products[i, j] + offset[j]
             push(least, places, keys[j], j)
@@ -241,7 +240,8 @@ def offer_csr(
 def offer_buckets(code, queries, rows, members, first, last, seen, distances, ids):
     """Offer query i the rows members[t, first[i, t, p]:last[i, t, p]] of each table t and probe p.
 
-    seen (n,) remembers the query that a row was last measured for, -1 at the start. Rows measured in full.
+    seen (n,) contains the query for which a row was last measured, -1 at the start. Returns the number of rows measured
+    in full.
     """
     count = 0
     for i in range(len(queries)):

@@ -37,7 +37,7 @@ from kway.kernels.cells import (
     CellQueries,
     CellRows,
     cell_radii,
-    centre_rows,
+    center_rows,
     fill_sketches,
     pass_over,
     search_alone,
@@ -96,7 +96,7 @@ class Projection:
     def fill(self, rows: NDArray, out: Projected) -> None:
         """Write the projections of rows (n, d) into arrays for n rows."""
         z = np.empty(rows.shape, np.float32)
-        centre_rows(frozen(rows), frozen(self.mean), z, out.norms)  # squares first
+        center_rows(frozen(rows), frozen(self.mean), z, out.norms)  # squares first
         width = self.basis.shape[1] if out.long.shape[1] else self.length
         p = z @ self.basis[:, :width] if self.basis.shape[1] else z  # (n, M)
         fill_sketches(p, out.norms, out.short, out.long)
@@ -177,7 +177,7 @@ def by_cell(cells: NDArray[np.int64], n_cells: int) -> CellGroups:
     >>> pairs[starts[1] : starts[2]]
     array([0, 1])
     """
-    flat = np.minimum(cells.ravel(), n_cells)  # NOBODY is no cell either
+    flat = np.minimum(cells.ravel(), n_cells)  # NO_ROW is no cell either
     narrow = flat.astype(np.uint16) if n_cells < 2**16 else flat  # 16 bits sort by radix, five times faster
     ends = np.cumsum(np.bincount(flat, minlength=n_cells)[:n_cells])
     pairs = np.argsort(narrow, kind="stable")[: ends[-1]] // max(1, cells.shape[1])

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.errors import InputError
-from kway.kernels.cells import nearest_centre
+from kway.kernels.cells import nearest_center
 from kway.kernels.jit import frozen
 from kway.labels import check_width
 from kway.memory import CACHE_BYTES, rows_per_block
@@ -148,7 +148,7 @@ def assign_centres(rows: NDArray, centres: NDArray, near: NDArray, gaps: NDArray
     for part in spans(len(rows), tile):
         block = rows[part]
         products = np.matmul(block, centres.T, out=room[: len(block)])  # (m, c)
-        nearest_centre(products, products.view(np.int32), half, halves[part], near[part], gaps[part])
+        nearest_center(products, products.view(np.int32), half, halves[part], near[part], gaps[part])
 
 
 def half_squares(rows: NDArray[np.float32]) -> NDArray[np.float32]:

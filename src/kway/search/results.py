@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kway.errors import InputError
-from kway.kernels.topk import EMPTY, NOBODY, narrow, settle
+from kway.kernels.topk import EMPTY, NO_ROW, narrow, settle
 from kway.memory import rows_per_block
 from kway.parameters import whole
 from kway.text_tables import Table, first_rows, short_number
@@ -201,7 +201,7 @@ class Heaps(NamedTuple):
     def neighbors(self) -> Neighbors:
         """Sort in place, nearest first; -1 and inf for empty places."""
         if not settle(self.distances, self.ids):
-            empty = self.ids == NOBODY
+            empty = self.ids == NO_ROW
             self.ids[empty] = -1
             self.distances[empty] = np.inf
         return Neighbors(self.ids, self.distances)
@@ -211,7 +211,7 @@ def empty_heaps(q: int, k: int) -> Heaps:
     """Return empty heaps, into which any row is accepted."""
     heaps = Heaps(np.empty((q, k)), np.empty((q, k), dtype=np.int64))
     heaps.distances.fill(EMPTY)  # a third of the time of np.full (T7)
-    heaps.ids.fill(NOBODY)
+    heaps.ids.fill(NO_ROW)
     return heaps
 
 

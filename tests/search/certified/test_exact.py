@@ -31,7 +31,7 @@ def test_battery_portable(case, distance, check, monkeypatch):
     monkeypatch.setenv("KWAY_PORTABLE", "1")
     rows, queries = (np.ascontiguousarray(part, np.float32) for part in case)
     index = forced(rows, distance)
-    assert index.way == 0
+    assert index.variant == 0
     check(index, rows, queries, distance, ks=(5,))
 
 

@@ -47,7 +47,7 @@ def test_any_number_of_queries(built, q):
 @pytest.mark.parametrize(("kept", "asked"), [(np.float32, np.float64), (np.float64, np.float32)])
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_queries_of_another_float_type_than_the_rows(distance, kept, asked, check):
-    """float32 rows were read beside float64 queries as if both were float32: other neighbours, and nobody was told."""
+    """float32 rows were read beside float64 queries as if both were float32: other neighbors, and nobody was told."""
     rows = smooth(6000, 163, dtype=kept)  # 16 columns at a time, and three more
     index = certify(rows, distance)
     check(index, rows, smooth(9, 163, 5, asked), distance, ks=(1, 6))

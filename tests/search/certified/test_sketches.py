@@ -50,7 +50,7 @@ def test_bounds(distance, dtype, seed, offset, spread):
     sketch = empty_sketch(len(points), space)
     space.sketch(points, sketch)
     wide = points.astype(np.float64)
-    codes_of = EuclideanCodes.of if distance == "euclidean" else ManhattanCodes.of
+    codes_of = EuclideanCodes.encode if distance == "euclidean" else ManhattanCodes.encode
     codes = codes_of(sketch.coarse, make_cells(sketch.coarse, rng), space, 1)
     for i in range(0, 200, 9):
         true = _norms((wide - wide[i]) * space.frame.unit, distance)
@@ -81,7 +81,7 @@ def test_frame_clips_and_centres():
     frame = measure_frame(np.delete(points, 17, axis=0))
     placed = frame.place(points)
     assert np.abs(placed.values).max() <= frame.limit <= 1
-    np.testing.assert_allclose(placed.values[:17], (points[:17] - frame.centre) * frame.unit, rtol=1e-6)
+    np.testing.assert_allclose(placed.values[:17], (points[:17] - frame.center) * frame.unit, rtol=1e-6)
     np.testing.assert_allclose(placed.squares, (placed.values.astype(float) ** 2).sum(1))
     np.testing.assert_allclose(placed.sizes, np.abs(placed.values.astype(float)).sum(1))
 

@@ -1,4 +1,4 @@
-"""The scans of byte codes against whole-number arithmetic, every way."""
+"""The scans of byte codes against whole-number arithmetic, every variant."""
 
 import numpy as np
 import pytest
@@ -10,10 +10,10 @@ from kway.kernels.lanes import cpu_has
 from kway.search.certified.sketches import packed_words, whole_blocks
 
 
-def _ways(ways):
+def _variants(variants):
     return [
-        pytest.param(number, marks=pytest.mark.skipif(not cpu_has(*way.features), reason="not on this CPU"))
-        for number, way in enumerate(ways)
+        pytest.param(number, marks=pytest.mark.skipif(not cpu_has(*variant.features), reason="not on this CPU"))
+        for number, variant in enumerate(variants)
     ]
 
 
@@ -27,8 +27,8 @@ def _codes(rng, n, width, low, high, dtype, each):
     return codes
 
 
-def _l2_inputs(rng, n, q, width, extreme, way):
-    room = tiles.code_room(way, width)
+def _l2_inputs(rng, n, q, width, extreme, variant):
+    room = tiles.code_room(variant, width)
     rows, asked = whole_blocks(n, width, np.int8, 4), whole_blocks(q, width, np.int8, 4)[:q]
     for codes, count in ((rows, n), (asked, q)):
         points = rng.integers(-150, 151, (count, width)).astype(np.float32)  # beyond the room: as large as codes can be
@@ -39,28 +39,28 @@ def _l2_inputs(rng, n, q, width, extreme, way):
         assert np.abs(codes).max() <= room.top
     wide = rows.astype(np.int64)
     bias = np.ceil(-(wide**2).sum(1) / 2).astype(np.int64)
-    lift = 0 if way == tiles.PAIRS else 128
+    lift = 0 if variant == tiles.PAIRS else 128
     sums = bias + asked.astype(np.int64) @ (wide + lift).T
     packed = packed_words(rows.view(np.uint8) ^ 128, np.int32)
     return packed, bias.astype(np.int32).reshape(-1, 64), np.ascontiguousarray(asked).view(np.int32), sums
 
 
-@pytest.mark.parametrize("way", _ways(tiles.L2_WAYS))
+@pytest.mark.parametrize("variant", _variants(tiles.L2_VARIANTS))
 @pytest.mark.parametrize(
     ("n", "width", "extreme"), [(100, 4, False), (300, 33, False), (64, 384, True), (640, 128, False)]
 )
-def test_scan_l2(way, n, width, extreme):
+def test_scan_l2(variant, n, width, extreme):
     rng, q = np.random.default_rng(width), 12
-    packed, bias, asked, sums = _l2_inputs(rng, n, q, width, extreme, way)
-    asked = tiles.prepare_l2(asked, way)
+    packed, bias, asked, sums = _l2_inputs(rng, n, q, width, extreme, variant)
+    asked = tiles.prepare_l2(asked, variant)
     blocks = len(packed)
     tau = np.partition(sums, -20, axis=1)[:, -20].astype(np.int32)
     tau[3], tau[4] = 2**30, -(2**30)
     marks = np.zeros((q, blocks), np.uint64)
-    scan_codes(packed, bias, 0, blocks, asked, tau, marks, way)
+    scan_codes(packed, bias, 0, blocks, asked, tau, marks, variant)
     np.testing.assert_array_equal(_bits(marks, blocks * 64), sums > tau[:, None])
     values = np.empty(64, np.int32)
-    weigh_codes(packed, bias, blocks - 1, asked, 5, values, way)
+    weigh_codes(packed, bias, blocks - 1, asked, 5, values, variant)
     np.testing.assert_array_equal(values, sums[5, -64:])
 
 
@@ -81,11 +81,11 @@ def test_byte_rows(d):
         assert byte_squares(codes, i, codes, j) == ((wide[i] - wide[j]) ** 2).sum()
 
 
-@pytest.mark.parametrize("way", _ways(tiles.L1_WAYS))
+@pytest.mark.parametrize("variant", _variants(tiles.L1_VARIANTS))
 @pytest.mark.parametrize(
     ("n", "width", "extreme"), [(100, 8, False), (300, 33, False), (64, 1024, True), (640, 98, False)]
 )
-def test_scan_l1(way, n, width, extreme):
+def test_scan_l1(variant, n, width, extreme):
     rng, q = np.random.default_rng(width), 9
     rows, asked = _codes(rng, n, width, 0, 256, np.uint8, 8), _codes(rng, q, width, 0, 256, np.uint8, 8)[:q]
     if extreme:
@@ -96,8 +96,8 @@ def test_scan_l1(way, n, width, extreme):
     tau = np.partition(sums, -20, axis=1)[:, -20].astype(np.int32)
     tau[3], tau[4] = 2**30, -(2**30)
     marks = np.zeros((q, blocks), np.uint64)
-    scan_codes(packed, None, 0, blocks, words, tau, marks, way)
+    scan_codes(packed, None, 0, blocks, words, tau, marks, variant)
     np.testing.assert_array_equal(_bits(marks, blocks * 64), sums > tau[:, None])
     values = np.empty(64, np.int32)
-    weigh_codes(packed, None, blocks - 1, words, 5, values, way)
+    weigh_codes(packed, None, blocks - 1, words, 5, values, variant)
     np.testing.assert_array_equal(values, sums[5, -64:])

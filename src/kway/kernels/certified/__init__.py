@@ -1,6 +1,6 @@
-"""Kernels of certified search: bounds on distances, and the rows that bounds leave.
+"""Kernels of certified search: lower bounds of distances, and exact distances of the rows that the bounds leave.
 
-sketch    rows made short; rows as bytes
-tiles     sums of such rows in the widest instructions of the CPU, compared with thresholds
-sweep     a first radius, all rows against it, exact distances of the few that are left
+sketch    compute short sketches of rows, and encode rows as bytes
+tiles     compare byte codes of queries and rows, with the widest instructions of the CPU
+sweep     search: find a first radius, scan all codes, and measure the few rows that remain
 """

@@ -1,14 +1,13 @@
-"""Rows and queries turned into what bounds are computed from: centered values, tail norms, signed sums, byte codes.
+"""Sketches of rows and queries, from which bounds are computed: centered values, tail norms, signed sums, byte codes.
 
-Every step either never lengthens a distance (clipping to a box, norms of groups, signed sums) or is a rounding whose
-size is measured or bounded here and returned, so that the bounds stay true.
+Most steps never increase a distance (clipping to a box, norms of groups, signed sums). The others are roundings. Their
+size is measured or bounded, and returned, so that the bounds stay valid.
 
-Whole rows as bytes, for the few that the scan of codes leaves:
+Rows that pass the scan of codes are compared as bytes before their full distance is computed:
     code_bytes(values, step, codes, errors)   codes (b, d padded) int8 = round(z / step), z = clip(values, +-127 step)
-    byte_squares(rows, j, asked, i)           sum (q - x)^2 of two rows of codes: exact
-For any two rows, step |codes(q) - codes(x)| <= |q - x| + errors(q) + errors(x). A row of 784 columns takes 784 bytes
-and 20 ns, in float64 3,136 bytes and 250 ns; and unlike coordinates along more axes, codes need no product with all
-rows when an index is built.
+    byte_squares(rows, j, asked, i)           sum (q - x)^2 of two rows of codes, exact
+For any two rows, step |codes(q) - codes(x)| <= |q - x| + errors(q) + errors(x). Bytes take a quarter of the memory of
+float32. Unlike more principal coordinates, they need no matrix product with all rows when an index is built.
 """
 
 from __future__ import annotations
@@ -24,28 +23,28 @@ from kway.kernels.lanes import cpu_has
 
 
 @strict_kernel
-def peaks_of(block, centre, peaks):
-    """peaks (b,): the largest |block - centre| of each row; strict, because it may be infinite."""
+def peaks_of(block, center, peaks):
+    """Compute peaks (b,), the largest |block - center| of each row; strict, because it may be infinite."""
     for i in range(block.shape[0]):
         peak = 0.0
         for z in range(block.shape[1]):
-            peak = max(peak, abs(np.float64(block[i, z]) - centre[z]))
+            peak = max(peak, abs(np.float64(block[i, z]) - center[z]))
         peaks[i] = peak
 
 
 @strict_kernel
-def _clip_row(block, i, centre, unit, limit, values):
-    """Strict, because a huge query times the unit may be infinite before it is clipped."""
+def _clip_row(block, i, center, unit, limit, values):
+    """Center, scale and clip one row; strict, because a huge query times the unit may be infinite before clipping."""
     for z in range(block.shape[1]):
-        value = (np.float64(block[i, z]) - centre[z]) * unit
+        value = (np.float64(block[i, z]) - center[z]) * unit
         values[i, z] = np.float32(limit if value > limit else (-limit if value < -limit else value))
 
 
 @kernel
-def place(block, centre, unit, limit, values, squares, sizes):
-    """values (b, d) float32 = clip((block - centre) * unit, +-limit), with their sums of squares and of sizes."""
+def place(block, center, unit, limit, values, squares, sizes):
+    """Compute values (b, d) float32 = clip((block - center) * unit, +-limit), with their squared norms and 1-norms."""
     for i in range(block.shape[0]):
-        _clip_row(block, i, centre, unit, limit, values)
+        _clip_row(block, i, center, unit, limit, values)
         square = size = 0.0
         for z in range(block.shape[1]):
             square += np.float64(values[i, z]) * np.float64(values[i, z])
@@ -64,11 +63,12 @@ def _norm_squared(matrix, i, first, last):
 
 @kernel
 def tails(lead, squares, whole, error, coarse, slack):
-    """Leading coordinates and the norm of what they leave out.
+    """Append the norm of the remaining coordinates to the leading ones.
 
-    lead (b, m) coordinates, squares (b,) |z|^2; whole: the m coordinates are all there are
-    coarse (b, m + 1): the coordinates, and the norm of the rest
-    slack (b,): bounds |coarse - the row of exact arithmetic|, where `error` |z| bounds that of the coordinates
+    lead (b, m) are coordinates, squares (b,) are |z|^2; whole: whether the m coordinates are all coordinates.
+    coarse (b, m + 1) receives the coordinates and the norm of the rest.
+    slack (b,) receives a bound of the distance between coarse and its value in exact arithmetic; `error` |z| bounds the
+    rounding of the coordinates.
     """
     few = lead.shape[1]
     for i in range(lead.shape[0]):
@@ -76,7 +76,7 @@ def tails(lead, squares, whole, error, coarse, slack):
         for z in range(few):
             coarse[i, z] = lead[i, z]
         coarse[i, few] = np.sqrt(rest)
-        # rest = |z|^2 - |lead|^2 is off by at most 2 error |z|^2 + error^2 |z|^2: what its root can be off by
+        # the error of rest = |z|^2 - |lead|^2 is at most 2 error |z|^2 + error^2 |z|^2; `off` bounds that of its root
         off = 0.0
         if not whole:
             doubt = 2.1 * error * squares[i]
@@ -95,10 +95,11 @@ def _gap_squares(rows, j, asked, i, first, last):
 
 @kernel
 def survivors(rows, tails, asked, asked_tails, edges, limits, counts):
-    """counts (g,) += rows whose bound of the first edges[g] coordinates is below limits (a,), which are squares.
+    """Count the rows whose bound by the first edges[g] coordinates is below limits (a,); add them to counts (g,).
 
-    rows (s, p) and asked (a, p) are coordinates, tails (s, g) and asked_tails (a, g) the norms of what they leave out.
-    More coordinates never lower a bound, so a row that one rules out is done with.
+    rows (s, p) and asked (a, p) are coordinates; tails (s, g) and asked_tails (a, g) are the norms of the remaining
+    coordinates; limits are squared distances. More coordinates never lower a bound, so the loop stops at the first
+    bound that rules a row out.
     """
     for i in range(asked.shape[0]):
         for j in range(rows.shape[0]):
@@ -114,7 +115,10 @@ def survivors(rows, tails, asked, asked_tails, edges, limits, counts):
 
 @kernel
 def tail_norms(coordinates, squares, edges, tails):
-    """tails (b, g): norm of what the first edges[g] of coordinates (b, p) leave of rows whose squares are |z|^2."""
+    """Compute tails (b, g): norms of what remains of each row after its first edges[g] coordinates.
+
+    coordinates (b, p); squares (b,) are |z|^2.
+    """
     for i in range(coordinates.shape[0]):
         rest, first = squares[i], 0
         for g in range(edges.size):
@@ -125,7 +129,7 @@ def tail_norms(coordinates, squares, edges, tails):
 
 @kernel
 def signed_sums(values, columns, signs, size, sums):
-    """sums (b, groups): sum of signs * values over runs of `size` columns in the given order."""
+    """Compute sums (b, groups) of signs * values over runs of `size` columns in the given order."""
     d = columns.size
     for i in range(values.shape[0]):
         for g in range(sums.shape[1]):
@@ -137,7 +141,7 @@ def signed_sums(values, columns, signs, size, sums):
 
 @kernel
 def _into_balls(row, norm):
-    """Columns 0, 1 of every four of a row, and columns 2, 3, each shortened to `norm` where they are longer."""
+    """Scale columns 0, 1 of every four columns of a row to at most `norm`, and likewise columns 2, 3."""
     for first in (0, 2):
         square = 0.0
         for z in range(row.size):
@@ -151,9 +155,10 @@ def _into_balls(row, norm):
 
 @kernel
 def code_l2(coarse, members, step, room, codes, halves, errors):
-    """Codes (m, w) int8 = round(e / step), halves |codes|^2 / 2, errors |e - step codes|.
+    """Compute codes (m, w) int8 = round(e / step), halves = |codes|^2 / 2 and errors = |e - step codes|.
 
-    e = coarse[members] clipped to a box, then each half (see tile_l2) to a ball: room (2,) is what both hold, in steps.
+    e is coarse[members], clipped to a box, and then each half of it (see `code_room`) to a ball; room (2,) contains the
+    limits of both in steps.
     """
     width = np.uint64(coarse.shape[1])
     top, ball, row = room[0] * step, room[1] * step, np.empty(coarse.shape[1])
@@ -176,7 +181,7 @@ def code_l2(coarse, members, step, room, codes, halves, errors):
 
 @kernel
 def code_l1(coarse, members, low, step, codes, errors):
-    """codes (m, w) uint8 = round(clip(coarse[members] - low) / step), errors sum |clip(coarse - low) - step codes|."""
+    """Compute codes (m, w) uint8 = round(e / step), errors = sum |e - step codes|; e = clip(coarse[members] - low)."""
     top = 255 * step
     for r in range(members.size):
         size = 0.0
@@ -190,7 +195,7 @@ def code_l1(coarse, members, low, step, codes, errors):
 
 @kernel
 def nearness_l1(values, asked, first, distances):
-    """distances (a, n) float32: Manhattan distance of every `asked` row to rows `first`.. which `values` holds."""
+    """Compute Manhattan distances of every row of `asked` to values (n, d), into distances (a, any) from `first` on."""
     for i in range(asked.shape[0]):
         for j in range(values.shape[0]):
             total = np.float32(0)
@@ -201,7 +206,7 @@ def nearness_l1(values, asked, first, distances):
 
 @kernel
 def pair_up(order, left, right, n):
-    """mate (n,): greedy matching that takes the pairs (left, right) in the given order; -1 where nobody is left."""
+    """Match greedily: take the pairs (left, right) in the given order; return the partner (n,) of each, or -1."""
     mate = np.empty(n, np.int64)
     for i in range(n):
         mate[i] = -1
@@ -212,15 +217,15 @@ def pair_up(order, left, right, n):
     return mate
 
 
-ROUND = 32  # bytes a round: rows are filled up to whole ones
-MOST_COLUMNS = 2**17  # 2^17 / 16 lanes * 254^2 < 2^31
+ROUND = 32  # bytes per round of the loop; rows are padded to a multiple
+MOST_COLUMNS = 2**17  # sums of 32 bits do not overflow: 2^17 / 16 lanes * 254^2 < 2^31
 
 _BYTES = ir.VectorType(I8, 16)
 _PAIRS = ir.VectorType(I16, 16)
 
 
 def _squares(asm, gap, paired):
-    """Squares of 16 differences, as 8 sums of two or 16 of one."""
+    """Return the squares of 16 differences, as 8 sums of two squares or 16 of one."""
     if paired:
         return asm.call("llvm.x86.avx2.pmadd.wd", ir.VectorType(I32, 8), [gap, gap])
     wide = asm.builder.sext(gap, ir.VectorType(I32, 16))
@@ -229,7 +234,7 @@ def _squares(asm, gap, paired):
 
 @intrinsic
 def _sum_of_squares(typing_context, x, q, rounds):
-    """sum (q - x)^2 of `rounds` times 32 bytes at two addresses."""
+    """Return sum (q - x)^2 of `rounds` times 32 bytes at two addresses."""
 
     def emit(context, builder, signature, arguments):
         asm = Assembler(builder)
@@ -253,7 +258,7 @@ def _sum_of_squares(typing_context, x, q, rounds):
 
 @kernel
 def byte_squares(rows, j, asked, i):
-    """sum (q - x)^2 of rows[j] and asked[i], both int8 of whole rounds."""
+    """Return sum (q - x)^2 of rows[j] and asked[i], both int8 with a multiple of ROUND columns."""
     x = np.uint64(rows.ctypes.data + j * rows.strides[0])
     q = np.uint64(asked.ctypes.data + i * asked.strides[0])
     return _sum_of_squares(x, q, rows.shape[1] // ROUND)
@@ -261,7 +266,7 @@ def byte_squares(rows, j, asked, i):
 
 @kernel
 def code_bytes(values, step, codes, errors):
-    """Codes (b, d padded) int8 of values (b, d) float32, and |z - step codes| (b,); see above."""
+    """Compute codes (b, d padded) int8 of values (b, d) float32, and errors (b,) = |z - step codes|; see the module."""
     d, share, top = np.uint64(values.shape[1]), np.float32(1 / step), np.float32(127 * step)
     for i in range(np.uint64(values.shape[0])):
         square = np.float32(0)

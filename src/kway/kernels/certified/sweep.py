@@ -1,18 +1,18 @@
-"""A panel of queries against all rows: a first radius, a scan of codes, survivors sifted, exact distances of the rest.
+"""Search of a panel of queries: a first radius, a scan of all codes, a filter by fine sketches, and exact distances.
 
-warm          rows of the nearest cells ranked by their codes, full distances of the best few offered to the lists
-sweep_rows    all codes scanned, survivors sifted by their fine sketch, the few that are left visited
-visit, insert exact sums of the stored values (distances.py), merged into the list of a query, ordered by (value, id)
+warm          ranks the rows of the nearest cells by their codes, and measures the best few
+sweep_rows    scans all codes, filters the survivors by their fine sketch, and measures the rows that remain
+visit, insert compute exact distances of the stored values and insert them into a query's list, by (distance, id)
 
-One plan for both distances: `bias`, which only Euclidean codes have, says which; if it is None (Manhattan), numba
-leaves the other branch out when it compiles.
+Both distances share this plan. `bias` exists only for Euclidean codes. If it is None (Manhattan), numba removes the
+Euclidean branches when it compiles.
 
-Rows are in cell order. Chunks of blocks are taken nearest first, and the thresholds renewed before each chunk, so most
-chunks meet a k-th distance that is nearly final. For query i, with t its k-th distance so far (in units of the codes'
-space) and |.| the norm of the distance, a row can only be a neighbor if
-    codes:  step |q - x|   <= t + reach     reach: what rounding to codes and to float32 can hide, of both sides
-    fine:   |f(q) - f(x)|  <= t + slack     f: whole rows as bytes, or finer sums (none: straight to the rows)
-Rows are dropped only if the bound is strictly greater, so a row that ties with the k-th is visited.
+Rows are in cell order. Chunks of blocks are scanned nearest first, and the thresholds are updated before each chunk, so
+for most chunks the k-th distance is nearly final. For query i, let t be its k-th distance so far (in units of the
+space of the codes) and |.| the norm of the distance. A row can only be a neighbor if both hold:
+    codes:  step |q - x|   <= t + reach     reach bounds the rounding to codes and to float32, of query and row
+    fine:   |f(q) - f(x)|  <= t + slack     f: whole rows as bytes, or finer sums (if there are none, rows are measured)
+A row is dropped only if the bound is strictly greater, so a row that ties with the k-th is measured.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from kway.kernels.distances import absolute_gaps, squared_gaps
 from kway.kernels.jit import BIG, kernel
 from kway.kernels.lanes import ctz, touch_row
 
-FARTHEST = 1e200  # distance of a place in the list that nobody has taken yet; units of 2^250 keep it finite
+FARTHEST = 1e200  # distance of an empty place in a list; it stays finite in any unit of a frame (up to 2^250)
 
 
 @kernel
 def listed(found, i, j):
-    """Whether row j is in the list of query i."""
-    there = False
-    for p in range(found.shape[1]):  # without an early end: this becomes vectors
-        there |= found[i, p] == j
-    return there
+    """Return whether row j is in the list of query i."""
+    present = False
+    for p in range(found.shape[1]):  # without an early exit, so that the loop is vectorized
+        present |= found[i, p] == j
+    return present
 
 
 @kernel
 def insert(best, found, i, value, j):
-    """Take row j, which is not in the list, if it belongs among the k smallest by (value, j)."""
+    """Insert row j, which is not in the list, if it is among the k smallest by (value, j)."""
     p = best.shape[1] - 1
     if value > best[i, p] or (value == best[i, p] and j > found[i, p]):
         return
@@ -55,9 +55,10 @@ def insert(best, found, i, value, j):
 
 @kernel
 def visit(rows, queries, i, near, n, squared, best, found):
-    """Distances (squared: Euclidean, else Manhattan) of the first n rows of `near`, none listed yet, offered to i.
+    """Measure the first n rows of `near` and insert them into the list of query i, which contains none of them.
 
-    Roots, not squares: two of these may have one root, and rows at the same distance go by their ids.
+    squared: Euclidean distance, else Manhattan. Roots are compared, not squares: two different squares can have the
+    same root, and rows at the same distance are ordered by id.
     """
     width = rows.shape[1] * rows.itemsize
     for u in range(n):
@@ -70,7 +71,7 @@ def visit(rows, queries, i, near, n, squared, best, found):
 
 @kernel
 def unpack_marks(marks, r, first, last, n, places):
-    """Numbers of the rows marked for query r in blocks first..last, below n, into `places`; how many."""
+    """Write the numbers (< n) of the rows marked for query r in blocks first..last into `places`; return how many."""
     count = 0
     for b in range(last - first):
         word = marks[r, b]
@@ -78,14 +79,14 @@ def unpack_marks(marks, r, first, last, n, places):
             places[count] = (first + b) * 64 + ctz(word)
             word &= word - np.uint64(1)
             count += 1
-    while count and places[count - 1] >= n:  # the last block is filled up with rows that do not exist
+    while count and places[count - 1] >= n:  # padding of the last block
         count -= 1
     return count
 
 
 @kernel
 def unlisted(ids, found, i, places, n):
-    """Places turned into row numbers, those already in the list of query i left out; how many."""
+    """Convert places to row ids, without those in the list of query i; return how many remain."""
     count = 0
     for u in range(n):
         j = ids[places[u]]
@@ -97,7 +98,7 @@ def unlisted(ids, found, i, places, n):
 
 @kernel
 def nearest_cells(products, norms, near):
-    """near (q, p) int32: cells of least |c|^2 - 2 q.c; products (q, c) are q.c, norms (c,) are |c|^2."""
+    """Find near (q, p) int32, the cells of least |c|^2 - 2 q.c; products (q, c) are q.c, norms (c,) are |c|^2."""
     probes = near.shape[1]
     values = np.empty(probes, np.float32)
     for i in range(products.shape[0]):
@@ -118,7 +119,7 @@ def nearest_cells(products, norms, near):
 
 @kernel
 def _keep_largest(weights, low, high, base, values, places, count):
-    """Weights low..high of a block merged into the list of the largest; how many the list holds."""
+    """Merge weights low..high of a block into the list of the largest; return the length of the list."""
     size = values.size
     floor = values[size - 1] if count == size else np.int32(-(2**31) + 1)
     top = floor
@@ -143,17 +144,18 @@ def _keep_largest(weights, low, high, base, values, places, count):
 
 
 @kernel
-def warm(packed, bias, ids, start, rows, near, members, asked, queries, keep, best, found, way):
-    """For query members[r] with codes asked[r]: the best `keep` rows of cells near[members[r]] offered to its list.
+def warm(packed, bias, ids, start, rows, near, members, asked, queries, keep, best, found, variant):
+    """Measure the best `keep` rows, by their codes, of the cells near[members[r]] for each query members[r].
 
-    bias None: Manhattan codes, as in `sweep`."""
+    asked[r] are the codes of the query; bias is None for Manhattan codes.
+    """
     values, places, weights = np.empty(keep, np.int32), np.empty(keep, np.int64), np.empty(64, np.int32)
     for r in range(members.size):
         i, count = np.int64(members[r]), 0
         for p in range(near.shape[1]):
             c = near[i, p]
             for b in range(start[c] // 64, (start[c + 1] + 63) // 64):
-                weigh_codes(packed, bias, b, asked, r, weights, way)
+                weigh_codes(packed, bias, b, asked, r, weights, variant)
                 low, high = max(0, start[c] - 64 * b), min(64, start[c + 1] - 64 * b)
                 count = _keep_largest(weights, low, high, 64 * b, values, places, count)
         for u in range(count):
@@ -161,23 +163,23 @@ def warm(packed, bias, ids, start, rows, near, members, asked, queries, keep, be
         visit(rows, queries, i, places, count, bias is not None, best, found)
 
 
-AHEAD = 4  # rows fetched before they are needed (T1)
-_MOST = 1e12  # no distance in the codes' space comes near it, and its square fits float32
-FLOOR = 2**30  # larger than any sum of codes: tau = -FLOOR marks all rows, tau = FLOOR none
+AHEAD = 4  # rows that are prefetched (T1)
+_MOST = 1e12  # above all distances in the space of the codes; its square is finite in float32
+FLOOR = (np.iinfo(np.int32).max + 1) // 2  # above any sum of codes: tau = -FLOOR marks all rows, tau = FLOOR none
 
 
 @kernel
 def _kth(best, i, unit):
-    """The k-th distance of query i so far, in units of the codes' space."""
+    """Return the k-th distance of query i so far, in units of the space of the codes."""
     return min(best[i, best.shape[1] - 1] * unit, _MOST)
 
 
 @kernel
 def _gaps(fine, j, asked, i, bias):
-    """Sum of absolute differences of two rows, or of squared ones of bytes."""
+    """Return the sum of absolute differences of two rows, or of squared differences if they are bytes."""
     if bias is None:
         total = np.float32(0)
-        for z in range(np.uint64(fine.shape[1])):  # a signed start would stop vectorisation (12 times slower)
+        for z in range(np.uint64(fine.shape[1])):  # a signed index would prevent vectorization
             total += abs(asked[np.uint64(i), z] - fine[np.uint64(j), z])
         return total
     return byte_squares(fine, j, asked, i)
@@ -185,7 +187,7 @@ def _gaps(fine, j, asked, i, bias):
 
 @kernel
 def _thresholds(best, members, base, reach, unit, step, bias, tau):
-    """tau (q,) so that the scan marks every row whose codes are within (t + reach) / step."""
+    """Set tau (q,) so that the scan marks every row whose codes are within (t + reach) / step."""
     for r in range(members.size):
         u = (_kth(best, members[r], unit) * (1 + 1e-9) + reach[r]) / step
         if bias is None:
@@ -196,7 +198,7 @@ def _thresholds(best, members, base, reach, unit, step, bias, tau):
 
 @kernel
 def _sift(fine, asked, i, limit, bias, places, n):
-    """Places whose fine sum is within the limit; how many."""
+    """Keep the places whose fine sum is within the limit; return how many."""
     width, kept = fine.strides[0], 0
     if fine.shape[1] == 0:
         return n
@@ -212,26 +214,26 @@ def _sift(fine, asked, i, limit, bias, places, n):
 
 
 class SweptRows(NamedTuple):
-    """The rows of an index, in cell order but for `rows`; see the module."""
+    """The rows of an index; all arrays except `rows` are in cell order."""
 
     packed: Any  # (blocks, words, 64) codes
     fine: Any  # (n, w)
     ids: Any  # (n,)
-    rows: Any  # (N, d) as given
-    step: float  # of a code
-    unit: float  # of the frame
-    margin: float  # from a bound, squared under Euclidean, to a fine sum
-    way: int  # by which instructions codes are scanned
+    rows: Any  # (n, d) in the order of their ids
+    step: float  # step of the codes
+    unit: float  # unit of the frame
+    margin: float  # factor from a bound (squared if Euclidean) to a fine sum
+    variant: int  # instructions that scan the codes; see tiles.py
 
 
 class SweptPanel(NamedTuple):
-    """Queries that are searched together: `members` of all, which slack, asked and queries are of."""
+    """Queries that are searched together; slack, asked and queries are those of all, `members` selects some."""
 
     members: Any  # (m,)
     codes: Any  # (m padded, words)
-    base: Any  # (m,), None under Manhattan
+    base: Any  # (m,), or None for Manhattan
     reach: Any  # (m,)
-    tau: Any  # (m padded,) room for thresholds; those that only fill the last tile mark nothing and stay
+    tau: Any  # (m padded,) thresholds; those of the padding mark no row and never change
     slack: Any  # (q,)
     asked: Any  # (q, w)
     queries: Any  # (q, d)
@@ -240,10 +242,10 @@ class SweptPanel(NamedTuple):
 
 @kernel
 def sweep_rows(index, bias, panel, blocks, best, found):
-    """Lists of the queries of a panel made exact; the numbers of rows (marked, visited).
+    """Complete the lists of a panel's queries; return the numbers of rows that were marked and measured.
 
-    index: SweptRows, panel: SweptPanel, bias: of the rows' sums, None under Manhattan, whose branches numba prunes only
-    for an argument; blocks: of a chunk.
+    index: SweptRows; panel: SweptPanel; blocks: blocks per chunk. bias is None for Manhattan codes; it is an argument
+    of its own, because numba removes branches only for arguments.
     """
     members, codes, ids, packed = panel.members, panel.codes, index.ids, index.packed
     marks = np.empty((codes.shape[0], blocks), np.uint64)
@@ -253,7 +255,7 @@ def sweep_rows(index, bias, panel, blocks, best, found):
         chunk = panel.order[turn]
         first, last = chunk * blocks, min(packed.shape[0], (chunk + 1) * blocks)
         _thresholds(best, members, panel.base, panel.reach, index.unit, index.step, bias, panel.tau)
-        scan_codes(packed, bias, first, last, codes, panel.tau, marks, index.way)
+        scan_codes(packed, bias, first, last, codes, panel.tau, marks, index.variant)
         for r in range(members.size):
             i = np.int64(members[r])
             n = unpack_marks(marks, r, first, last, ids.size, places)

@@ -1,31 +1,31 @@
-"""Tiles of byte codes: sums of a few queries and 64 rows, compared with thresholds or written out.
+"""Tiles of byte codes: sums over the codes of a few queries and 64 rows, compared with thresholds or written out.
 
-    packed (blocks, words, 64)     codes of rows, the same word of 64 rows side by side
-    bias   (blocks, 64) int32      where the rows' sums start: -|x|^2 / 2, rounded up; None under Manhattan
-    asked  (q, w)                  codes of queries as the way reads them; q is a multiple of the queries of a tile
-    tau    (q,) int32              a row is marked if its weight > tau
+    packed (blocks, words, 64)     codes of rows; the same word of 64 rows is contiguous
+    bias   (blocks, 64) int32      initial value of the rows' sums: -|x|^2 / 2, rounded up; None for Manhattan
+    asked  (q, w)                  codes of queries as the variant reads them; q is a multiple of the queries of a tile
+    tau    (q,) int32              thresholds: a row is marked if its weight > tau
 
-A weight is the sum, or minus it if small sums are near: the larger, the nearer. The sign is applied to tau, not to the
-sums: to subtract in their loop cost AVX2 5 % of a search. A "way" is a set of instructions for the same sums, known by
-its number in the table of its distance, slowest first; way 0 runs on any CPU. What is compiled holds every way that the
-CPU has, and the number is only known when a kernel runs.
+A weight is the sum, or minus the sum if small sums mean near rows, so larger weights mean nearer rows. The sign is
+applied to tau rather than to the sums, because that is cheaper. A variant is a set of instructions for the same sums.
+Its number is its position in the table of its distance, slowest first; variant 0 runs on any CPU. The compiled code
+contains every variant that the CPU supports, and the number selects one when a kernel runs.
 
 Manhattan: sums of byte differences, eight codes 0..255 per word of 64 bits.
-    L1_WIDE     3 queries x 64 rows, 24 accumulators of AVX-512BW's sum of absolute differences
-    L1_SHORT    3 queries x 8 rows, 6 accumulators of AVX2's
-    L1_ORDINARY 16-bit lanes of ordinary vectors, which hold 128 words (so codes have at most L1_MOST_DIMS dimensions)
+    L1_WIDE     3 queries x 64 rows, 24 accumulators, sum of absolute differences of AVX-512BW
+    L1_SHORT    3 queries x 8 rows, 6 accumulators, sum of absolute differences of AVX2
+    L1_ORDINARY 16-bit lanes of ordinary vectors, which can add 128 words (so codes have at most L1_MOST_DIMS columns)
 
-Euclidean: rows are codes x in -127..127, stored as x + 128 (the instruction wants one unsigned side), four per word.
-`|q - x|^2 <= u^2` implies `bias + q.(x + 128) > |q|^2 / 2 + 128 sum(q) - u^2 / 2 - 1`: the left side is computed in
-tiles, the right side is `tau`. PAIRS leaves 128 sum(q), the query's `lifts_l2`, out of both.
+Euclidean: codes x of rows are in -127..127 and stored as x + 128, because one operand of the instruction is unsigned;
+four per word. `|q - x|^2 <= u^2` implies `bias + q.(x + 128) > |q|^2 / 2 + 128 sum(q) - u^2 / 2 - 1`. Tiles compute the
+left side; the right side is `tau`. PAIRS leaves 128 sum(q), which `lifts_l2` returns, out of both sides.
     VNNI     6 queries x 64 rows, 24 accumulators of AVX-512
-    PAIRS    2 queries x 32 rows, 8 accumulators of AVX2: products of byte pairs are added in 16-bit lanes, two per row
-    FLOATS   6 queries x 16 rows in float32, where integers below 2^24 are exact (so at most MOST_DIMS dimensions)
-PAIRS never widens its sums: two instructions for 32 products, four times as fast as FLOATS. It needs small codes:
-    |code| <= 79               (79 + 128)(79 + 79) < 2^15, so no sum of two products is cut off
-    |q_h| |x_h| < 2^15         for each half h of the codes (of each word, the first two or the last two): these are the
-                               16-bit sums; they start at -128 sum(q_h), and wrapping in between does no harm
-`code_room` says what a way needs; `code_l2` keeps codes within it.
+    PAIRS    2 queries x 32 rows, 8 accumulators of AVX2; products of byte pairs are added in 16-bit lanes, two per row
+    FLOATS   6 queries x 16 rows in float32, in which integers below 2^24 are exact (so at most MOST_DIMS dimensions)
+PAIRS never widens its sums, so 32 products take two instructions. It needs small codes:
+    |code| <= 79               (79 + 128)(79 + 79) < 2^15, so no sum of two products saturates
+    |q_h| |x_h| < 2^15         for each half h of the codes (the first two or the last two of each word). These are the
+                               16-bit sums. They start at -128 sum(q_h); intermediate overflow wraps and cancels out
+`code_room` returns the limits of a variant, and `code_l2` clips codes to them.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from kway.kernels.jit import BIG, kernel
 from kway.kernels.lanes import chosen, cpu_has
 
 
-class TileWay(NamedTuple):
-    """How the sums of a tile, some queries x 64 rows, are made.
+class TileVariant(NamedTuple):
+    """One way to compute the sums of a tile, which is a few queries x 64 rows.
 
-    sums      (asm, x, asked, stride, bias, words, queries) -> [query][vector of rows], 8 rows a vector or more: int32
-              or int64, or float32 that are whole; x, asked, bias are addresses, stride is from query to query
-    queries   a tile
-    words_per_second   scanned by a thread, of four codes (L2) or eight (L1): measured, and decided by T1 and T2
-    features  that the CPU must have
-    small     whether the smaller a sum, the nearer its row; else the larger
+    sums      (asm, x, asked, stride, bias, words, queries) -> [query][vector of at least 8 rows]: int32, int64, or
+              float32 with integer values; x, asked and bias are addresses, stride is the distance between two queries
+    queries   queries per tile
+    words_per_second   words scanned per second and thread, of four codes (L2) or eight (L1): measured (T1, T2)
+    features  features that the CPU must have
+    small     whether smaller sums mean nearer rows
     """
 
     sums: Callable[..., list[Any]]
@@ -62,14 +62,15 @@ class TileWay(NamedTuple):
     small: bool = False
 
 
-def best_way(ways: Sequence[TileWay]) -> int:
-    """The fastest way that this CPU has, and that KWAY_PORTABLE allows."""
-    return max(number for number, way in enumerate(ways) if number == 0 or chosen(*way.features))
+def best_variant(variants: Sequence[TileVariant]) -> int:
+    """Return the number of the fastest variant that this CPU supports and KWAY_PORTABLE allows."""
+    return max(number for number, variant in enumerate(variants) if number == 0 or chosen(*variant.features))
 
 
-L1_QUERIES = 3  # queries of a tile: its sums fill the registers (T2)
-L1_MOST_DIMS = 1024  # 1024 / 8 words x 2 bytes x 255 < 2^16
-L1_ORDINARY, L1_SHORT, L1_WIDE = range(3)  # the ways, slowest first
+L1_QUERIES = 3  # queries per tile: their sums fill the registers (T2)
+# eight codes per word; 16-bit lanes add two bytes per word, and must not overflow
+L1_MOST_DIMS = 8 * (np.iinfo(np.uint16).max // (2 * np.iinfo(np.uint8).max))
+L1_ORDINARY, L1_SHORT, L1_WIDE = range(3)  # variants, slowest first
 
 _L1_WORDS = ir.VectorType(I64, 8)
 _L1_BYTES = ir.VectorType(I8, 64)
@@ -77,7 +78,10 @@ _PAIRS = ir.VectorType(I16, 32)
 
 
 def _differences_sums(instruction, lanes, each):
-    """Sum |q - x| as [query][vector of 8 rows] by an instruction for `lanes` rows, `each` vectors at a time."""
+    """Return code that sums |q - x| as [query][vector of 8 rows].
+
+    `instruction` processes `lanes` rows; `each` vectors are accumulated at a time.
+    """
     wide, bytes_ = ir.VectorType(I64, lanes), ir.VectorType(I8, 8 * lanes)
 
     def sums_of(asm, x, asked, stride, bias, words, queries):
@@ -108,7 +112,7 @@ _short_sums = _differences_sums("llvm.x86.avx2.psad.bw", 4, 2)
 
 
 def _ordinary_sums(asm, x, asked, stride, bias, words, queries):
-    """The same sums in 16-bit lanes, 8 rows at a time."""
+    """Compute the same sums in 16-bit lanes, 8 rows at a time."""
     b, sums = asm.builder, [None] * (8 * queries)
     for v in range(8):
 
@@ -129,32 +133,33 @@ def _ordinary_sums(asm, x, asked, stride, bias, words, queries):
 
 
 def _four_lanes(asm, total):
-    """Four 16-bit sums added into each row's 64-bit lane."""
+    """Add the four 16-bit sums of each row into its 64-bit lane."""
     b, wide = asm.builder, asm.builder.bitcast(total, _L1_WORDS)
     parts = [b.and_(b.lshr(wide, asm.same(_L1_WORDS, 16 * i)), asm.same(_L1_WORDS, 65535)) for i in range(4)]
     return b.add(b.add(parts[0], parts[1]), b.add(parts[2], parts[3]))
 
 
 def _by_eight(asm, sums):
-    """Vectors of 8 rows, of vectors of 8 or 4."""
+    """Return vectors of 8 rows, made from vectors of 8 or 4."""
     if sums[0].type.count == 8:
         return sums
     both = ir.Constant(ir.VectorType(I32, 8), list(range(8)))
     return [asm.builder.shuffle_vector(*pair, both) for pair in zip(sums[::2], sums[1::2])]
 
 
-L1_WAYS = (
-    TileWay(_ordinary_sums, L1_QUERIES, 5e9, small=True),
-    TileWay(_short_sums, L1_QUERIES, 10e9, ("avx2",), small=True),
-    TileWay(_wide_sums, L1_QUERIES, 20e9, ("avx512f", "avx512bw"), small=True),
+L1_VARIANTS = (
+    TileVariant(_ordinary_sums, L1_QUERIES, 5e9, small=True),
+    TileVariant(_short_sums, L1_QUERIES, 10e9, ("avx2",), small=True),
+    TileVariant(_wide_sums, L1_QUERIES, 20e9, ("avx512f", "avx512bw"), small=True),
 )
 
 
-QUERIES = 6  # a multiple of the queries of every tile (T1)
-MOST_DIMS = 384  # 384 * (255 * 127 + 127 * 127 / 2) < 2^24
-FLOATS, PAIRS, VNNI = range(3)  # the ways, slowest first
+QUERIES = 6  # a multiple of the queries per tile of every variant (T1)
+# the largest multiple of 64 for which sums are exact in float32: MOST_DIMS * (255 * 127 + 127 * 127 / 2) < 2^24
+MOST_DIMS = 2 ** (np.finfo(np.float32).nmant + 1) // (255 * 127 + 127 * 127 // 2 + 1) // 64 * 64
+FLOATS, PAIRS, VNNI = range(3)  # variants, slowest first
 
-_HEAD = 1  # words before a query's codes that PAIRS needs
+_HEAD = 2 * I16.width // I32.width  # words before a query's codes: the two initial values of PAIRS
 _DOT = "llvm.x86.avx512.vpdpbusd.512"
 _WORDS = ir.VectorType(I32, 16)
 _BYTES = ir.VectorType(I8, 64)
@@ -165,26 +170,26 @@ _SHORT_PAIRS = ir.VectorType(I16, 16)
 
 
 class CodeRoom(NamedTuple):
-    """The largest code, and the largest norm of each half of a row's codes."""
+    """Limits of codes: the largest code, and the largest norm of each half of a row's codes."""
 
     top: int
     norm: float
 
 
-def code_room(way: int, width: int) -> CodeRoom:
-    """What codes of `width` dimensions must keep to, before they are rounded."""
-    if way != PAIRS:
+def code_room(variant: int, width: int) -> CodeRoom:
+    """Return the limits of codes of `width` dimensions, before they are rounded."""
+    if variant != PAIRS:
         return CodeRoom(127, float(BIG))
-    return CodeRoom(79, 181.0 - 0.5 * (width / 2 + 2) ** 0.5)  # 181^2 < 2^15; rounding adds half a step a dimension
+    return CodeRoom(79, 181.0 - 0.5 * (width / 2 + 2) ** 0.5)  # 181^2 < 2^15; rounding adds half a step per dimension
 
 
-def lifts_l2(codes: NDArray[np.int8], way: int) -> NDArray[np.float64]:
-    """128 sum(q) of each query, codes (q, w) -> (q,); 0 in PAIRS, whose sums start that much lower."""
-    return (0.0 if way == PAIRS else 128.0) * codes.sum(axis=1, dtype=np.int64)
+def lifts_l2(codes: NDArray[np.int8], variant: int) -> NDArray[np.float64]:
+    """Return 128 sum(q) (q,) of codes (q, w); 0 for PAIRS, whose sums start that much lower."""
+    return (0.0 if variant == PAIRS else 128.0) * codes.sum(axis=1, dtype=np.int64)
 
 
 def _vnni_sums(asm, x, asked, stride, bias, words, queries):
-    """bias + q.(x + 128) as [query][vector of 16 rows], four vectors, all accumulators in registers."""
+    """Compute bias + q.(x + 128) as [query][vector of 16 rows], four vectors, all accumulators in registers."""
     b = asm.builder
     start = [asm.load(asm.at(bias, v, 64), _WORDS, 4) for v in range(4)] * queries
 
@@ -201,9 +206,9 @@ def _vnni_sums(asm, x, asked, stride, bias, words, queries):
 
 
 def _pair_sums(asm, x, asked, stride, bias, words, queries):
-    """bias + q.x as [query][vector of 8 rows], eight vectors; `asked` is made by `prepare_l2`."""
+    """Compute bias + q.x as [query][vector of 8 rows], eight vectors; `prepare_l2` returns `asked`."""
     b, sums = asm.builder, [None] * (8 * queries)
-    each = max(1, 8 // queries)  # vectors at a time: accumulators, rows and a product fit 16 registers
+    each = max(1, 8 // queries)  # vectors at a time: accumulators, rows and a product fit in 16 registers
     codes = asm.at(asked, _HEAD, 4)
     for first in range(0, 8, each):
         heads = [
@@ -234,7 +239,7 @@ def _pair_sums(asm, x, asked, stride, bias, words, queries):
 
 
 def _float_sums(asm, x, asked, stride, bias, words, queries):
-    """The same sums in float32, 16 rows at a time; `asked` and its stride are those of the codes as floats."""
+    """Compute the same sums in float32, 16 rows at a time; `asked` and its stride are those of codes as floats."""
     b, sums = asm.builder, [None] * (4 * queries)
     for v in range(4):
         start = b.sitofp(asm.load(asm.at(bias, v, 64), _WORDS, 4), _FLOATS)
@@ -256,10 +261,10 @@ def _float_sums(asm, x, asked, stride, bias, words, queries):
     return sums
 
 
-L2_WAYS = (
-    TileWay(_float_sums, QUERIES, 17e9),
-    TileWay(_pair_sums, 2, 30e9, ("avx2",)),  # measured faster than 3, 4 or 6
-    TileWay(_vnni_sums, QUERIES, 52e9, ("avx512f", "avx512vnni")),
+L2_VARIANTS = (
+    TileVariant(_float_sums, QUERIES, 17e9),
+    TileVariant(_pair_sums, 2, 30e9, ("avx2",)),  # measured: 3, 4 and 6 queries are slower
+    TileVariant(_vnni_sums, QUERIES, 52e9, ("avx512f", "avx512vnni")),
 )
 
 
@@ -269,15 +274,15 @@ def _code(word, byte):
 
 
 @kernel
-def prepare_l2(asked, way):
-    """Codes of queries (q, words) of four bytes -> (q, w) int32 as the way reads them.
+def prepare_l2(asked, variant):
+    """Convert codes of queries (q, words), four bytes per word, to (q, w) int32 as the variant reads them.
 
-    VNNI: as they are; PAIRS: two 16-bit starts, the codes; FLOATS: (q, 4 words) float32.
+    VNNI: unchanged. PAIRS: two 16-bit initial values, then the codes. FLOATS: (q, 4 words) float32.
     """
     q, words = asked.shape
-    if way == VNNI:
+    if variant == VNNI:
         return asked.copy()
-    if way == PAIRS:
+    if variant == PAIRS:
         led = np.empty((q, _HEAD + words), np.int32)
         for r in range(q):
             low = high = 0
@@ -295,43 +300,46 @@ def prepare_l2(asked, way):
     return floats.view(np.int32)
 
 
-_L1_TILES, _L2_TILES = (tuple(way.queries for way in ways) for ways in (L1_WAYS, L2_WAYS))
+_L1_TILES, _L2_TILES = (tuple(variant.queries for variant in variants) for variants in (L1_VARIANTS, L2_VARIANTS))
 
 
-def _mark(asm, way, x, asked, start, tau, marks, stride, mark_stride, words):
-    """A bit a row and query of the tile: whether the weight exceeds the query's tau."""
-    b, sums = asm.builder, way.sums(asm, x, asked, stride, start, words, way.queries)
-    kind, each = sums[0].type, len(sums) // way.queries
+def _mark(asm, variant, x, asked, start, tau, marks, stride, mark_stride, words):
+    """Write one bit per row and query of the tile: whether the weight exceeds the query's tau."""
+    b, sums = asm.builder, variant.sums(asm, x, asked, stride, start, words, variant.queries)
+    kind, each = sums[0].type, len(sums) // variant.queries
     widen, compare = (b.sitofp, b.fcmp_ordered) if kind.element == F32 else (b.sext, b.icmp_signed)
-    for r in range(way.queries):
+    for r in range(variant.queries):
         limit = asm.load(asm.at(tau, r, 4), I32, 4)
-        limit = asm.splat(widen(b.neg(limit) if way.small else limit, kind.element), kind.count)
+        limit = asm.splat(widen(b.neg(limit) if variant.small else limit, kind.element), kind.count)
         for v, total in enumerate(sums[each * r : each * (r + 1)]):
-            bits = b.bitcast(compare("<" if way.small else ">", total, limit), ir.IntType(kind.count))
+            bits = b.bitcast(compare("<" if variant.small else ">", total, limit), ir.IntType(kind.count))
             asm.store(bits, asm.at(asm.at(marks, r, mark_stride), v, kind.count // 8), kind.count // 8)
 
 
-def _weigh(asm, way, x, asked, start, values, words):
-    """The weights of one query, as int32."""
-    for v, total in enumerate(way.sums(asm, x, asked, asm.number(0), start, words, 1)):
+def _weigh(asm, variant, x, asked, start, values, words):
+    """Write the weights of one query as int32."""
+    for v, total in enumerate(variant.sums(asm, x, asked, asm.number(0), start, words, 1)):
         lanes, whole = total.type.count, asm.builder.fptosi if total.type.element == F32 else asm.builder.trunc
         weight = whole(total, ir.VectorType(I32, lanes))
-        asm.store(asm.builder.neg(weight) if way.small else weight, asm.at(values, v, 4 * lanes), 4)
+        asm.store(asm.builder.neg(weight) if variant.small else weight, asm.at(values, v, 4 * lanes), 4)
 
 
-def _each_way(tile, bias):
-    """Code of an intrinsic of (..., way, bias): the tile in the way asked for; none where this CPU lacks it."""
+def _each_variant(tile, bias):
+    """Return the code of an intrinsic (..., variant, bias) that runs the tile of the selected variant.
+
+    It does nothing if the CPU does not support the variant.
+    """
 
     def emit(context, builder, signature, arguments):
         *given, number, _ = arguments
         done = builder.append_basic_block("tile_done")
         choice = builder.switch(number, done)
-        for i, way in enumerate(L1_WAYS if bias is types.none else L2_WAYS):
-            if cpu_has(*way.features):
-                block = builder.append_basic_block("way")
+        for i, variant in enumerate(L1_VARIANTS if bias is types.none else L2_VARIANTS):
+            if cpu_has(*variant.features):
+                block = builder.append_basic_block("variant")
                 choice.add_case(i, block)
                 builder.position_at_end(block)
-                tile(Assembler(builder), way, *given)
+                tile(Assembler(builder), variant, *given)
                 builder.branch(done)
         builder.position_at_end(done)
         return context.get_dummy_value()
@@ -340,20 +348,20 @@ def _each_way(tile, bias):
 
 
 @intrinsic
-def _mark_tile(typing_context, x, asked, start, tau, marks, stride, mark_stride, words, way, bias):
-    return types.void(*[types.uintp] * 5, *[types.intp] * 4, bias), _each_way(_mark, bias)
+def _mark_tile(typing_context, x, asked, start, tau, marks, stride, mark_stride, words, variant, bias):
+    return types.void(*[types.uintp] * 5, *[types.intp] * 4, bias), _each_variant(_mark, bias)
 
 
 @intrinsic
-def _weigh_tile(typing_context, x, asked, start, values, words, way, bias):
-    return types.void(*[types.uintp] * 4, *[types.intp] * 2, bias), _each_way(_weigh, bias)
+def _weigh_tile(typing_context, x, asked, start, values, words, variant, bias):
+    return types.void(*[types.uintp] * 4, *[types.intp] * 2, bias), _each_variant(_weigh, bias)
 
 
 @kernel
-def scan_codes(packed, bias, first, last, asked, tau, marks, way):
-    """marks (q, blocks) uint64: bit j of marks[r, b - first] set where row j of block b may be near query r."""
+def scan_codes(packed, bias, first, last, asked, tau, marks, variant):
+    """Set bit j of marks[r, b - first] (uint64) if row j of block b may be near query r, for blocks first..last."""
     words, stride, mark_stride = packed.shape[1], asked.strides[0], marks.strides[0]
-    tile = _L1_TILES[way] if bias is None else _L2_TILES[way]
+    tile = _L1_TILES[variant] if bias is None else _L2_TILES[variant]
     for b in range(first, last):
         x = np.uint64(packed.ctypes.data + b * packed.strides[0])
         start = np.uint64(0) if bias is None else np.uint64(bias.ctypes.data + b * bias.strides[0])
@@ -361,13 +369,13 @@ def scan_codes(packed, bias, first, last, asked, tau, marks, way):
             q = np.uint64(asked.ctypes.data + r * stride)
             limit = np.uint64(tau.ctypes.data + 4 * r)
             out = np.uint64(marks.ctypes.data + r * mark_stride + 8 * (b - first))
-            _mark_tile(x, q, start, limit, out, stride, mark_stride, words, way, bias)
+            _mark_tile(x, q, start, limit, out, stride, mark_stride, words, variant, bias)
 
 
 @kernel
-def weigh_codes(packed, bias, block, asked, r, values, way):
-    """values (64,) int32: the weights of query r and the rows of a block; the larger, the nearer."""
+def weigh_codes(packed, bias, block, asked, r, values, variant):
+    """Compute values (64,) int32: the weights of query r and the rows of a block; larger means nearer."""
     x = np.uint64(packed.ctypes.data + block * packed.strides[0])
     start = np.uint64(0) if bias is None else np.uint64(bias.ctypes.data + block * bias.strides[0])
     q, out = np.uint64(asked.ctypes.data + r * asked.strides[0]), np.uint64(values.ctypes.data)
-    _weigh_tile(x, q, start, out, packed.shape[1], way, bias)
+    _weigh_tile(x, q, start, out, packed.shape[1], variant, bias)

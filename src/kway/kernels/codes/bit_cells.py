@@ -32,7 +32,7 @@ from kway.kernels.codes.bits import sign_words
 from kway.kernels.distances import distance
 from kway.kernels.jit import kernel
 from kway.kernels.lanes import ctz
-from kway.kernels.topk import EMPTY, NOBODY, sift
+from kway.kernels.topk import EMPTY, NO_ROW, sift
 
 _FEW = 2.4  # deviations below the mean of a first filter: about one row in a hundred passes (C1)
 _KEY_ROUNDING = 512 * float(np.finfo(np.float64).eps)  # relative rounding of the terms of a key
@@ -82,7 +82,7 @@ def _first_bound(how, coded, query, low, high, width, most, k, room):
 
     Rows beyond it are not needed. EMPTY if fewer than k passed.
     """
-    keys, best = np.full(k, EMPTY), np.full(k, NOBODY)
+    keys, best = np.full(k, EMPTY), np.full(k, NO_ROW)
     for row in range(low, high, 32):
         near = near_of(coded.head, row, min(high, row + 32), query.words, width, most, room.tile)
         while near:
@@ -96,7 +96,7 @@ def _first_bound(how, coded, query, low, high, width, most, k, room):
                 sift(keys, best, key, r)
     worst = how.least
     for i in range(k):
-        if best[i] == NOBODY:  # fewer than k rows, or keys that are NaN
+        if best[i] == NO_ROW:  # fewer than k rows, or keys that are NaN
             return EMPTY
         # so that these k rows pass
         worst = max(worst, distance_of(how.squared, keys[i], query.base, how.least))

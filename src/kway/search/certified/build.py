@@ -2,9 +2,9 @@
 
 Cosine is searched through unit vectors: ||u - v||^2 = 2 (1 - cos), so the order is the same.
 
-The unit rows are rounded to float32, so what is found is confirmed on the rows as given (block_scan.py). A zero
-row stays at the origin, nearer to every query than its cosine distance of 1 says, so it is never missed; a zero query
-gets no proof.
+The unit rows are rounded to float32, so results are confirmed on the rows as given (block_scan.py). A zero row stays at
+the origin. It is then nearer to every query than its cosine distance of 1, so it is never missed. For a zero query the
+bounds prove nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kway.kernels.certified import tiles
 from kway.kernels.certified.sketch import MOST_COLUMNS
-from kway.kernels.certified.tiles import best_way
+from kway.kernels.certified.tiles import best_variant
 from kway.kernels.jit import frozen
 from kway.search.block_scan import EXTRA, BlockScan, confirm
 from kway.search.certified.choose import (
@@ -38,8 +38,8 @@ from kway.search.kmeans import SAMPLE_ROWS
 from kway.search.results import Neighbors
 from kway.threads import pmap, single_blas, spans
 
-LEAST_ROWS, LEAST_COLUMNS = 1024, 8  # below these a plain scan is as fast for any rows (T1b)
-FIRST_AXES = 128  # axes that are computed first; twice as many if the choice is the last of them (T1, T1f)
+LEAST_ROWS, LEAST_COLUMNS = 1024, 8  # below these a plain scan is as fast (T1b)
+FIRST_AXES = 128  # axes that are computed first; their number doubles if the choice needs all of them (T1, T1f)
 
 
 class Job(NamedTuple):
@@ -74,12 +74,12 @@ def certify(rows: NDArray, distance: Distance, seed: int = 0, always: bool = Fal
 
 
 def _euclidean(job: Job) -> Certified | None:
-    way, most = best_way(tiles.L2_WAYS), min(job.rows.shape[1], tiles.MOST_DIMS)
+    variant, most = best_variant(tiles.L2_VARIANTS), min(job.rows.shape[1], tiles.MOST_DIMS)
     count = 0
-    while True:  # more axes than are wanted
+    while True:  # until there are more axes than the choice needs
         count = min(most, max(FIRST_AXES, 2 * count))
         axes = leading_axes(job.seen.values, count, job.rng)
-        choice = choose_axes(job.seen, axes, tiles.L2_WAYS[way].words_per_second, tiles.MOST_DIMS)
+        choice = choose_axes(job.seen, axes, tiles.L2_VARIANTS[variant].words_per_second, tiles.MOST_DIMS)
         if count == most or choice.few < count - 1:
             break
     if not (choice.pays or job.always):
@@ -88,28 +88,30 @@ def _euclidean(job: Job) -> Certified | None:
     space = euclidean_space(job.frame, axes, job.sample[:512], job.rng)
     n, d = job.rows.shape
     why = f"certified: {choice.few} of {d} dimensions scanned, about {choice.survivors:.0f} of {n} rows survive"
-    return _index(job, space, EuclideanCodes.of, way, True, why)
+    return _index(job, space, EuclideanCodes.encode, variant, True, why)
 
 
 def _manhattan(job: Job) -> Certified | None:
-    way = best_way(tiles.L1_WAYS)
+    variant = best_variant(tiles.L1_VARIANTS)
     n, d = job.rows.shape
     levels, values = 4 if d >= 64 else 2, job.seen.values
     left, right = (values[job.rng.choice(len(values), 2000)] for _ in range(2))
     groups = correlated_groups(left - right, levels)
     sizes = [2**level for level in range(levels + 1)]
-    choice = choose_groups(job.seen, groups, sizes, tiles.L1_WAYS[way].words_per_second, tiles.L1_MOST_DIMS)
+    choice = choose_groups(job.seen, groups, sizes, tiles.L1_VARIANTS[variant].words_per_second, tiles.L1_MOST_DIMS)
     if choice is None or not (choice.pays or job.always):
         return None
     why = f"certified: sums of {choice.few} of {d} features scanned, about {choice.survivors:.0f} of {n} rows survive"
-    return _index(job, ManhattanSpace(job.frame, groups, choice.few), ManhattanCodes.of, way, False, why)
+    return _index(job, ManhattanSpace(job.frame, groups, choice.few), ManhattanCodes.encode, variant, False, why)
 
 
-def _index(job: Job, space: Space, codes_of: Callable[..., SketchCodes], way: int, root: bool, why: str) -> Certified:
+def _index(
+    job: Job, space: Space, codes_of: Callable[..., SketchCodes], variant: int, root: bool, why: str
+) -> Certified:
     """Sketch every row, sort the rows by cell, and encode them."""
     sketch = sketch_all(job.rows, space)
     cells = make_cells(sketch.coarse, job.rng)
-    codes = codes_of(sketch.coarse, cells, space, way)
+    codes = codes_of(sketch.coarse, cells, space, variant)
     fine = codes_taken(sketch.fine, cells.ids)
     return Certified(job.rows, space, cells, codes, sketch._replace(fine=fine), job.frame.unit, root, why)
 
@@ -117,7 +119,7 @@ def _index(job: Job, space: Space, codes_of: Callable[..., SketchCodes], way: in
 _BUILDERS: dict[Distance, Callable[[Job], Certified | None]] = {EUCLIDEAN: _euclidean, MANHATTAN: _manhattan}
 
 
-_ROUNDING = 8 * ROUNDING  # how far two rounded unit vectors may lie from the true ones, generously
+_ROUNDING = 8 * ROUNDING  # bounds the distance of two rounded unit vectors from the exact ones
 
 
 @dataclass

@@ -1,11 +1,11 @@
-"""How much of a row the scan should see: principal axes, and a choice by the time that a query is expected to take.
+"""How many coordinates the scan should read: principal axes, and a choice by the expected time of a query.
 
-Axes        (d, p) float32, nearly orthonormal columns, largest variance first. Any orthonormal axes keep the bounds
-            true; principal axes make them tight, and nearly principal ones nearly as tight.
-Choice      Some rows are taken as queries, with the distance of their k-th neighbor; on a sample of the other rows it
-            is counted how many would survive each bound. Time per query = words scanned + survivors looked at + rows
-            measured + the query's own sketch, and a row's (as many queries as rows are expected). If that is not
-            clearly less than comparing with all rows, pruning does not pay.
+Axes        (d, p) float32, nearly orthonormal columns, largest variance first. The bounds are valid for any orthonormal
+            axes. They are tightest for principal axes, and nearly as tight for approximate ones.
+Choice      Some rows serve as queries, with the distance of their k-th neighbor. On a sample of the other rows, the
+            survivors of each bound are counted. Time per query = words scanned + survivors examined + rows measured +
+            the sketch of the query and of one row (as many queries as rows are expected). Unless this is clearly less
+            than a comparison with all rows, bounds do not save time.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from kway.threads import pmap, shares, single_blas, spans
 
 
 def leading_axes(values: NDArray[np.float32], count: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """The `count` leading principal axes (d, count) of values Z (s, d), nearly: subspace iteration on Z'Z."""
+    """Return about the `count` leading principal axes (d, count) of values Z (s, d), by subspace iteration on Z'Z."""
 
-    small = values.shape[1] <= len(values)  # then Z'Z takes no more memory than Z, and is multiplied three times
+    small = values.shape[1] <= len(values)  # then Z'Z takes no more memory than Z; it is multiplied three times
     gram = _cross(values, values) if small else None
 
     spread = (
@@ -36,20 +36,20 @@ def leading_axes(values: NDArray[np.float32], count: int, rng: np.random.Generat
         if gram is not None
         else (lambda basis: _cross(values, pooled_product(values, basis)))
     )
-    with single_blas():  # several threads are slower in all that follows except the products
+    with single_blas():  # BLAS threads would slow down qr and eigh; the pool computes the products
         basis = rng.standard_normal((values.shape[1], count)).astype(np.float32)
         basis = qr(spread(spread(basis)), mode="economic", overwrite_a=True)[0]
         return np.ascontiguousarray(basis @ _descending(basis.T @ spread(basis)), np.float32)
 
 
 def pooled_product(values: NDArray[np.float32], axes: NDArray[np.float32]) -> NDArray[np.float32]:
-    """values (s, d) @ axes (d, p) on the pool."""
+    """Return values (s, d) @ axes (d, p), computed by the thread pool."""
     parts = shares(len(values), least=128) if len(values) <= 8192 else spans(len(values), 4096)
     return np.concatenate(pmap(lambda part: values[part] @ axes, parts))
 
 
 def _cross(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
-    """left (s, a)' @ right (s, b) on the pool, a part a thread."""
+    """Return left (s, a)' @ right (s, b), computed by the thread pool, one part per thread."""
     return np.add.reduce(pmap(lambda part: left[part].T @ right[part], shares(len(left), least=512)))
 
 
@@ -58,29 +58,29 @@ def _descending(gram: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def flaw(axes: NDArray[np.float32]) -> float:
-    """Bounds the distance (2-norm) of the axes to the nearest orthonormal ones: |V'V - I| in float64."""
+    """Return a bound of the distance (2-norm) from the axes to the nearest orthonormal ones: |V'V - I| in float64."""
     wide = axes.astype(np.float64)
     with single_blas():
         return float(np.linalg.norm(wide.T @ wide - np.eye(wide.shape[1]))) + 1e-12
 
 
 def random_turn(width: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """A random rotation (width, width): coordinates of one range, so that one step fits them all."""
+    """Return a random rotation (width, width); rotated coordinates have similar ranges, so one step fits all."""
     return np.ascontiguousarray(np.linalg.qr(rng.standard_normal((width, width)))[0], np.float32)
 
 
-NEIGHBOURS = 10  # k that the choice is made for (T1, T2)
-_ASKED = 128  # rows taken as queries; more choose the same
-_WARM = 1.04  # the scan's radius over the true one: codes are rounded, and its thresholds are not final
-LOOK, BYTE = 30e-9, 0.03e-9  # seconds for a survivor of the scan on one thread, and for each column of it (T1, T2)
+NEIGHBORS = 10  # k for which the choice is made (T1, T2)
+_ASKED = 128  # rows that serve as queries; more lead to the same choice
+_WARM = 1.04  # radius of the scan relative to the true one: codes are rounded, and thresholds not final
+LOOK, BYTE = 30e-9, 0.03e-9  # seconds per survivor of the scan on one thread, and per column (T1, T2)
 _PLAIN = 42e9  # products (or differences) per second and thread of a plain search (T1, T2)
-FIXED = 5e-6  # seconds per query that no choice changes: nearest cells, warm start (T1b)
-PAYS = 0.8  # share of the plain time below which bounds are built
-_STEP = 16  # coordinates between the shortest sketches that are compared
+FIXED = 5e-6  # seconds per query that do not depend on the choice: nearest cells, first radius (T1b)
+PAYS = 0.8  # bounds are built if they take less than this share of the plain time
+_STEP = 16  # length of the shortest sketch that is compared, and the unit of all lengths
 
 
 class Probe(NamedTuple):
-    """values (s, d), asked (a, d): rows in the frame; radius (a,): distance of asked to its k-th neighbour; n rows."""
+    """Sampled values (s, d) and queries asked (a, d) in the frame; radius (a,) to the k-th neighbor among n rows."""
 
     values: NDArray[np.float32]
     asked: NDArray[np.float32]
@@ -89,21 +89,21 @@ class Probe(NamedTuple):
 
 
 class DrawnRows(NamedTuple):
-    """Row numbers: some to ask for, and others (SAMPLE_ROWS of them or more) to look for their neighbours in."""
+    """Row numbers: `asked` serve as queries; `others` (at least SAMPLE_ROWS) are searched for their neighbors."""
 
     asked: NDArray[np.int64]
     others: NDArray[np.int64]
 
 
 def draw_rows(n: int, rng: np.random.Generator) -> DrawnRows:
-    """One row in NEIGHBOURS is enough of others: there the nearest stands for the k-th of all."""
+    """Draw rows; if `others` are one row in NEIGHBORS, the nearest of them is about as far as the k-th of all."""
     asked = min(_ASKED, n // 8)
-    picked = rng.choice(n, min(n, asked + max(SAMPLE_ROWS, n // NEIGHBOURS)), replace=False)
+    picked = rng.choice(n, min(n, asked + max(SAMPLE_ROWS, n // NEIGHBORS)), replace=False)
     return DrawnRows(picked[:asked], picked[asked:])
 
 
 def probe(rows: NDArray, values: NDArray[np.float32], drawn: DrawnRows, frame: Frame, distance: Distance) -> Probe:
-    """What rows are asked; values (s, d) are the first of the others, in the frame."""
+    """Measure the radius of the drawn queries; values (s, d) are the first of the other rows, in the frame."""
     asked = frame.place(rows[drawn.asked]).values
     near = np.empty((len(asked), len(drawn.others)), np.float32)
     squares = np.einsum("ij,ij->i", asked, asked)
@@ -116,7 +116,7 @@ def probe(rows: NDArray, values: NDArray[np.float32], drawn: DrawnRows, frame: F
             nearness_l1(block.values, asked, part.start, near)
 
     pmap(work, spans(len(drawn.others), 1024))
-    k = max(1, round(NEIGHBOURS * len(drawn.others) / len(rows))) - 1
+    k = max(1, round(NEIGHBORS * len(drawn.others) / len(rows))) - 1
     radius = np.partition(near, k, axis=1)[:, k]
     if distance.product:
         radius = np.sqrt(np.maximum(radius, 0))
@@ -125,7 +125,7 @@ def probe(rows: NDArray, values: NDArray[np.float32], drawn: DrawnRows, frame: F
 
 @dataclass(frozen=True)
 class SketchChoice:
-    """What was chosen, and what it promises: seconds a query on one thread, against a plain search's."""
+    """The chosen length, its expected survivors, and the seconds per query and thread, with those of a plain search."""
 
     few: int
     survivors: float
@@ -134,22 +134,22 @@ class SketchChoice:
 
     @property
     def pays(self) -> bool:
-        """Whether to prune at all."""
+        """Whether bounds save time."""
         return self.seconds < PAYS * self.plain
 
 
 def _plain(n: int, d: int) -> float:
-    return n * d / _PLAIN + n * 1e-9 + 1e-6  # the second: writing n distances and keeping the best
+    return n * d / _PLAIN + n * 1e-9 + 1e-6  # n * 1e-9: writing n distances and selecting the best
 
 
 def sketch_widths(most: int) -> NDArray[np.int64]:
-    """Lengths of sketches that are compared, up to `most`: multiples of _STEP, a quarter of an octave apart."""
+    """Return the lengths of sketches to compare, up to `most`: multiples of _STEP, a quarter of an octave apart."""
     octaves = np.arange(4 * np.log2(most / _STEP)) / 4
     return _STEP * np.unique(np.rint(2.0**octaves).astype(np.int64))
 
 
 def choose_axes(seen: Probe, axes: NDArray[np.float32], scan_rate: float, most_coarse: int) -> SketchChoice:
-    """How many coordinates for the Euclidean bounds; scan_rate: words of four codes per second and thread."""
+    """Choose how many coordinates the Euclidean bounds use; scan_rate: words of four codes per second and thread."""
     d, p = axes.shape
     grid = np.array([g - 1 for g in sketch_widths(most_coarse) if g - 1 < p] + [p])
     values = np.concatenate([seen.values[::2], seen.asked])
@@ -167,9 +167,9 @@ def choose_axes(seen: Probe, axes: NDArray[np.float32], scan_rate: float, most_c
 def _survivors(
     seen: Probe, coordinates: NDArray[np.float32], tails: NDArray[np.float32], grid: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Expected rows (grid,) within WARM times the radius under the bound of each length of the grid.
+    """Return the expected number of rows (grid,) within _WARM times the radius by the bound of each length.
 
-    coordinates (s + a, p) and tails (s + a, grid), the norms of what they leave out: of rows, then of those asked.
+    coordinates (s + a, p), and tails (s + a, grid), the norms of the remaining ones: of rows, then of queries.
     """
     n = len(coordinates) - len(seen.asked)
     limits = (_WARM * seen.radius) ** 2
@@ -186,7 +186,7 @@ def _survivors(
 def choose_groups(
     seen: Probe, groups: FeatureGroups, sizes: list[int], scan_rate: float, most_coarse: int
 ) -> SketchChoice | None:
-    """Features a group for the Manhattan bounds (as `few`); scan_rate: words of eight codes a second and thread."""
+    """Choose the features per group (`few`) of the Manhattan bounds; scan_rate: words of eight codes per second."""
     d, choices = seen.values.shape[1], []
     for size in sizes:
         width = -(-d // size)

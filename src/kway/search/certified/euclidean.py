@@ -1,11 +1,12 @@
-"""Euclidean bounds: e(x) = [leading principal coordinates, the norm of what they leave out], and whole rows as bytes.
+"""Euclidean bounds: the leading principal coordinates with the norm of the rest, and whole rows as bytes.
 
-With z = x - centre, v the coordinates and r the norm of the rest,
+With z = x - center, v the coordinates and r the norm of the rest,
     |v(q) - v(x)|^2 + (r(q) - r(x))^2 <= |q - x|^2        (triangle inequality for the rest)
-so |e(q) - e(x)| <= |q - x|: that is coarse. Fine are the rows as bytes (kernels/byte_rows).
+so e(x) = [v, r] satisfies |e(q) - e(x)| <= |q - x|. The coarse sketch is e. The fine sketch is the row as bytes
+(`code_bytes`).
 
-Rounding, u = 2^-24: coordinates are sums of PIECE products added up piece by piece, each off by at most
-(PIECE + pieces + 2) u |v||z|, all together by sqrt(few) times that; the axes are off by their flaw.
+Rounding, u = 2^-24: a coordinate is a sum of PIECE products, and these sums are added. Its error is at most
+(PIECE + pieces + 2) u |v||z|, and sqrt(few) times that for all coordinates. The error of the axes is their flaw.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ from kway.search.certified.pipeline import CellOrder
 from kway.search.certified.sketches import (
     ROUNDING,
     UNDERFLOW,
-    AskedCodes,
     BoundSketch,
     Frame,
+    QueryCodes,
     empty_sketch,
     packed_words,
     whole_blocks,
 )
 from kway.threads import pmap, spans
 
-PIECE = 196  # products summed in one go: shorter sums, smaller rounding bound; 128 take 15 % longer (T1f)
+PIECE = 196  # products per sum: shorter sums have a smaller rounding bound and take longer (T1f)
 
 
 def sketch_product(values: NDArray[np.float32], axes: NDArray[np.float32]) -> NDArray[np.float32]:
-    """values (b, d) @ axes (d, M), the inner sums cut into pieces."""
+    """Return values (b, d) @ axes (d, M), with the inner sums split into pieces."""
     total = values[:, :PIECE] @ axes[:PIECE]
     for a in range(PIECE, len(axes), PIECE):
         total += values[:, a : a + PIECE] @ axes[a : a + PIECE]
@@ -45,34 +46,34 @@ def sketch_product(values: NDArray[np.float32], axes: NDArray[np.float32]) -> ND
 
 @dataclass(frozen=True)
 class EuclideanSpace:
-    """Sketches of rows by axes (d, few): coarse centred and turned, fine in bytes of one step."""
+    """Computes sketches by axes (d, few): coarse is centered and rotated, fine is bytes of one step."""
 
     frame: Frame
     axes: NDArray[np.float32]
     turn: NDArray[np.float32]
     middle: NDArray[np.float32]
     error: float  # of the coordinates, relative to |z|
-    turn_error: float  # of turning, relative to the vector turned
+    turn_error: float  # of the rotation, relative to the rotated vector
     step: float
 
     @property
     def whole(self) -> bool:
-        """Whether the coordinates are all there are, so that nothing is left out."""
+        """Whether there are as many axes as columns, so that the rest is 0."""
         return self.axes.shape[0] == self.axes.shape[1]
 
     @property
     def widths(self) -> tuple[int, int]:
-        """Columns of coarse and of fine."""
+        """Number of columns of coarse and of fine."""
         d, few = self.axes.shape
         return few + 1, -(-d // ROUND) * ROUND
 
     @property
     def fine_type(self) -> type[np.int8]:
-        """Of a fine column."""
+        """Type of fine."""
         return np.int8
 
     def sketch(self, block: NDArray, into: BoundSketch) -> None:
-        """BoundSketch of block (b, d), written into arrays of b rows."""
+        """Write the sketch of block (b, d) into arrays of b rows."""
         placed = self.frame.place(block)
         raw = np.empty(into.coarse.shape, np.float32)
         lead = sketch_product(placed.values, self.axes)  # (b, few)
@@ -83,19 +84,19 @@ class EuclideanSpace:
         length = sizes + float(np.linalg.norm(self.middle))  # bounds |raw|
         into.coarse_slack[:] += 1.01 * self.turn_error * length + 2 * UNDERFLOW
         code_bytes(placed.values, self.step, into.fine, into.slack)
-        into.slack[:] *= 1 + 2 * len(self.axes) * ROUNDING  # added up in float32
+        into.slack[:] *= 1 + 2 * len(self.axes) * ROUNDING  # sums in float32
         into.slack[:] += 4 * ROUNDING * sizes + UNDERFLOW
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
-        return self.axes.nbytes + self.turn.nbytes + self.middle.nbytes + self.frame.centre.nbytes
+        """Bytes in memory."""
+        return self.axes.nbytes + self.turn.nbytes + self.middle.nbytes + self.frame.center.nbytes
 
 
 def euclidean_space(
     frame: Frame, axes: NDArray[np.float32], sample: NDArray, rng: np.random.Generator
 ) -> EuclideanSpace:
-    """Space of the given axes (d, few), its coarse part centred on the sample (s, d), rows as they are."""
+    """Return the space of axes (d, few); its coarse part is centered on the mean of the sample (s, d)."""
     d, few = axes.shape
     pieces = -(-d // PIECE)
     error = (PIECE + pieces + 2) * ROUNDING * 1.01 * np.sqrt(few) * 1.01 + flaw(axes) + 6 * ROUNDING
@@ -109,14 +110,14 @@ def euclidean_space(
 
 
 def _byte_step(frame: Frame, sample: NDArray) -> float:
-    """Step of whole rows as bytes, a float32; they hold all but the wildest rows of the sample."""
+    """Return the step of rows as bytes, a float32 value; nearly all rows of the sample are within range."""
     peaks = np.abs(frame.place(sample).values).max(axis=1)
     return float(np.float32((np.quantile(peaks, 0.99) or peaks.max() or 1.0) / 127))
 
 
 @dataclass(frozen=True)
 class EuclideanCodes:
-    """Rows in cell order as byte codes; see the tile for the layout. error: what coding hides of any row."""
+    """Rows in cell order as byte codes (layout: kernels/certified/tiles.py); error: largest rounding error of a row."""
 
     packed: NDArray[np.int32]
     bias: NDArray[np.int32]
@@ -124,13 +125,15 @@ class EuclideanCodes:
     error: float
     room: NDArray[np.float64]
     margin: float
-    way: int
+    variant: int
 
     @classmethod
-    def of(cls, coarse: NDArray[np.float32], cells: CellOrder, space: EuclideanSpace, way: int) -> EuclideanCodes:
-        """Codes of coarse (n, w)."""
+    def encode(
+        cls, coarse: NDArray[np.float32], cells: CellOrder, space: EuclideanSpace, variant: int
+    ) -> EuclideanCodes:
+        """Encode coarse (n, w)."""
         n, width = coarse.shape
-        room = code_room(way, width)
+        room = code_room(variant, width)
         step = _step(coarse[:: max(1, n // 8192)], room)
         limits = frozen(np.array(room, np.float64))
         words, errors = -(-width // 4), np.empty(n)
@@ -142,29 +145,33 @@ class EuclideanCodes:
             codes, halves = whole_blocks(size, width, np.int8, 4), np.zeros(-(-size // 64) * 64)
             code_l2(coarse, cells.ids[part], step, limits, codes, halves, errors[part])
             blocks = slice(part.start // 64, -(-part.stop // 64))
-            packed[blocks] = packed_words(codes.view(np.uint8) ^ 128, np.int32)  # one side of the product is unsigned
+            packed[blocks] = packed_words(
+                codes.view(np.uint8) ^ 128, np.int32
+            )  # one operand of the product is unsigned
             bias[blocks] = np.ceil(-halves).reshape(-1, 64)
 
         pmap(work, spans(n, 4096))
         margin = (1 + 1e-9) / space.step**2
-        return cls(frozen(packed), frozen(bias), step, float(errors.max()), limits, margin, way)
+        return cls(frozen(packed), frozen(bias), step, float(errors.max()), limits, margin, variant)
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Bytes in memory."""
         return self.packed.nbytes + self.bias.nbytes
 
-    def asked(self, coarse: NDArray[np.float32], members: NDArray[np.int32]) -> AskedCodes:
-        """Codes of queries coarse[members], filled up to whole tiles."""
+    def encode_queries(self, coarse: NDArray[np.float32], members: NDArray[np.int32]) -> QueryCodes:
+        """Encode queries coarse[members], padded to whole tiles."""
         m = len(members)
         codes = np.zeros((-(-m // QUERIES) * QUERIES, 4 * self.packed.shape[1]), np.int8)
         halves, errors = np.empty(m), np.empty(m)
         code_l2(coarse, members, self.step, self.room, codes, halves, errors)
-        return AskedCodes(prepare_l2(codes.view(np.int32), self.way), halves + lifts_l2(codes[:m], self.way), errors)
+        return QueryCodes(
+            prepare_l2(codes.view(np.int32), self.variant), halves + lifts_l2(codes[:m], self.variant), errors
+        )
 
 
 def _step(sample: NDArray[np.float32], room: CodeRoom) -> float:
-    """One step for all coordinates: nearly every row of the sample (s, w) lies within 64 steps, and in the room."""
+    """Return one step for all coordinates: nearly every row of the sample (s, w) is within 64 steps and the room."""
     peaks = np.abs(sample).max(axis=1)
     usual = float(np.quantile(peaks, 0.99)) * room.top / 64
     step = min(float(peaks.max()), usual or np.inf) / room.top

@@ -1,11 +1,11 @@
-"""Manhattan bounds: signed sums over groups of features that move together.
+"""Manhattan bounds: signed sums over groups of correlated features.
 
     sum_g |sum_{i in g} s_i (q_i - x_i)| <= sum_i |q_i - x_i|         for any groups and signs s = +-1
 
-Groups are found by greedy pairing by |correlation| of differences, level by level, so that pairs nest in fours, eights,
-sixteens: there |sum of signed differences| is close to the sum of |differences|. coarse sums groups of `size` features,
-fine groups of a quarter of it (none if that is one feature: then the rows themselves are next). Sums are taken in
-float64, so only two roundings to float32 count: of the values and of the sums.
+Features are paired greedily by the |correlation| of their differences, level by level, so pairs form groups of four,
+eight and sixteen. In such groups |sum of signed differences| is close to the sum of |differences|. The coarse sketch
+sums groups of `size` features, and the fine sketch groups of a quarter of it. If that is one feature, there is no fine
+sketch, and rows are measured. Sums are float64, so only values and sums are rounded to float32.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from kway.search.certified.pipeline import CellOrder
 from kway.search.certified.sketches import (
     ROUNDING,
     UNDERFLOW,
-    AskedCodes,
     BoundSketch,
     Frame,
+    QueryCodes,
     packed_words,
     whole_blocks,
 )
@@ -40,7 +40,7 @@ class FeatureGroups(NamedTuple):
 
 
 def correlated_groups(differences: NDArray[np.float32], levels: int) -> FeatureGroups:
-    """FeatureGroups from differences of random pairs of rows (s, d)."""
+    """Return groups from differences (s, d) of random pairs of rows."""
     d = differences.shape[1]
     members = [np.array([i]) for i in range(d)]
     signs, sums = np.ones(d, np.float32), differences
@@ -62,7 +62,7 @@ def correlated_groups(differences: NDArray[np.float32], levels: int) -> FeatureG
 
 
 def _mates(sums: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The partner of each column (-1: none), and whether the two move against each other."""
+    """Return the partner of each column (-1: none), and whether their correlation is negative."""
     n = sums.shape[1]
     spread = np.sqrt(np.einsum("ij,ij->j", sums, sums)) + 1e-30
     alike = (sums / spread).T @ (sums / spread)
@@ -72,12 +72,12 @@ def _mates(sums: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.boo
     return mate, alike[np.arange(n), mate] < 0
 
 
-_TAIL = 0.001  # of a column's values on either side that the codes' range need not hold (T2)
+_TAIL = 0.001  # share of a column's values on either side that may be out of the range of the codes (T2)
 
 
 @dataclass(frozen=True)
 class ManhattanSpace:
-    """Sketches of rows: sums over runs of `size` of the grouped columns."""
+    """Computes sketches: sums over runs of `size` of the ordered columns."""
 
     frame: Frame
     groups: FeatureGroups
@@ -85,17 +85,17 @@ class ManhattanSpace:
 
     @property
     def widths(self) -> tuple[int, int]:
-        """Columns of coarse and of fine (in whole cache lines)."""
+        """Number of columns of coarse and of fine (in whole cache lines)."""
         d, finer = len(self.groups.columns), self.size // 4
         return -(-d // self.size), -(-d // (16 * finer)) * 16 if finer > 1 else 0
 
     @property
     def fine_type(self) -> type[np.float32]:
-        """Of a fine column."""
+        """Type of fine."""
         return np.float32
 
     def sketch(self, block: NDArray, into: BoundSketch) -> None:
-        """BoundSketch of block (b, d), written into arrays of b rows."""
+        """Write the sketch of block (b, d) into arrays of b rows."""
         placed = self.frame.place(block)
         signed_sums(placed.values, *self.groups, self.size, into.coarse)
         if self.widths[1]:
@@ -105,25 +105,27 @@ class ManhattanSpace:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
-        return self.groups.columns.nbytes + self.groups.signs.nbytes + self.frame.centre.nbytes
+        """Bytes in memory."""
+        return self.groups.columns.nbytes + self.groups.signs.nbytes + self.frame.center.nbytes
 
 
 @dataclass(frozen=True)
 class ManhattanCodes:
-    """Rows in cell order as byte codes; see the tile for the layout. error: what coding hides of any row."""
+    """Rows in cell order as byte codes (layout: kernels/certified/tiles.py); error: largest rounding error of a row."""
 
     packed: NDArray[np.int64]
     low: NDArray[np.float64]
     step: float
     error: float
     margin: float
-    way: int
+    variant: int
     bias: None = None  # sums start at 0
 
     @classmethod
-    def of(cls, coarse: NDArray[np.float32], cells: CellOrder, space: ManhattanSpace, way: int) -> ManhattanCodes:
-        """Codes of coarse (n, w)."""
+    def encode(
+        cls, coarse: NDArray[np.float32], cells: CellOrder, space: ManhattanSpace, variant: int
+    ) -> ManhattanCodes:
+        """Encode coarse (n, w)."""
         n, width = coarse.shape
         low, step = _range(coarse)
         codes, errors = whole_blocks(n, width, np.uint8, 8), np.empty(n)
@@ -135,25 +137,25 @@ class ManhattanCodes:
         pmap(work, spans(n, 8192))
         packed = packed_words(codes, np.int64)
         margin = 1 + (space.widths[1] + 16) * 4 * ROUNDING
-        return cls(frozen(packed), low, step, float(errors.max()), margin, way)
+        return cls(frozen(packed), low, step, float(errors.max()), margin, variant)
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Bytes in memory."""
         return self.packed.nbytes + self.low.nbytes
 
-    def asked(self, coarse: NDArray[np.float32], members: NDArray[np.int32]) -> AskedCodes:
-        """Codes of queries coarse[members], filled up to whole tiles."""
+    def encode_queries(self, coarse: NDArray[np.float32], members: NDArray[np.int32]) -> QueryCodes:
+        """Encode queries coarse[members], padded to whole tiles."""
         m = len(members)
         codes, errors = np.zeros((-(-m // L1_QUERIES) * L1_QUERIES, 8 * self.packed.shape[1]), np.uint8), np.empty(m)
         code_l1(coarse, members, self.low, self.step, codes, errors)
-        return AskedCodes(codes.view(np.int64), None, errors)
+        return QueryCodes(codes.view(np.int64), None, errors)
 
 
 def _range(coarse: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
-    """low (w,) and the one step of all columns: 255 steps hold nearly all values of the widest column."""
+    """Return low (w,) and one step for all columns: 255 steps contain nearly all values of the widest column."""
     sample = coarse[:: max(1, len(coarse) // 8192)]
     low, high = np.quantile(sample, [_TAIL, 1 - _TAIL], axis=0)
-    if not (high > low).any():  # columns that are nearly always the same
+    if not (high > low).any():  # nearly constant columns
         low, high = sample.min(axis=0).astype(np.float64), sample.max(axis=0).astype(np.float64)
     return frozen(low), float((high - low).max() or 1.0) / 255

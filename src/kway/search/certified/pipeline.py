@@ -1,7 +1,7 @@
-"""The search: sketch the queries, warm up in the nearest cells, sweep all codes, visit the few rows left.
+"""The search: sketch the queries, find a first radius in the nearest cells, scan all codes, measure the few rows left.
 
-Exact: `ids` are the k smallest by (float64 distance of the stored values, then lower id). Cells, rows grouped by
-nearest center with near cells near in memory, only order the work; no answer depends on them.
+Results are exact: `ids` are the k smallest by (float64 distance of the stored values, id). Cells group the rows by
+their nearest center, and near cells are near in memory. They only order the work; no result depends on them.
 """
 
 from __future__ import annotations
@@ -32,56 +32,56 @@ from kway.threads import even_spans, pmap, spans
 
 @dataclass(frozen=True)
 class CellOrder:
-    """Centres with their squared norms (c,), and the rows of each."""
+    """Centers (c, w) with their squared norms (c,), and the rows of each cell: ids (n,), start (c + 1,)."""
 
-    centres: NDArray[np.float32]
+    centers: NDArray[np.float32]
     norms: NDArray[np.float32]
     ids: NDArray[np.int32]
     start: NDArray[np.int64]
 
     def nearest(self, coarse: NDArray[np.float32], probes: int) -> NDArray[np.int32]:
-        """The nearest cells (b, probes) of each row of coarse (b, w)."""
+        """Return the nearest cells (b, probes) of each row of coarse (b, w)."""
         near = np.empty((len(coarse), probes), np.int32)
-        nearest_cells(coarse @ self.centres.T, self.norms, near)
+        nearest_cells(coarse @ self.centers.T, self.norms, near)
         return near
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
-        return self.centres.nbytes + self.norms.nbytes + self.ids.nbytes + self.start.nbytes
+        """Bytes in memory."""
+        return self.centers.nbytes + self.norms.nbytes + self.ids.nbytes + self.start.nbytes
 
 
 def make_cells(coarse: NDArray[np.float32], rng: np.random.Generator) -> CellOrder:
-    """About sqrt(n) cells of coarse (n, w) by k-means on a sample."""
+    """Make about sqrt(n) cells of coarse (n, w), by k-means on a sample."""
     n = len(coarse)
     count = max(8, int(n**0.5))
-    centres = place_centres(kmeans_sample(coarse, count, rng), count, rng)
-    centres = frozen(centres[_tree_order(centres, np.arange(count))])
-    norms = frozen(np.einsum("ij,ij->i", centres, centres))
-    cell = nearest_centres(coarse, centres).centres
+    centers = place_centres(kmeans_sample(coarse, count, rng), count, rng)
+    centers = frozen(centers[_tree_order(centers, np.arange(count))])
+    norms = frozen(np.einsum("ij,ij->i", centers, centers))
+    cell = nearest_centres(coarse, centers).centres
     ids = in_cell_order(cell, count).astype(np.int32)
     start = np.concatenate([[0], np.cumsum(np.bincount(cell, minlength=count))])
-    return CellOrder(centres, norms, frozen(ids), frozen(start))
+    return CellOrder(centers, norms, frozen(ids), frozen(start))
 
 
-def _tree_order(centres: NDArray[np.float32], which: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Centres in the order of a bisection along principal axes, so that neighbours in memory are near in space."""
+def _tree_order(centers: NDArray[np.float32], which: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the centers in the order of a bisection along principal axes: neighbors in memory are near in space."""
     if len(which) <= 8:
         return which
-    spread = centres[which] - centres[which].mean(axis=0)
+    spread = centers[which] - centers[which].mean(axis=0)
     axis = np.linalg.svd(spread, full_matrices=False)[2][0]
     order = which[np.argsort(spread @ axis, kind="stable")]
     half = len(order) // 2
-    return np.concatenate([_tree_order(centres, order[:half]), _tree_order(centres, order[half:])])
+    return np.concatenate([_tree_order(centers, order[:half]), _tree_order(centers, order[half:])])
 
 
-PANEL = 240  # queries swept together: their codes stay in the L1 cache beside a block of rows (T1, T2)
-_PROBES = 2  # cells to warm up in; more did not help (T1)
-_SPARE = 3  # rows visited beyond k to warm up (T1)
+PANEL = 240  # queries per panel: their codes and a block of rows fit in the L1 cache (T1, T2)
+_PROBES = 2  # cells that give the first radius (T1)
+_SPARE = 3  # rows beyond k that are measured for the first radius (T1)
 
 
 class Certified:
-    """Exact neighbors, with a bound for every row that was not measured. `certify` builds it."""
+    """Exact nearest neighbors, with a bound for every row that is not measured. `certify` builds it."""
 
     def __init__(
         self,
@@ -94,14 +94,14 @@ class Certified:
         root: bool,
         why: str,
     ) -> None:
-        """sketch: of the rows, fine already in cell order. root: distances are roots of sums."""
+        """sketch: of the rows, with fine in cell order. root: whether distances are roots of sums (Euclidean)."""
         self._space, self._cells, self._codes, self._root = space, cells, codes, root
         self._shelf = Shelf(rows, cells.ids, cells.start, frozen(sketch.fine), unit)
         self._slack, self._coarse_slack = float(sketch.slack.max()), float(sketch.coarse_slack.max())
         self._means = _chunk_means(sketch.coarse, cells.ids)  # (chunks, w)
         self.why = why
-        self.touched = float("nan")  # rows a query of the last call whose full distance was computed
-        self.marked = float("nan")  # and those that passed the scan of codes
+        self.touched = float("nan")  # rows per query measured in full by the last call
+        self.marked = float("nan")  # rows per query that passed the scan of codes
 
     @property
     def nbytes(self) -> int:
@@ -111,12 +111,12 @@ class Certified:
         )
 
     @property
-    def way(self) -> int:
-        """By which instructions codes are scanned; 0: those of any CPU."""
-        return self._codes.way
+    def variant(self) -> int:
+        """Instructions that scan the codes; 0: those of any CPU."""
+        return self._codes.variant
 
     def pays(self, k: int) -> bool:
-        """Return whether bounds save time for this k; for a large part of all rows they rule out little."""
+        """Return whether bounds save time for this k; if k is a large part of all rows, they rule out few."""
         return k <= max(20, len(self._shelf.ids) // 50)
 
     def nearest(self, queries: NDArray, k: int) -> Neighbors:
@@ -129,7 +129,7 @@ class Certified:
             tallies += self._group(queries[part], best[part], found[part])
         self.marked = sum(tally.marked for tally in tallies) / max(1, len(queries))
         self.touched = sum(tally.visited for tally in tallies) / max(1, len(queries))
-        for i in np.flatnonzero(found[:, -1] < 0):  # distances beyond FAR
+        for i in np.flatnonzero(found[:, -1] < 0):  # distances beyond FARTHEST
             best[i], found[i] = self._brute(queries[i], k)
         return Neighbors(found, best)
 
@@ -151,8 +151,8 @@ class Certified:
         return pmap(work, even_spans(q, PANEL))
 
     def _sketch(self, queries: NDArray, k: int) -> tuple[BoundSketch, NDArray[np.int32]]:
-        """Sketches of the queries, and their nearest cells (q, probes), enough of them to hold about 2 k rows."""
-        q, cells = len(queries), len(self._cells.centres)
+        """Return sketches of the queries, and their nearest cells (q, probes), which contain about 2 k rows."""
+        q, cells = len(queries), len(self._cells.centers)
         probes = min(cells, max(_PROBES, -(-2 * k * cells // len(self._shelf.ids))))
         near = np.empty((q, probes), np.int32)
         out = empty_sketch(q, self._space)
@@ -165,7 +165,7 @@ class Certified:
         return out, near
 
     def _brute(self, query: NDArray, k: int) -> tuple[NDArray, NDArray]:
-        """Values and ids for one query with all rows, where distances leave the kernels' range."""
+        """Return distances and ids for one query by brute force, if distances exceed the range of the kernels."""
         rows = self._shelf.rows
         with np.errstate(over="ignore"):
             gaps = np.abs(rows.astype(np.float64) - query.astype(np.float64))
@@ -175,20 +175,22 @@ class Certified:
 
 
 def _answer(codes: SketchCodes, shelf: Shelf, panel: Panel) -> SweepTally:
-    """Exact lists for the panel's queries."""
-    members, (words, base, errors) = panel.members, codes.asked(panel.coarse, panel.members)
+    """Compute the lists of the panel's queries."""
+    members, (words, base, errors) = panel.members, codes.encode_queries(panel.coarse, panel.members)
     warm(
         codes.packed, codes.bias, shelf.ids, shelf.start, shelf.rows, panel.near, members, words, panel.queries,
-        panel.keep, panel.best, panel.found, codes.way,
+        panel.keep, panel.best, panel.found, codes.variant,
     )  # fmt: skip
     reach = (panel.reach[members] + errors) * (1 + 1e-9)
     tau = np.full(len(words), FLOOR, np.int32)
-    index = SweptRows(codes.packed, shelf.fine, shelf.ids, shelf.rows, codes.step, shelf.unit, codes.margin, codes.way)
+    index = SweptRows(
+        codes.packed, shelf.fine, shelf.ids, shelf.rows, codes.step, shelf.unit, codes.margin, codes.variant
+    )
     swept = SweptPanel(members, words, base, reach, tau, panel.slack, panel.fine, panel.queries, panel.order)
     marked, visited = sweep_rows(index, codes.bias, swept, CHUNK, panel.best, panel.found)
     return SweepTally(marked, visited + len(members) * panel.keep)
 
 
 def _chunk_means(coarse: NDArray[np.float32], ids: NDArray) -> NDArray[np.float32]:
-    """Mean of each chunk of rows in cell order, by one row in eight: it only decides which chunk comes first."""
+    """Return the mean of each chunk of rows in cell order, by one row in eight: it only orders the chunks."""
     return np.array([coarse[ids[part][::8]].mean(axis=0) for part in spans(len(ids), 64 * CHUNK)], np.float32)

@@ -169,7 +169,7 @@ class EncodedParts(NamedTuple):
 def encode_parts(
     source: Any, learn: Learn, restore: Restore, metric: Metric, folder: str | Path | None = None
 ) -> EncodedParts:
-    """Encode all blocks in their order; parts that the folder contains already are read from there."""
+    """Encode all blocks in their order; finished parts are read from the folder."""
     blocks, home = iterate_blocks(source), None if folder is None else Path(folder)
     encoder, grown = None, GrowingArrays()
     if home is not None:

@@ -462,7 +462,7 @@ class StoredRows:
 class GpuStoredRows(StoredRows):
     """Full rows, or codes, that exist on a GPU only, until the CPU reads them.
 
-    Int8 codes are not computed beside full rows, because a GPU searches these directly; reading a file computes them.
+    Int8 codes are not computed for full rows, because a GPU searches these directly; reading a file computes them.
     """
 
     tensor_rows: TensorRows | None
