@@ -1,12 +1,13 @@
-"""The whole Hessian of a small problem as one dense matrix, and its Cholesky factor.
+"""Newton steps with the dense Hessian of a small problem.
 
-    H = mean_i w_i B_i (x) z_i z_i' + diag(ridges),   z = [x 1],   B_i (R, R) the Hessian of row i's loss in its scores
+    H = mean_i w_i B_i (x) z_i z_i' + diag(ridges),   z = [x 1],   (x) the Kronecker product
 
-By how a loss couples the scores of a row, B_i is
+B_i (R, R) is the Hessian of row i's loss in its scores. It depends on how the loss couples the scores of a row:
 
-    diagonal          each score by itself (binary, one-vs-all, squared): R matrices (D, D)
-    diag(p) - p p'    softmax: one matrix (R D, R D)
-    pairs             joint hinge, curvature h_c of the pair (class y, c): h_c (e_c - e_y)(e_c - e_y)'
+    separate scores   B_i is diagonal (binary, one-vs-all, squared loss), and H is R blocks (D, D)
+    softmax           B_i = diag(p) - p p', and H is one matrix (R D, R D)
+    joint hinge       B_i = sum_c h_c (e_c - e_y)(e_c - e_y)', and H is one matrix (R D, R D); h_c is the curvature of
+                      the pair (class y, c)
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ from kway.threads import pmap, shares, spans_of
 
 Floats = NDArray[np.float64]
 
-_LIFT = 1e-14  # first number added to a unit diagonal; ten times more until the factor exists (rounding of float64)
+_JITTER = 1e-14  # first number added to a unit diagonal; multiplied by 10 until Cholesky succeeds (float64 rounding)
 
 
 @dataclass(frozen=True)
 class DenseHessian:
-    """Z' B Z + diag(diagonal): rows Z = [X 1] (n, D), and per row the weight and the curvatures (n, R) times it."""
+    """The Hessian Z' B Z + diag(diagonal) in factored form. Methods build the dense matrix when they need it."""
 
     loss: Loss
     codes: NDArray[np.int64]
-    Z: Floats
-    weight: Floats  # (n,), of sum 1
-    curvatures: Floats  # (n, R), times the weight
-    diagonal: Floats  # (R, D)
-    pinned: NDArray[np.bool_]  # (D,), columns in which a shift common to all scores is free
+    Z: Floats  # (n, D), the rows [x 1], or x without a bias
+    weight: Floats  # (n,), with sum 1
+    curvatures: Floats  # (n, R), multiplied by the weight
+    diagonal: Floats  # (R, D), the ridge of each parameter
+    pinned: NDArray[np.bool_]  # (D,), columns in which steps have no shift common to all scores
 
     @staticmethod
     def at(objective: Objective, theta: NDArray) -> DenseHessian:
@@ -52,7 +53,7 @@ class DenseHessian:
         ridges = np.append(ridges, 0.0) if o.fit_intercept else ridges
         diagonal = np.broadcast_to(ridges, (o.n_scores, len(ridges)))
         pinned = np.ones(len(ridges), bool)
-        pinned[: o.d] = not (o.penalty.lasso and o.penalty.ridge)  # L1 may shift the weights, and a ridge bends there
+        pinned[: o.d] = not (o.penalty.lasso and o.penalty.ridge)  # L1 may shift the weights; a ridge makes H regular
         return DenseHessian(o.loss, o.targets.codes, Z, weight, curvatures, diagonal, pinned)
 
     def solve(self, gradient: Floats) -> Floats:
@@ -60,7 +61,7 @@ class DenseHessian:
         return self._solve_coupled(gradient) if self.loss.couples else self._solve_separate(gradient)
 
     def _solve_separate(self, gradient: Floats) -> Floats:
-        """One matrix per score; one for all if they are equal (squared loss)."""
+        """Solve one system (D, D) per score, or one for all scores if their matrices are equal (squared loss)."""
         h = self.curvatures
         if (h == h[:, :1]).all() and (self.diagonal == self.diagonal[:1]).all():
             return solve_positive(self._gram(h[:, 0]) + np.diag(self.diagonal[0]), gradient.T).T
@@ -71,7 +72,11 @@ class DenseHessian:
         return np.array(pmap(one, range(len(gradient))))
 
     def _solve_coupled(self, gradient: Floats) -> Floats:
-        """One matrix (R D, R D). No loss sees a shift common to all scores, and no step has any of it: it is pinned."""
+        """Solve one system (R D, R D).
+
+        A shift common to all scores changes no coupled loss, so that H is singular along it. Adding a multiple of the
+        projection on these shifts makes H regular. The step contains no shift, as the gradient has none.
+        """
         R, D = gradient.shape
         H = self.whole()
         size = np.diag(H).reshape(R, D).mean(axis=0) * self.pinned / R
@@ -80,7 +85,7 @@ class DenseHessian:
         return solve_positive(H, gradient.ravel()).reshape(R, D)
 
     def whole(self) -> Floats:
-        """Return H (R D, R D) in Fortran's order, the upper triangle at least."""
+        """Return H (R D, R D) in Fortran order; only the upper triangle is valid."""
         part = self._softmax_part if self.loss.cross_entropy else self._pairs_part
         height = rows_per_block(8 * self.diagonal.size)
         parts = pmap(lambda share: part(share, height), shares(len(self.Z), least=512))
@@ -89,7 +94,7 @@ class DenseHessian:
         return H
 
     def _softmax_part(self, share: slice, height: int) -> Floats:
-        """sum_i w_i (diag(p_i) - p_i p_i') (x) z_i z_i' of some rows."""
+        """Return sum_i w_i (diag(p_i) - p_i p_i') (x) z_i z_i' over a share of the rows, the upper triangle."""
         R, D = self.diagonal.shape
         H = np.zeros((R * D, R * D), order="F")
         root = 1 / np.sqrt(np.maximum(self.weight, np.finfo(np.float64).tiny))
@@ -103,7 +108,7 @@ class DenseHessian:
         return H
 
     def _pairs_part(self, share: slice, height: int) -> Floats:
-        """sum_i sum_c h_ic (e_c - e_y)(e_c - e_y)' (x) z_i z_i' of some rows; h is 0 at a row's own class."""
+        """Return sum_i sum_c h_ic (e_c - e_y)(e_c - e_y)' (x) z_i z_i' over a share of the rows; h_iy is 0."""
         R, D = self.diagonal.shape
         H = np.zeros((R, D, R, D))
         for rows in spans_of(share, height):
@@ -117,14 +122,14 @@ class DenseHessian:
         return H.reshape(R * D, R * D)
 
     def _gram(self, h: Floats) -> Floats:
-        """Z' diag(h) Z over the rows that have any."""
+        """Return Z' diag(h) Z (D, D); rows with h = 0 are skipped."""
         rows = np.flatnonzero(h)
         z = self.Z[rows] * np.sqrt(h[rows])[:, None] if len(rows) < len(h) else self.Z * np.sqrt(h)[:, None]
         return z.T @ z
 
 
 def _row_curvatures(objective: Objective, theta: NDArray) -> Floats:
-    """Return the curvatures of each row's loss at theta, (n, R): the probabilities of softmax, the pairs of hinges."""
+    """Return the numbers (n, R) that define each B_i at theta: probabilities of softmax, else second derivatives."""
     loss, targets = objective.loss, objective.targets
     scores = objective.scores(theta, slice(0, objective.n)).astype(np.float64)
     if loss.cross_entropy:
@@ -136,21 +141,25 @@ def _row_curvatures(objective: Objective, theta: NDArray) -> Floats:
 
 
 def solve_positive(H: Floats, right: Floats) -> Floats:
-    """Return H^-1 right."""
+    """Return H^-1 right for a positive semidefinite H, of which only the upper triangle is read."""
     return inverse(H)(right)
 
 
 def inverse(H: Floats) -> Callable[[Floats], Floats]:
-    """Return x -> H^-1 x, H's upper triangle scaled to a unit diagonal and lifted as little as lets it be factored."""
+    """Return the function x -> H^-1 x for a positive semidefinite H, of which only the upper triangle is read.
+
+    H is scaled to a unit diagonal. The smallest power of ten with which Cholesky succeeds is added to the diagonal. If
+    none succeeds, the function multiplies by the inverse of the diagonal of H.
+    """
     diagonal = np.diag(H)
     scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1))
-    unit, lift, i = H * scale * scale[:, None], _LIFT, np.diag_indices(len(H))
-    while lift < 1:
-        unit[i] = 1 + lift
+    unit, jitter, i = H * scale * scale[:, None], _JITTER, np.diag_indices(len(H))
+    while jitter < 1:
+        unit[i] = 1 + jitter
         try:
             factor = la.cho_factor(unit, lower=False, check_finite=False)
         except la.LinAlgError:
-            lift *= 10
+            jitter *= 10
             continue
         return lambda x: (scale * la.cho_solve(factor, (scale * x.T).T, check_finite=False).T).T
     return lambda x: (scale * scale * x.T).T

@@ -1,17 +1,19 @@
-"""The default solver: preconditioned L-BFGS for every smooth loss, and through smoothing for hinges.
+"""The default solver: preconditioned L-BFGS for every smooth loss, and for hinges through smoothing.
 
-    1  the Hessian at zero, shared by all scores, from a sample of 8 d + 1000 rows (all rows if that is cheap)
-    2  L-BFGS on the sample, at most 30 iterations: a start
-    3  L-BFGS on all rows, with factors per class that follow the curvature (preconditioners.py)
-    4  when the quadratic model sees little left to gain, a Newton step by conjugate gradients bounds the excess over
-       the optimum (certificates.py): under tol it is the end, else it is the next step
+    1  Compute the Hessian at zero, shared by all scores, from a sample of 8 d + 1000 rows, or from all rows if that is
+       cheap.
+    2  Run at most 30 iterations of L-BFGS on the sample to find a start.
+    3  Run L-BFGS on all rows, with a preconditioner per class that follows the curvature (preconditioners.py).
+    4  When the quadratic model predicts little further gain, compute a Newton step by conjugate gradients, which bounds
+       the excess over the optimum (certificates.py). Stop if the bound is below tol, else take the step.
 
-A small problem has the Newton step of its whole Hessian in every iteration, and its bound for nothing.
+In a small problem each iteration is a Newton step with the dense Hessian, which gives the bound at no extra cost.
 
-direction   H_k g by the two loops over the last pairs (s, y) = (move, change of gradient), the preconditioner scaled
-            by s.y / y.My in the middle (Nocedal and Wright, Numerical Optimization, Algorithm 7.4)
-step        1, shortened along a parabola until the value falls enough (Armijo); if the fall drowns in rounding, until
-            the slope along the direction has not turned
+direction   H_k g by the two-loop recursion over the last pairs (s, y) = (step, change of the gradient). The initial
+            matrix is the preconditioner M, scaled by s.y / y.My (Nocedal and Wright, Numerical Optimization,
+            Algorithm 7.4).
+step size   1, reduced by a parabola until the value falls enough (Armijo condition). If the fall is below the rounding
+            of the values, until the directional derivative has fallen to 0.9 of its size.
 """
 
 from __future__ import annotations
@@ -31,13 +33,13 @@ from kway.linear.solvers.smoothing import solve_smoothed
 from kway.memory import CACHE_BYTES
 from kway.threads import pmap, shares, single_blas
 
-MEMORY = 10  # pairs; with 20 no row of T4 and T4b takes fewer iterations
-SAMPLE_STEPS, SAMPLE_TOL = 30, 6e-3  # iterations on the sample, and the relative gain at which they end (T4)
+MEMORY = 10  # pairs that L-BFGS remembers; with 20, no row of T4 and T4b takes fewer iterations
+SAMPLE_STEPS, SAMPLE_TOL = 30, 6e-3  # most iterations on the sample, and the relative gain at which they stop (T4)
 
 
 @dataclass
-class Past:
-    """What a fit leaves for the next one with another ridge."""
+class PathState:
+    """The state that a fit passes on to the next fit of a regularization path, which has another ridge."""
 
     moments: Moments
     pairs: Pairs
@@ -54,7 +56,7 @@ class LBFGS:
     spans: ClassVar[bool] = True
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
-        """Minimize from theta to within tol of the optimum, relative to the objective."""
+        """Minimize the objective from theta until it is within tol of the optimum, relative to its value."""
         with single_blas():
             if objective.loss.smooth:
                 if control.carry is not None and not is_small(objective):
@@ -63,8 +65,8 @@ class LBFGS:
             return solve_smoothed(objective, theta, control, solve_smooth)
 
     def _solve_next(self, objective: Objective, theta: NDArray, control: Control, carry: Carry) -> Solution:
-        """Minimize with the moments and pairs of the last ridge; only the first of them needs a proof."""
-        past = carry.get(objective, lambda: Past(quick_moments(objective, sample_rows(objective)), Pairs()))
+        """Minimize with the moments and pairs of the previous ridge; only the first fit of a path is proved."""
+        past = carry.get(objective, lambda: PathState(quick_moments(objective, sample_rows(objective)), Pairs()))
         first, change = past.ridge == 0, objective.penalty.ridge - past.ridge
         past.pairs.change_ridge(change)
         past.ridge = objective.penalty.ridge
@@ -84,13 +86,13 @@ def solve_smooth(
     Parameters
     ----------
     objective, theta, control
-        The problem, where to start, and how long and well to solve it.
+        The problem, the start, and the limits of the iterations.
     known : Moments, optional
-        Of the same rows under another loss or penalty: they are not computed again.
+        The moments of the same rows under another loss or penalty, which are used again.
     pairs : Pairs, optional
-        What L-BFGS learned on a problem much like this one; they are added to.
+        The pairs of a similar problem; the pairs of this fit are added in place.
     prove : bool
-        Go on until a bound, not an estimate, is under tol.
+        Continue until a bound of the excess over the optimum, not only an estimate, is below tol.
     """
     return Descent(objective, control, Pairs() if pairs is None else pairs, prove).run(theta, known)
 
@@ -99,14 +101,14 @@ def solve_smooth(
 
 
 class Start(NamedTuple):
-    """Where the descent on all rows starts, and its factors."""
+    """The start of the descent on all rows, and the schedule of its preconditioners."""
 
     theta: NDArray
     schedule: Schedule
 
 
 def start_from(objective: Objective, theta: NDArray, known: Moments | None) -> Start:
-    """Return a start from theta, through a sample of the rows if theta is no good start."""
+    """Return theta as the start if it is a good one; else descend from it on a sample of the rows first."""
     theta = objective.laid_out(theta)
     if is_small(objective):
         return Start(theta, Schedule(objective, Moments(np.empty(0), objective), lambda gradient: gradient))
@@ -127,7 +129,7 @@ def start_from(objective: Objective, theta: NDArray, known: Moments | None) -> S
 
 
 def _descend_on_sample(sample: Objective, theta: NDArray, factor: Factor) -> NDArray:
-    """Return theta after some iterations on the sample."""
+    """Return theta after at most SAMPLE_STEPS iterations on the sample."""
     pairs, point = Pairs(), Point.centered_at(sample, theta)
     for _ in range(SAMPLE_STEPS):
         step = pairs.step(point, factor)
@@ -146,7 +148,7 @@ def _descend_on_sample(sample: Objective, theta: NDArray, factor: Factor) -> NDA
 
 @dataclass
 class Descent:
-    """One minimization: its factors, its pairs, and the values so far."""
+    """The state of one minimization."""
 
     objective: Objective
     control: Control
@@ -154,13 +156,13 @@ class Descent:
     prove: bool
     schedule: Schedule = field(init=False)
     history: list[float] = field(default_factory=list)
-    excess: float = np.inf  # bound, or estimate, of F above its minimum
+    excess: float = np.inf  # F minus its minimum: a bound if `proved`, else an estimate
     proved: bool = False
-    first_near: int = 0  # iteration at which a proof seemed near
-    open_gap: float = np.inf  # of the weights of a hinge, where the whole gap was too wide
+    first_near: int = 0  # first iteration at which the estimated excess was near tol; 0 before
+    open_gap: float = np.inf  # the gap of the weights must fall below this before the whole gap is computed again
 
     def run(self, theta: NDArray, known: Moments | None = None) -> Solution:
-        """Step from theta until the excess is under tol, nothing is gained any more, or max_iter."""
+        """Iterate from theta until the excess is below tol, no step lowers the value, or max_iter is reached."""
         theta, self.schedule = start_from(self.objective, theta, known)
         self.has_gap = self.prove and not self.schedule.exact and certificates.has_gap(self.objective)
         self.has_decrement = self.prove and certificates.has_decrement(self.objective)
@@ -173,19 +175,19 @@ class Descent:
             if closed is not None:
                 return self._end(closed)
             step = self._step(iteration, point)
-            if step.excess <= self._enough(point) and not self.schedule.exact:
+            if step.excess <= self._allowed_excess(point) and not self.schedule.exact:
                 return self._end(point)
             new = search_along(self.objective, point, step)
             if new is None and len(self.pairs) and step.slope / 2 > loss_rounding(point) * abs(point.value):
-                self.pairs.clear()  # old curvature led astray
+                self.pairs.clear()  # the pairs no longer describe the curvature
                 new = search_along(self.objective, point, self._step(iteration, point))
             if new is None:
-                return self._stuck(point, step)
+                return self._end_stuck(point, step)
             self.pairs.add(point, new)
             self.history.append(new.value)
             done = self._is_done(step, point, new)
             point = new
-            if self._told_to_stop(iteration, point):
+            if self._should_stop(iteration, point):
                 self.excess = 0.0
                 return self._end(point)
             if done:
@@ -193,23 +195,24 @@ class Descent:
         return self._end(point)
 
     def _is_done(self, step: NewtonStep, old: Point, new: Point) -> bool:
-        """Return whether the step has led to within tol: what it gained is gone from the bound.
+        """Return whether the new point is within tol of the optimum; update the excess.
 
-        An exact step is taken from a hundredth of tol: what is left is then squared, and equal problems have equal
-        solutions. Without a proof the gain of the last third of the iterations is the estimate of the excess.
+        After a bound was computed, the excess is the bound minus the gain of the step. Exact Newton steps continue
+        until the bound before the step is a hundredth of tol. They converge quadratically, so that equal problems get
+        equal solutions. Without a bound, the gain of the last third of the iterations is the estimate.
         """
         if self.proved and self.schedule.exact:
-            return step.excess <= 1e-2 * self._enough(old)
+            return step.excess <= 1e-2 * self._allowed_excess(old)
         if self.proved:
             self.excess = max(0.0, step.excess - (old.value - new.value))
-            return self.excess <= self._enough(new)
+            return self.excess <= self._allowed_excess(new)
         if self.has_gap or self.has_decrement:
             return False
         self.excess = max(certificates.recent_gain(self.history), step.slope / 2)
-        return self.excess <= self._enough(new)
+        return self.excess <= self._allowed_excess(new)
 
     def _step(self, iteration: int, point: Point) -> NewtonStep:
-        """Return the next step; with a bound of the excess here if one was due."""
+        """Return the next step, with a bound of the excess at this point if a proof is due."""
         if self.has_decrement and not self.has_gap:
             self.schedule.turn_exact(iteration)
         if self.schedule.exact:
@@ -222,48 +225,52 @@ class Descent:
         if not self._is_proof_due(iteration, point, step):
             return step
         factor = self.schedule.for_proof(iteration, point) or factor
-        proved = certificates.decrement(self.objective, point, factor, self._enough(point))
+        proved = certificates.decrement(self.objective, point, factor, self._allowed_excess(point))
         self.proved, self.excess = True, proved.excess
         return proved if proved.slope > 0 else step._replace(excess=proved.excess)
 
     def _is_proof_due(self, iteration: int, point: Point, step: NewtonStep) -> bool:
-        """Return whether little is left to gain. A hinge is given as many steps more to close its gap."""
+        """Return whether the estimated excess is near tol, so that a bound is worth computing.
+
+        For a hinge the proof waits for as many iterations again, in which the duality gap may close.
+        """
         self.proved, self.excess = False, step.slope / 2
-        if not self.has_decrement or NEAR * step.slope / 2 > self._enough(point):
+        if not self.has_decrement or NEAR * step.slope / 2 > self._allowed_excess(point):
             return False
         self.first_near = self.first_near or iteration
         return not self.has_gap or iteration >= 2 * self.first_near + SAMPLE_STEPS
 
     def _closed_gap(self, point: Point) -> Point | None:
-        """Return the point, its intercepts solved for, if the duality gap of a rounded hinge is under tol."""
+        """Return the point with optimal intercepts if the duality gap of a smoothed hinge is below tol, else None."""
         if not self.has_gap:
             return None
         least = certificates.gap_of_weights(self.objective, point)
-        if least > min(self._enough(point), self.open_gap):
+        if least > min(self._allowed_excess(point), self.open_gap):
             return None
         found = certificates.gap_of_hinge(self.objective, point)
-        if found.excess > self._enough(found.point):
-            self.open_gap = least / 2  # solving for intercepts takes some passes
+        if found.excess > self._allowed_excess(found.point):
+            self.open_gap = least / 2  # solving for the intercepts takes several passes
             return None
         self.proved, self.excess = True, found.excess
         return found.point
 
-    def _stuck(self, point: Point, step: NewtonStep) -> Solution:
-        """Rounding hides any further fall: the end, which only a bound can say is near."""
+    def _end_stuck(self, point: Point, step: NewtonStep) -> Solution:
+        """Return the solution when rounding hides any further fall; compute the bound if it is missing."""
         if self.has_decrement and not self.proved:
-            found = certificates.decrement(self.objective, point, self.schedule.factor, self._enough(point))
+            found = certificates.decrement(self.objective, point, self.schedule.factor, self._allowed_excess(point))
             self.proved, self.excess = True, found.excess
         elif not self.has_decrement:
             gained = self.history[max(0, len(self.history) - 2 - len(self.history) // 3)] - point.value
             self.excess = max(min(step.slope / 2, gained), loss_rounding(point) * abs(point.value))
         return self._end(point, HIDDEN)
 
-    def _told_to_stop(self, iteration: int, point: Point) -> bool:
+    def _should_stop(self, iteration: int, point: Point) -> bool:
+        """Return whether the progress callback or early stopping ends the fit."""
         control = self.control
-        told = control.progress is not None and control.progress(iteration, point.value)
-        return told or (control.validate is not None and control.validate(point.theta))
+        stopped = control.progress is not None and control.progress(iteration, point.value)
+        return stopped or (control.validate is not None and control.validate(point.theta))
 
-    def _enough(self, point: Point) -> float:
+    def _allowed_excess(self, point: Point) -> float:
         """Return the excess over the optimum that tol allows."""
         return self.control.tol * tol_scale(point.value, self.control.least)
 
@@ -275,7 +282,7 @@ class Descent:
 
 
 def search_along(objective: Objective, point: Point, step: NewtonStep) -> Point | None:
-    """Return the first point along -direction, from step 1 down, that falls enough; None if there is none."""
+    """Return the first point along -direction, from step size 1 down, whose value falls enough; None if none does."""
     size, slack, slope = 1.0, loss_rounding(point) * abs(point.value), step.slope
     if not 0 < slope < np.inf:
         return None
@@ -290,31 +297,38 @@ def search_along(objective: Objective, point: Point, step: NewtonStep) -> Point 
                 return new
             if size < 0.1:
                 return None
-        bend = 2 * (slope - fall / size)  # the parabola through the value, the slope and the failed value
-        size *= min(0.5, max(0.1, slope / bend)) if np.isfinite(bend) and bend > 0 else 0.1
+        # the parabola through the value, the slope and the rejected value
+        curvature = 2 * (slope - fall / size)
+        size *= min(0.5, max(0.1, slope / curvature)) if np.isfinite(curvature) and curvature > 0 else 0.1
     return None
 
 
 def loss_rounding(point: Point) -> float:
-    """Return the relative rounding of the objective: losses are of the data's precision, their sum is float64."""
+    """Return the relative rounding error of the objective; losses have the precision of theta, their sum is float64."""
     return 1e-7 if point.theta.dtype == np.float32 else 1e-15
 
 
-# ---------------------------------------------------------------- what it remembers
+# ---------------------------------------------------------------- the pairs
 
 
 class Pairs:
-    """The last moves s and changes of the gradient y with s.y > 0: what is known of the curvature.
+    """The last MEMORY pairs of steps s and changes of the gradient y with s.y > 0, and the L-BFGS direction from them.
 
-    Kept as rows of two matrices (MEMORY, P), P numbers in whatever order theta lies in memory, with the products
-    s_i.y_j: both loops then run over a few numbers, and a direction reads each vector twice, by matrix products on
-    every core.
+    The pairs are rows of two matrices (MEMORY, P); the P numbers are in the memory order of theta. The products s_i.y_j
+    are stored, so that both loops of the recursion run over a few numbers, and a direction reads each vector twice, by
+    matrix products on all cores.
+
+    Invariants:
+
+    - `_order` is a permutation of the rows 0 .. len(self) - 1, oldest pair first.
+    - `_products[i, j]` is s_i.y_j only if s_i is no newer than y_j. The other entries are outdated or uninitialized,
+      and the recursion does not read them.
     """
 
     def __init__(self) -> None:
         self._moves = self._changes = np.empty((0, 0))
-        self._products = np.empty((0, 0))  # s_i.y_j
-        self._order: list[int] = []  # rows in use, oldest first
+        self._products = np.empty((0, 0))  # s_i.y_j, valid if s_i is no newer than y_j
+        self._order: list[int] = []  # rows in use, oldest pair first
         self._shape: tuple[int, ...] = ()
         self._layout: Literal["C", "F"] = "C"
 
@@ -322,11 +336,11 @@ class Pairs:
         return len(self._order)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all pairs."""
         self._order.clear()
 
     def step(self, point: Point, factor: Factor) -> NewtonStep:
-        """Return the step from a point; the factor's alone if the pairs do not lead down."""
+        """Return the step from a point. If it does not descend, remove all pairs and return the step of the factor."""
         direction = self.direction(point.gradient, factor)
         slope = inner(point.gradient, direction)
         if not slope > 0 and len(self):
@@ -336,7 +350,7 @@ class Pairs:
         return NewtonStep(direction, slope, np.inf)
 
     def add(self, old: Point, new: Point) -> None:
-        """Remember a step if the curvature along it was positive."""
+        """Add the pair of two points if s.y is positive; it replaces the oldest pair if there are MEMORY pairs."""
         move, change = flattened(new.theta - old.theta), flattened(new.gradient - old.gradient)
         curvature = inner(move, change)
         if not curvature > 1e-12 * np.sqrt(inner(move, move) * inner(change, change)):
@@ -351,17 +365,23 @@ class Pairs:
         self._products[:, row] = self._against(self._moves, change)
 
     def change_ridge(self, by: float) -> None:
-        """Make them the pairs of the same loss under a ridge larger by so much: y += by s, except for the bias."""
+        """Update the pairs in place for the same loss with a ridge larger by `by`: y += by s, except for the bias.
+
+        Remove all pairs if rounding makes a curvature s.y negative.
+        """
         for row in self._order:
             change, move = (a[row].reshape(self._shape, order=self._layout) for a in (self._changes, self._moves))
             change[:, :-1] += change.dtype.type(by) * move[:, :-1]
         for row in self._order:
             self._products[:, row] = self._against(self._moves, self._changes[row])
-        if any(not self._products[row, row] > 0 for row in self._order):  # rounding
+        if any(not self._products[row, row] > 0 for row in self._order):
             self.clear()
 
     def direction(self, gradient: NDArray, factor: Factor) -> NDArray:
-        """Return H gradient, an ascent direction: the two loops, on the coefficients of the moves and changes."""
+        """Return H gradient, an ascent direction, by the two-loop recursion.
+
+        The loops compute the coefficients of the rows; the sums of rows are matrix products.
+        """
         if not self._order:
             return factor(gradient)
         order, products = self._order, self._products
@@ -385,7 +405,7 @@ class Pairs:
         return q
 
     def _against(self, rows: NDArray, vector: NDArray) -> NDArray:
-        """Return rows (m, P) times vector (P,), each worker a share of the columns."""
+        """Return rows (m, P) @ vector (P,), padded with zeros to (MEMORY,); each worker has a share of the columns."""
         m, out = len(self._order), np.zeros(MEMORY)
         parts = pmap(lambda s: rows[:m, s] @ vector[s], shares(len(vector), least=CACHE_BYTES // vector.itemsize))
         out[:m] = np.sum(parts, axis=0, dtype=np.float64)
@@ -404,10 +424,10 @@ class Pairs:
 
 
 def inner(a: NDArray, b: NDArray) -> float:
-    """Return the sum of the products of all entries."""
+    """Return the inner product of two arrays of the same memory layout."""
     return float(np.dot(flattened(a), flattened(b)))
 
 
 def flattened(a: NDArray) -> NDArray:
-    """Return the entries as they lie in memory, no copy."""
+    """Return a view of the entries of a contiguous array, in memory order."""
     return a.ravel(order="K")

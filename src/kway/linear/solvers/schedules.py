@@ -1,9 +1,12 @@
-"""Learning rates: `at(t, eta, epochs)`, the rate at time t (in epochs) from the first rate eta.
+"""Learning rate schedules of stochastic solvers.
 
-    Constant  eta        Decay  eta / (1 + rate t)        Cosine  eta (1 + cos(pi t / epochs)) / 2
+    Constant    eta
+    Decay       eta / (1 + rate t)
+    Cosine      eta (1 + cos(pi t / epochs)) / 2
 
-`eta=None` is chosen from the data: 1 / (curvature of the loss x mean ||x||^2), the longest step that cannot blow up
-on a typical row.
+t is the time in epochs; the first epoch starts at 0. `schedule.at(t, eta, epochs)` returns the rate. With `eta=None`
+the solver chooses the initial rate from the data. For SGD it is 1 / (curvature of the loss * mean ||x||^2), the largest
+step that does not diverge on a typical row.
 """
 
 from __future__ import annotations
@@ -17,7 +20,13 @@ from kway.parameters import NONE, Rule, above, at_least, check_parameters, one_o
 
 @dataclass(frozen=True)
 class Constant:
-    """eta."""
+    """Keep the learning rate at eta.
+
+    Parameters
+    ----------
+    eta : float, optional
+        Learning rate; chosen from the data if None.
+    """
 
     eta: float | None = None
 
@@ -25,13 +34,21 @@ class Constant:
         check_parameters(self, eta=NONE | above(0))
 
     def at(self, epoch: float, eta: float, epochs: int) -> float:
-        """The same at all times."""
+        """Return eta."""
         return eta
 
 
 @dataclass(frozen=True)
 class Decay:
-    """eta / (1 + rate t)."""
+    """Reduce the learning rate as eta / (1 + rate t), t in epochs.
+
+    Parameters
+    ----------
+    eta : float, optional
+        Initial learning rate; chosen from the data if None.
+    rate : float
+        Speed of the decay. The learning rate is eta / 2 after 1 / rate epochs.
+    """
 
     eta: float | None = None
     rate: float = 0.1
@@ -40,13 +57,19 @@ class Decay:
         check_parameters(self, eta=NONE | above(0), rate=at_least(0))
 
     def at(self, epoch: float, eta: float, epochs: int) -> float:
-        """Slowly to zero, as 1/t."""
+        """Return eta / (1 + rate epoch)."""
         return eta / (1 + self.rate * epoch)
 
 
 @dataclass(frozen=True)
 class Cosine:
-    """eta (1 + cos(pi t / epochs)) / 2."""
+    """Reduce the learning rate from eta to zero at the last epoch, along half a period of a cosine.
+
+    Parameters
+    ----------
+    eta : float, optional
+        Initial learning rate; chosen from the data if None.
+    """
 
     eta: float | None = None
 
@@ -54,7 +77,7 @@ class Cosine:
         check_parameters(self, eta=NONE | above(0))
 
     def at(self, epoch: float, eta: float, epochs: int) -> float:
-        """Half a cosine, from eta to zero at the last epoch."""
+        """Return eta (1 + cos(pi epoch / epochs)) / 2; zero after the last epoch."""
         return eta * (1 + math.cos(math.pi * min(1.0, epoch / epochs))) / 2
 
 
@@ -75,8 +98,16 @@ LEARNING_RATE = (
 
 
 def pick_schedule(learning_rate: Any) -> Schedule:
-    """A schedule from itself, its name, "auto" (decay), or a number (that eta, decaying).
+    """Return the schedule that `learning_rate` specifies.
 
+    Parameters
+    ----------
+    learning_rate : float, str or schedule
+        A schedule is returned as it is. A name selects a schedule with default parameters; "auto" is "decay". A number
+        is the initial rate of Decay.
+
+    Examples
+    --------
     >>> pick_schedule(0.1).at(10.0, 0.1, 100)
     0.05
     """
