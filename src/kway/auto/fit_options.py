@@ -165,7 +165,7 @@ class FitOptions:
         metavar="SHARE",
         commands=("fit",),
     )
-    seed: int = option(0, "Seed of all random numbers.", check=_rule(lambda rules: rules.SEED), typed=int)
+    seed: int = option(0, "Seed of the random numbers.", check=_rule(lambda rules: rules.SEED), typed=int)
     device: str = option(
         "cpu",
         "Where to compute: cpu, cuda (GPU) or auto.",

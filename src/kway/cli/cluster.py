@@ -23,7 +23,8 @@ def cluster() -> None:
 @app.command()
 def status(
     address: Annotated[
-        str, typer.Option("--address", help="auto: the cluster of this machine; or host:port, ray://...")
+        str,
+        typer.Option("--address", help="Address of the cluster: host:port or ray://...; auto: that of this machine."),
     ] = "auto",
     json: JsonOption = False,
 ) -> None:

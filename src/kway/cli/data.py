@@ -49,7 +49,9 @@ def export(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A dataset, or a file to convert.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write: csv, csv.gz, jsonl, parquet or npz.")],
     reading: ReadOptions,
-    part: Annotated[str, typer.Option("--part", help="train, test or all; npz files always have both.")] = "all",
+    part: Annotated[
+        str, typer.Option("--part", help="Rows to write: train, test or all. An npz file always gets both.")
+    ] = "all",
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:

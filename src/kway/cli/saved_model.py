@@ -76,14 +76,16 @@ def explain(
     reading: ReadOptions,
     data: Annotated[
         str | None,
-        typer.Argument(metavar="DATA", help="Labelled rows to measure on; a model without weights may need them."),
+        typer.Argument(metavar="DATA", help="Rows with labels to measure on. A model without weights may need them."),
     ] = None,
-    columns: Annotated[int, typer.Option("--columns", "-n", min=1, help="Columns to list per class.")] = 8,
-    seconds: Annotated[float, typer.Option("--seconds", help="Longest time for measuring on DATA.")] = 20.0,
+    columns: Annotated[int, typer.Option("--columns", "-n", min=1, help="Number of columns to list per class.")] = 8,
+    seconds: Annotated[
+        float, typer.Option("--seconds", help="Time limit of the measurement on DATA, in seconds.")
+    ] = 20.0,
     embed: EmbedOption = None,
     json: JsonOption = False,
 ) -> None:
-    """List the columns and words that speak for each class, or that matter most to the predictions.
+    """List the columns and words that favor each class, or that matter most to the predictions.
 
     Example: kway explain model.kway
     """
@@ -123,7 +125,9 @@ def neighbors(
     k: Annotated[
         int | None, typer.Option("--k", "-k", min=1, help="Number of neighbors that vote; default: that of the model.")
     ] = None,
-    rows: Annotated[int | None, typer.Option("--rows", min=1, help="Use only the first rows of DATA.")] = None,
+    rows: Annotated[
+        int | None, typer.Option("--rows", min=1, help="Use only this many rows of DATA, from its beginning.")
+    ] = None,
     embed: EmbedOption = None,
     json: JsonOption = False,
 ) -> None:
