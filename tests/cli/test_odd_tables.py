@@ -196,7 +196,7 @@ def test_one_column_that_counts_names_the_option(cli):
     Path("t.csv").write_text("n,k\n" + "".join(f"{i},{'ab'[i // 30]}\n" for i in range(60)))
     code, _, err = cli("fit", "t.csv", "-t", "k", "--model", "centroid")
     assert code == 1
-    assert "or say that one is no id: types={'n': 'number'}" in err
+    assert "or use an id as a number: types={'n': 'number'}" in err
     assert cli("fit", "t.csv", "-t", "k", "--model", "centroid", "--types", "n=number")[0] == 0
 
 

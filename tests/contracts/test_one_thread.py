@@ -25,7 +25,7 @@ DOORS = ("threads.py", "base/classifier.py", "parameters.py", "rows/gpu/device.p
 PASS_ON = {"fit", "fit_blocks", "partial_fit", "predict", "predict_topk", "decision_function", "predict_proba"}
 PASS_ON |= {"build", "nearest", "search", "add", "n_rows", "cluster_blocks", "_threads", "_tensor", "_forget", "score"}
 PASS_ON |= {"states_probabilities", "_check_probabilities", "inner_has", "_unfitted"}
-PASS_ON |= {"_learns_by_epochs", "_learns_in_pieces"}
+PASS_ON |= {"_learns_by_epochs", "_learns_in_pieces", "_has_partial_fit"}
 
 ESTIMATORS = [getattr(kway, name) for name in kway.__all__ if name.endswith("Classifier")]
 MODELS = [
@@ -51,6 +51,7 @@ RECIPES += [Landmarks(), Landmarks(store=Int8()), Landmarks(store=Bits()), Shard
 def one_thread(monkeypatch):
     """A watch over what is run inside, on 4 cores with a pool that takes no work and a BLAS of 3 threads."""
     monkeypatch.setattr(threads, "cores", lambda: 4)  # so that 1 is fewer, on any machine
+    monkeypatch.setattr(threads, "_pool", None)
     monkeypatch.setattr(threads, "_shared_pool", None)
     with threadpool_limits(3, user_api="blas"):
         yield watched

@@ -268,7 +268,7 @@ def test_neighbours_among_blocks(index, rows, tmp_path):
             given.fit_blocks([])
     with pytest.raises(InputError, match="one label per row"):
         kway.NeighborsClassifier().fit_blocks([(X, names[:5])])
-    with pytest.raises(CombinationError, match="codes alone"):
+    with pytest.raises(CombinationError, match="stores only codes"):
         kway.NeighborsClassifier(index="kdtree").fit_blocks(blocks)
 
 

@@ -51,8 +51,8 @@ def test_whoever_is_in_doubt_is_answered_by_the_cpu(by_device, monkeypatch):
     index = by_device(Landmarks(n_landmarks=30)).build(rows)
     sure = index.nearest(rows[:50], 5, probes=3)
     asked = []
-    here = index._nearest_here
-    monkeypatch.setattr(index, "_nearest_here", lambda some, *rest: asked.append(len(some)) or here(some, *rest))
+    here = index._nearest_on_cpu
+    monkeypatch.setattr(index, "_nearest_on_cpu", lambda some, *rest: asked.append(len(some)) or here(some, *rest))
     probe = search_cells.CellFinder.probe
 
     def doubtful(self, placed, probes):
@@ -134,10 +134,10 @@ def test_an_index_moves_there_and_back(by_device):
     index = Landmarks(n_landmarks=20, probes=3).build(rows)
     expected = index.nearest(rows[:40], 4)
     index.to("cuda")
-    assert index._there is not None
+    assert index._on_gpu is not None
     same(index.nearest(rows[:40], 4), expected)
     index.to("cpu")
-    assert index._there is None
+    assert index._on_gpu is None
 
 
 def test_landmarks_are_tuned_on_a_device_and_the_exact_index_stays_there(by_device):
@@ -159,7 +159,7 @@ def test_stores_with_full_rows_are_searched_there_and_lose_nobody(by_device, dev
     queries = rows[:60] + np.float32(0.1)
     index = by_device(Landmarks(n_landmarks=40, store=store)).build(rows, metric)
     assert "full rows are searched there" in index.why_
-    assert index._there is not None
+    assert index._on_gpu is not None
     bare = Landmarks.restore(*index.parts())  # by the CPU, over the same cells
     found, here = index.nearest(queries, 6, probes=7), bare.nearest(queries, 6, probes=7)
     assert (found.distances <= here.distances).all()
