@@ -171,7 +171,7 @@ def test_a_fit_that_cannot_end_is_refused_at_once(monkeypatch):
     monkeypatch.setenv("KWAY_MEMORY", "500MB")
     X, y = np.zeros((40_000, 500), np.float32), np.arange(40_000) // 4
     started = time.process_time()
-    with pytest.raises(BudgetError, match=r"SoftmaxClassifier on 40,000 rows .* there is 477 MiB; .* fits") as told:
+    with pytest.raises(BudgetError, match=r"40,000 rows .* only 477 MiB is available\. Use .* fits") as told:
         kway.SoftmaxClassifier(solver="lbfgs").fit(X, y)
     assert time.process_time() - started < 20  # the fit itself would take minutes
     assert "kway.plan(40000, 500, 10000)" in str(told.value)

@@ -1,16 +1,17 @@
-"""What each approach to a job costs: parameters, bytes and operations, one formula per approach.
+"""The cost of each approach to a classification problem: parameters, memory and time, one formula per approach.
 
 Notation: n rows, d features, K classes, R scores per row (K, or 1 for two classes), P = R (d + 1) parameters,
 s bytes per number, D = d + 1.
 
     linear fit by passes    4 n d R operations and n R exponentials per pass over the rows; L-BFGS remembers 2 m P
-                            numbers; one factor of D^2 numbers for all classes, one per class if they fit in 1 GiB
-    sampled softmax         each row against its own class and 1,024 drawn ones
-    nearest neighbors       the rows, as numbers, bytes or bits, and what finds them
-    GPU                     the same operations at the GPU's rate, the rows sent once
+                            numbers (m pairs of vectors); the preconditioner is one matrix of D^2 numbers for all
+                            classes, or one per class if these fit in 1 GiB
+    sampled softmax         each row is compared with its class and 1,024 sampled classes
+    nearest neighbors       the stored rows, as numbers, bytes or bits, and the index
+    GPU                     the same operations at the rate of the GPU; the rows are sent once
 
-Seconds are operations / rates.product + bytes / rates.memory (rates.py). Work that is not a matrix product counts as
-the number of operations, or bytes, that take as long. Seconds are right to an order of magnitude, bytes to about 20%.
+Seconds are operations / rates.product + bytes / rates.memory (rates.py). Work other than matrix products counts as the
+number of operations, or bytes, that take as long. Seconds are within a factor of 10, bytes within about 20%.
 """
 
 from __future__ import annotations
@@ -33,25 +34,26 @@ from kway.units import ByteUnit, format_bytes, format_count, format_rough_time
 LABEL_BYTES = np.dtype(np.int64).itemsize  # bytes of a label, and of the code that replaces it
 GIB, MIB = ByteUnit.GiB, ByteUnit.MiB
 
-# Work other than float32 matrix products, in operations or bytes that take as long. Row "plan" decides.
+# Work other than float32 matrix products, as operations or bytes that take as long (benchmark row "plan").
 EXPONENTIAL = SPARSE_PRODUCT = 250  # operations per exponential, and per stored value and score of CSR rows
 UNCACHED = 10  # bytes moved per byte of memory that is new, and per value of a row in a probed cell
-LABELED_ROW = 15_000  # bytes moved to check a row and encode its label, about a microsecond
+LABELED_ROW = 15_000  # bytes moved in the time to check a row and encode its label, about a microsecond
 INDEXED_VALUE = 400  # bytes moved per value of a row when an index with bounds, or cells, is built
 SCANNED_ROW = 33  # bytes moved per row that an exact search with bounds passes over
 
-# What a fit needs. Rows "plan" and T4 decide.
+# The work of a fit (benchmark rows "plan" and T4).
+LBFGS_PAIRS = 10  # pairs of vectors that L-BFGS remembers; with 20, no row of T4 and T4b takes fewer iterations
 PASSES = 40  # passes of a softmax fit until tol = 1e-3, line searches included: 15 to 80 were measured
 PASS_SECONDS = 1e-3  # seconds per pass that do not depend on the size
-MAX_FACTOR_BYTES = GIB  # bytes of one factor per class; the solver makes a shared factor only above it
-MAX_FACTOR_FEATURES = 4000  # features above which a factor is diagonal (1,000 for CSR rows)
+MAX_FACTOR_BYTES = GIB  # memory of one preconditioner per class; above it, all classes share one
+MAX_FACTOR_FEATURES = 4000  # features above which a preconditioner is diagonal (1,000 for CSR rows)
 SAMPLED_CLASSES = 1024  # classes that a row of sampled softmax is compared with (row C2)
 PROBED_CELLS = 24  # cells of Landmarks that a query looks into before tuning (row T3)
 
-# A GPU that has not been measured, and shares of its rate. Rows G1 and G2 decide.
+# The rates of a GPU that has not been measured (benchmark rows G1 and G2).
 TYPICAL_GPU = 4e14  # operations per second in bfloat16
 GPU_SEND = 3e9  # bytes per second to the GPU
-GPU_EFFICIENCY = 0.5  # share of the product's rate that a whole step reaches in bfloat16; a 16th of it in float32
+GPU_EFFICIENCY = 0.5  # fraction of the product rate that a complete step reaches in bfloat16; a 16th of it in float32
 GPU_START_SECONDS = 5.0  # seconds on the CPU above which it pays to load torch and send the rows
 
 
@@ -127,7 +129,7 @@ def _check_whole(name: str, value: float, least: int) -> int:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one approach costs for one size; seconds are those of typical data on this machine."""
+    """The cost of one approach for one size; seconds are estimates for typical data on this machine."""
 
     name: str
     call: str  # the Python call that uses it
@@ -161,27 +163,29 @@ Formula = Callable[[Size, Rates], Cost]
 
 
 def softmax(size: Size, rates: Rates) -> Cost:
-    """Return the cost of all classes in one problem, by preconditioned L-BFGS."""
+    """Return the cost of softmax over all classes, by preconditioned L-BFGS."""
     operations, seconds = _passes_cost(size, rates, PASSES)
-    held = lbfgs_bytes(size, rates.cores)
-    return _linear_cost(size, rates, "softmax", "SoftmaxClassifier()", held, operations, seconds, "gives up nothing")
+    fit_bytes = lbfgs_bytes(size, rates.cores)
+    return _linear_cost(
+        size, rates, "softmax", "SoftmaxClassifier()", fit_bytes, operations, seconds, "gives up nothing"
+    )
 
 
 def one_vs_all(size: Size, rates: Rates) -> Cost:
     """Return the cost of one binary problem per class."""
     operations, seconds = _passes_cost(size, rates, 2 * PASSES)  # a class is rarer than the rest
     call = "LogisticClassifier(), SVMClassifier(multiclass='one-vs-all')"
-    held, why = lbfgs_bytes(size, rates.cores), "gives up scores that are made to be compared"
-    return _linear_cost(size, rates, "one-vs-all", call, held, operations, seconds, why)
+    fit_bytes, why = lbfgs_bytes(size, rates.cores), "gives up scores that are made to be compared"
+    return _linear_cost(size, rates, "one-vs-all", call, fit_bytes, operations, seconds, why)
 
 
 def stochastic(size: Size, rates: Rates) -> Cost:
     """Return the cost of softmax by SGD, which keeps the weights and a running gradient only."""
     operations, seconds = _passes_cost(size, rates, PASSES)
-    held = size.data_bytes + 4 * size.parameters * size.itemsize
+    fit_bytes = size.data_bytes + 4 * size.parameters * size.itemsize
     call = "SoftmaxClassifier(solver='sgd', batch_size=256)"
     why = "gives up the optimum, which is approached and not reached"
-    return _linear_cost(size, rates, "softmax by SGD", call, held, operations, seconds, why)
+    return _linear_cost(size, rates, "softmax by SGD", call, fit_bytes, operations, seconds, why)
 
 
 def sampled_softmax(size: Size, rates: Rates) -> Cost:
@@ -200,21 +204,20 @@ def mapped_softmax(size: Size, rates: Rates) -> Cost:
 
 def centroids(size: Size, rates: Rates) -> Cost:
     """Return the cost of one mean per class."""
-    held = size.data_bytes + 4 * size.parameters * 8 + 64 * MIB  # means in float64, and blocks of rows
+    fit_bytes = size.data_bytes + 4 * size.parameters * 8 + 64 * MIB  # means in float64, and blocks of rows
     seconds = (LABELED_ROW * size.n + 4 * size.rows_bytes) / rates.memory
     why = "gives up the shape of classes: each is one round cloud"
-    return _linear_cost(size, rates, "centroids", "CentroidClassifier()", held, 2.0 * size.values, seconds, why)
+    return _linear_cost(size, rates, "centroids", "CentroidClassifier()", fit_bytes, 2.0 * size.values, seconds, why)
 
 
 def lbfgs_bytes(size: Size, threads: int) -> int:
-    """Return the memory of a fit by L-BFGS, rows included."""
+    """Return the bytes of a fit by L-BFGS, including the rows."""
     P, R = size.parameters, size.scores
-    pairs = 40 if P <= MIB else 20  # vectors that L-BFGS remembers
     transposed = size.rows_bytes if size.sparse else 0  # CSR rows are also stored by column
     block = max(64, min(2048, MIB // size.d, 2 * MIB // R)) * R
-    numbers = (pairs + 8 + 3 * threads) * P + threads * block + _sample_rows(size) * size.d * size.density
-    held = size.data_bytes + transposed + numbers * size.itemsize + LABEL_BYTES * size.n
-    return int(held + _factor_bytes(size, threads) + 3 * MIB)
+    numbers = (2 * LBFGS_PAIRS + 8 + 3 * threads) * P + threads * block + _sample_rows(size) * size.d * size.density
+    fit_bytes = size.data_bytes + transposed + numbers * size.itemsize + LABEL_BYTES * size.n
+    return int(fit_bytes + _factor_bytes(size, threads) + 3 * MIB)
 
 
 def _factor_bytes(size: Size, threads: int) -> float:
@@ -237,13 +240,13 @@ def _has_diagonal_factor(size: Size) -> bool:
 
 
 def _sample_rows(size: Size) -> int:
-    """Return how many rows the sample has on which a fit starts; 0 if it starts on all of them."""
+    """Return the number of rows of the sample on which a fit starts; 0 if it starts on all rows."""
     drawn = 8 * size.d + 1000
     return drawn if size.n > 2 * drawn else 0
 
 
 def _count_factor_sets(size: Size) -> int:
-    """Return how many sets of factors per class a fit makes: each after as many iterations as it costs gradients."""
+    """Return how often a fit computes the preconditioners per class, which is after as many gradients as they cost."""
     D = size.d + 1
     drawn = min(size.n, 5 * size.d if size.d > 128 else size.n)
     iterations = PASSES if _has_few_rows(size) else PASSES / 2.5
@@ -256,7 +259,7 @@ def _has_few_rows(size: Size) -> bool:
 
 
 def factor_operations(size: Size) -> float:
-    """Return the operations of the factors per class in one fit; 0 if there are none."""
+    """Return the operations of the preconditioners per class in one fit; 0 if there are none."""
     R, D = size.scores, size.d + 1
     if _has_diagonal_factor(size) or R * D * D * size.itemsize > MAX_FACTOR_BYTES:
         return 0.0
@@ -279,7 +282,7 @@ def pass_seconds(size: Size, rates: Rates) -> float:
 
 
 def _passes_cost(size: Size, rates: Rates, passes: int) -> tuple[float, float]:
-    """Return the operations and seconds of so many passes and of the factors."""
+    """Return the operations and seconds of so many passes and of the preconditioners."""
     shared = 0.0 if _has_diagonal_factor(size) else min(size.n, 8 * size.d + 1000) * (size.d + 1.0) ** 2
     factors = shared + factor_operations(size)
     count = passes * (1.5 if _has_few_rows(size) and not _has_diagonal_factor(size) else 1.0)
@@ -296,7 +299,7 @@ def _sampled_bytes(size: Size) -> float:
     return size.data_bytes + LABEL_BYTES * (size.n + size.K) + 18 * MIB
 
 
-def _sampled_cost(size: Size, rates: Rates, name: str, call: str, held: float) -> Cost:
+def _sampled_cost(size: Size, rates: Rates, name: str, call: str, fit_bytes: float) -> Cost:
     """Return the cost of steps of 256 rows against SAMPLED_CLASSES classes, and of the loss of 1,000 rows per epoch."""
     seen, steps, epochs = min(size.K, SAMPLED_CLASSES), size.n / 256, count_epochs(size)
     products = 4.0 * size.n * size.d * seen
@@ -305,25 +308,25 @@ def _sampled_cost(size: Size, rates: Rates, name: str, call: str, held: float) -
     operations = 2 * products + size.n * seen * EXPONENTIAL + checked  # thin products reach half of the rate
     seconds = epochs * (operations / rates.product + steps * (PASS_SECONDS + moved / rates.memory))
     why = "gives up the exact sum over classes, which is estimated"
-    return _linear_cost(size, rates, name, call, held, epochs * (products + checked), seconds, why)
+    return _linear_cost(size, rates, name, call, fit_bytes, epochs * (products + checked), seconds, why)
 
 
 def _linear_cost(
-    size: Size, rates: Rates, name: str, call: str, held: float, operations: float, seconds: float, gives_up: str
+    size: Size, rates: Rates, name: str, call: str, fit_bytes: float, operations: float, seconds: float, gives_up: str
 ) -> Cost:
-    """Return the cost of a model with K rows of d numbers, whose prediction is their product with a row."""
+    """Return the cost of a linear model from the bytes, operations and seconds of its fit."""
     model = size.parameters * size.itemsize + LABEL_BYTES * size.K
-    answer = size.scores * (2.0 * size.d * size.density + EXPONENTIAL) / rates.product
-    answer += (LABELED_ROW + 40.0 * size.d * size.density) / rates.memory
-    whole = seconds + UNCACHED * (held - size.rows_bytes) / rates.memory
-    return Cost(name, call, size.parameters, int(held), model, model, operations, whole, answer, gives_up)
+    row_seconds = size.scores * (2.0 * size.d * size.density + EXPONENTIAL) / rates.product
+    row_seconds += (LABELED_ROW + 40.0 * size.d * size.density) / rates.memory
+    whole = seconds + UNCACHED * (fit_bytes - size.rows_bytes) / rates.memory
+    return Cost(name, call, size.parameters, int(fit_bytes), model, model, operations, whole, row_seconds, gives_up)
 
 
 # ---- nearest neighbors: the rows themselves
 
 
 class StoredRows(NamedTuple):
-    """Bytes of the stored rows, of what finds them, and of what building takes on top."""
+    """Bytes of the stored rows, of the index, and of the additional memory while it is built."""
 
     rows: float
     lookup: float
@@ -334,22 +337,22 @@ def flat(size: Size, rates: Rates) -> Cost:
     """Return the cost of exact neighbors."""
     if size.sparse:
         stored, seconds = StoredRows(size.rows_bytes, 0, 0), 0.0
-        answer = SPARSE_PRODUCT * size.values / rates.product
+        row_seconds = SPARSE_PRODUCT * size.values / rates.product
     else:
         codes = -(-size.d // 32) * 32  # rows as bytes, padded
         stored = StoredRows(size.rows_bytes, size.n * (46 + codes), size.n * (240 + codes) + 10 * MIB)
         seconds = size.n * ((size.d + 44) * INDEXED_VALUE + LABELED_ROW) / rates.memory
-        answer = SCANNED_ROW * (size.n + 33_000 + 120.0 * size.d) / rates.memory  # 33,000: the first cells
+        row_seconds = SCANNED_ROW * (size.n + 33_000 + 120.0 * size.d) / rates.memory  # 33,000: the first cells
     why = "gives up nothing: the neighbors are exact"
-    return _rows_cost("kNN flat", "NeighborsClassifier()", size, rates, stored, seconds, answer, why)
+    return _rows_cost("kNN flat", "NeighborsClassifier()", size, rates, stored, seconds, row_seconds, why)
 
 
 def landmarks(size: Size, rates: Rates) -> Cost:
     """Return the cost of neighbors in the nearest cells, tuned on training rows."""
     cells, short, values = 2 * sqrt(size.n), min(size.d, 48), size.n * size.d  # 48: columns of a row's projection
     index = size.n * (short * 4 + 16) + cells * size.d * 4
-    answer = 4.0 * cells * short / rates.product
-    answer += UNCACHED * PROBED_CELLS * size.n / cells * size.d / rates.memory
+    row_seconds = 4.0 * cells * short / rates.product
+    row_seconds += UNCACHED * PROBED_CELLS * size.n / cells * size.d / rates.memory
     tuned = min(4000, size.n / 10) * values * UNCACHED / 3  # training rows that are searched in all cells
     seconds = (values * INDEXED_VALUE * 1.5 + tuned) / rates.memory
     stored = StoredRows(size.rows_bytes, index, size.rows_bytes + size.n * 450 + 60 * MIB)
@@ -357,7 +360,7 @@ def landmarks(size: Size, rates: Rates) -> Cost:
         "NeighborsClassifier(index='landmarks')",
         "gives up 2 votes in 1,000, which may differ from exact search",
     )
-    cost = _rows_cost("kNN landmarks", call, size, rates, stored, seconds, answer, why)
+    cost = _rows_cost("kNN landmarks", call, size, rates, stored, seconds, row_seconds, why)
     return _dense_only(cost, size, "landmarks need dense rows")
 
 
@@ -377,8 +380,10 @@ def bits(size: Size, rates: Rates) -> Cost:
     wide = _padded_bits(size)
     rows = size.n * (wide // 8 + 2)
     why = "gives up about 1 answer in 100, more if neighbors are far"
-    call, answer = "kway.search.Flat(store=Bits(1))", 4.0 * size.n / rates.memory
-    cost = _rows_cost("kNN bits", call, size, rates, StoredRows(rows, 0, 0), _coding_seconds(size, rates), answer, why)
+    call, row_seconds = "kway.search.Flat(store=Bits(1))", 4.0 * size.n / rates.memory
+    cost = _rows_cost(
+        "kNN bits", call, size, rates, StoredRows(rows, 0, 0), _coding_seconds(size, rates), row_seconds, why
+    )
     cost = replace(cost, fit_bytes=max(cost.model_bytes, rows + min(36 * MIB, 8 * size.n * size.d)))
     return _dense_only(cost, size)
 
@@ -388,10 +393,10 @@ def bit_cells(size: Size, rates: Rates) -> Cost:
     cells, short, wide = 2 * sqrt(size.n), min(size.d, 48), _padded_bits(size)
     rows, index = size.n * (wide // 8 + 16), cells * (4 * size.d + 4 * wide)
     seconds = _coding_seconds(size, rates) + 4.0 * size.n * cells * short / rates.product
-    answer = 4.0 * cells * short / rates.product + (3e6 + PROBED_CELLS * size.n / cells * 8) / rates.memory
+    row_seconds = 4.0 * cells * short / rates.product + (3e6 + PROBED_CELLS * size.n / cells * 8) / rates.memory
     why = "gives up answers in cells that are not looked into, and digits: needs rows in clusters"
     call, stored = "kway.search.Landmarks(store=Bits(1))", StoredRows(rows, index, 0)
-    cost = _rows_cost("kNN bit cells", call, size, rates, stored, seconds, answer, why)
+    cost = _rows_cost("kNN bit cells", call, size, rates, stored, seconds, row_seconds, why)
     sorting = int(1.5 * cost.model_bytes)
     return _dense_only(replace(cost, fit_bytes=sorting + min(GIB // 4, 8 * size.n * size.d)), size)
 
@@ -424,13 +429,22 @@ def _dense_only(cost: Cost, size: Size, why: str = "codes need dense rows") -> C
 
 
 def _rows_cost(
-    name: str, call: str, size: Size, rates: Rates, stored: StoredRows, seconds: float, answer: float, gives_up: str
+    name: str,
+    call: str,
+    size: Size,
+    rates: Rates,
+    stored: StoredRows,
+    seconds: float,
+    row_seconds: float,
+    gives_up: str,
 ) -> Cost:
     labels = LABEL_BYTES * (size.n + 2 * size.K)
-    held = size.data_bytes + stored.lookup + stored.build + LABEL_BYTES * 2 * size.K
+    fit_bytes = size.data_bytes + stored.lookup + stored.build + LABEL_BYTES * 2 * size.K
     model, disk = int(stored.rows + stored.lookup + labels), int(stored.rows + labels)
-    whole = seconds + UNCACHED * (held - size.rows_bytes) / rates.memory
-    return Cost(name, call, size.n * size.d, int(held), model, disk, 2.0 * size.values, whole, answer, gives_up)
+    whole = seconds + UNCACHED * (fit_bytes - size.rows_bytes) / rates.memory
+    return Cost(
+        name, call, size.n * size.d, int(fit_bytes), model, disk, 2.0 * size.values, whole, row_seconds, gives_up
+    )
 
 
 # ---- the same on a GPU
@@ -446,37 +460,37 @@ class Verdict(NamedTuple):
 def gpu_softmax(size: Size, rates: Rates) -> Cost:
     """Return the cost of a linear fit on a GPU: passes, or batches over all classes if L-BFGS remembers too much."""
     cost, batches = softmax(size, rates), stochastic(size, rates)
-    held = _gpu_rows_bytes(size) + 4 * size.parameters * size.itemsize + GIB
+    device_bytes = _gpu_rows_bytes(size) + 4 * size.parameters * size.itemsize + GIB
     if cost.fit_bytes > 4 * batches.fit_bytes:
         cost, why = replace(batches, operations=_gpu_step_operations(size)), "the optimum, which is approached"
         seconds = gpu_step_seconds(size, rates)
     else:
-        held += min(MAX_FACTOR_BYTES, 2 * size.scores * (size.d + 1) ** 2 * size.itemsize)
+        device_bytes += min(MAX_FACTOR_BYTES, 2 * size.scores * (size.d + 1) ** 2 * size.itemsize)
         seconds, why = cost.operations / _gpu_rate(rates) * size.itemsize / 4, "nothing"
-    return _gpu_cost(cost, "softmax, GPU", "SoftmaxClassifier(device='cuda')", size, rates, held, seconds, why)
+    return _gpu_cost(cost, "softmax, GPU", "SoftmaxClassifier(device='cuda')", size, rates, device_bytes, seconds, why)
 
 
 def gpu_sampled(size: Size, rates: Rates) -> Cost:
     """Return the cost of sampled softmax with weights and rows on a GPU."""
-    held = _gpu_rows_bytes(size) + size.parameters * size.itemsize + 16 * size.K + GIB
+    device_bytes = _gpu_rows_bytes(size) + size.parameters * size.itemsize + 16 * size.K + GIB
     epochs = count_epochs(size)
     operations = 6.0 * size.n * size.d * min(size.K, SAMPLED_CLASSES) * epochs
     seconds = epochs * size.n / 256 * PASS_SECONDS + operations / _gpu_rate(rates)
     cost = replace(sampled_softmax(size, rates), operations=operations)
     call = "SoftmaxClassifier(solver='sampled', device='cuda')"
     why = "the exact sum over classes"
-    return _gpu_cost(cost, "sampled softmax, GPU", call, size, rates, held, seconds, why)
+    return _gpu_cost(cost, "sampled softmax, GPU", call, size, rates, device_bytes, seconds, why)
 
 
 def gpu_flat(size: Size, rates: Rates) -> Cost:
     """Return the cost of exact neighbors on a GPU: the rows, one byte per number as a filter, a block of queries."""
     cost = flat(size, rates)
-    held = _gpu_rows_bytes(size) + size.n * (size.d + 16) + GIB
+    device_bytes = _gpu_rows_bytes(size) + size.n * (size.d + 16) + GIB
     call = "NeighborsClassifier(device='cuda')"
-    found = _gpu_cost(cost, "kNN flat, GPU", call, size, rates, held, 0.0, "nothing")
-    answer = 2.0 * size.n * size.d / (1.25 * (rates.gpu or TYPICAL_GPU))  # the int8 filter beats bfloat16 products
+    found = _gpu_cost(cost, "kNN flat, GPU", call, size, rates, device_bytes, 0.0, "nothing")
+    row_seconds = 2.0 * size.n * size.d / (1.25 * (rates.gpu or TYPICAL_GPU))  # the int8 filter beats bfloat16 products
     missing = "a GPU searches dense rows" if size.sparse else ""
-    return replace(found, predict_seconds=answer, missing=missing)
+    return replace(found, predict_seconds=row_seconds, missing=missing)
 
 
 def gpu_step_seconds(size: Size, rates: Rates) -> float:
@@ -489,7 +503,7 @@ def _gpu_step_operations(size: Size) -> float:
 
 
 def judge_gpu(size: Size, rates: Rates, formula: Formula, free: float) -> Verdict:
-    """Return whether a linear fit is slow enough on the CPU, faster on the GPU, and fits into `free` bytes there."""
+    """Return whether a linear fit is slow on the CPU, faster on the GPU, and fits into its `free` bytes."""
     cpu_seconds, gpu_cost = softmax(size, rates).fit_seconds, formula(size, rates)
     if size.sparse:
         return Verdict(False, "sparse rows stay on the CPU: they would be dense on a GPU")
@@ -510,14 +524,14 @@ def gpu_pays_for_predictions(size: Size, rates: Rates) -> bool:
 
 
 def _gpu_cost(
-    cost: Cost, name: str, call: str, size: Size, rates: Rates, held: float, seconds: float, gives_up: str
+    cost: Cost, name: str, call: str, size: Size, rates: Rates, device_bytes: float, seconds: float, gives_up: str
 ) -> Cost:
     dense_bytes = size.n * size.d * size.itemsize
     too_large = size.sparse and dense_bytes > 4 * GIB
     return replace(
-        cost, name=name, call=call, device_bytes=int(held), fit_seconds=dense_bytes / GPU_SEND + seconds,
+        cost, name=name, call=call, device_bytes=int(device_bytes), fit_seconds=dense_bytes / GPU_SEND + seconds,
         predict_seconds=2.0 * size.d * size.scores / _gpu_rate(rates),
-        gives_up=f"gives up {gives_up}; {format_bytes(held)} on the GPU",
+        gives_up=f"gives up {gives_up}; {format_bytes(device_bytes)} on the GPU",
         missing="a GPU takes dense rows, and these are too large to be made dense" if too_large else "",
     )  # fmt: skip
 
@@ -537,7 +551,7 @@ COSTS: tuple[Formula, ...] = (
 GPU_COSTS: tuple[Formula, ...] = (gpu_softmax, gpu_sampled, gpu_flat)
 
 
-# ---- what a fit checks before it starts, at the default rates, so that the same rows get the same solver everywhere
+# ---- checks before a fit, at the default rates, so that the same data get the same solver on every machine
 
 DEFAULT_RATES = Rates()
 MAX_FIT_SECONDS = 3600.0  # an approach that takes longer is advised only if none is faster; softmax then samples (C2)
@@ -551,9 +565,9 @@ def size_of(X: Any, n_classes: int, n_neighbors: int = 5) -> Size:
 
 
 def check_fit(name: str, formula: Formula, size: Size) -> Cost:
-    """Return the cost at the default rates, or raise BudgetError if it needs more memory than there is.
+    """Return the cost at the default rates; raise BudgetError if the fit needs more memory than is available.
 
-    The rows are in memory already and do not count.
+    The rows are already in memory and do not count.
     """
     cost = formula(size, DEFAULT_RATES)
     need = cost.fit_bytes - size.rows_bytes
@@ -563,18 +577,18 @@ def check_fit(name: str, formula: Formula, size: Size) -> Cost:
 
     free = available_bytes()
     advised = make_plan(size, DEFAULT_RATES, free + size.rows_bytes).advised
-    advice = "no approach fits"
+    advice = "No approach fits."
     if advised is not None:
-        advice = f"{advised.name} fits ({advised.call}: {advised.summarize()})"
+        advice = f"Use {advised.name}, which fits ({advised.call}: {advised.summarize()})."
     raise BudgetError(
-        f"{name} on {size.n:,} rows x {size.d:,} features with {size.K:,} classes needs {format_bytes(need)} beside "
-        f"its rows ({format_count(cost.parameters)} parameters), there is {format_bytes(free)}; {advice}; "
-        f"kway.plan({size.n}, {size.d}, {size.K}) lists the approaches, $KWAY_MEMORY sets how much may be used"
+        f"{name} on {size.n:,} rows x {size.d:,} features with {size.K:,} classes ({format_count(cost.parameters)} "
+        f"parameters) needs {format_bytes(need)} in addition to the data, but only {format_bytes(free)} is available. "
+        f"{advice} kway.plan({size.n}, {size.d}, {size.K}) lists the approaches, and $KWAY_MEMORY sets the limit."
     )
 
 
 def check_gpu_fit(name: str, formula: Formula, size: Size, free: int, device: str) -> int:
-    """Return the bytes of a fit on a GPU, or raise BudgetError if fewer are free."""
+    """Return the bytes of a fit on a GPU; raise BudgetError if fewer are free."""
     cost = formula(size, DEFAULT_RATES)
     if cost.device_bytes <= free:
         return cost.device_bytes
@@ -586,12 +600,12 @@ def check_gpu_fit(name: str, formula: Formula, size: Size, free: int, device: st
 
 
 def exceeds_softmax(size: Size) -> bool:
-    """Return whether a softmax over all classes would take hours, or more memory beside the rows than there is."""
+    """Return whether a softmax over all classes would take hours, or more memory than is available."""
     cost = softmax(size, DEFAULT_RATES)
     need = cost.fit_bytes - size.rows_bytes
     return cost.fit_seconds > MAX_FIT_SECONDS or not has_room(need, share=1.0)
 
 
 def exceeds_gpu_steps(size: Size) -> bool:
-    """Return whether epochs of steps over all classes would take hours on a typical GPU."""
+    """Return whether SGD over all classes would take hours on a typical GPU."""
     return gpu_step_seconds(size, DEFAULT_RATES) > MAX_FIT_SECONDS

@@ -31,9 +31,10 @@ from kway.linear.solvers.certificates import HIDDEN, SEPARABLE, NewtonStep, newt
 from kway.linear.solvers.preconditioners import Factor, Moments, Schedule, quick_moments, sample_rows
 from kway.linear.solvers.smoothing import solve_smoothed
 from kway.memory import CACHE_BYTES
+from kway.planning.costs import LBFGS_PAIRS
 from kway.threads import pmap, shares, single_blas
 
-MEMORY = 10  # pairs that L-BFGS remembers; with 20, no row of T4 and T4b takes fewer iterations
+MEMORY = LBFGS_PAIRS  # pairs that L-BFGS remembers
 SAMPLE_STEPS, SAMPLE_TOL = 30, 6e-3  # most iterations on the sample, and the relative gain at which they stop (T4)
 
 
