@@ -1,14 +1,14 @@
-"""`kernel`: numba's njit as kway uses it.
+"""Decorators that compile kernels with numba and cache them on disk.
 
-Kernels are compiled with nogil, so that the worker pool runs them on every core, and with fastmath, so that sums are
-vectorized. With fastmath a kernel must not rely on inf or nan: use BIG. `strict_kernel` compiles without fastmath.
-Pass C-contiguous arrays. `frozen` returns the read-only view that a memory-mapped model has, so that one compilation
-serves both.
+Both decorators, `kernel` and `strict_kernel`, release the GIL, so that the worker pool runs kernels on all cores.
+`kernel` also enables fastmath, so that sums are vectorized. Such a kernel must not rely on inf or nan; use BIG instead
+of inf. Pass C-contiguous arrays. `frozen` returns a read-only view. Arrays of a memory-mapped model are read-only too,
+so that numba compiles a kernel once for both.
 
-Compiled kernels are kept on disk: in the folder that numba chooses (NUMBA_CACHE_DIR, next to the source, the user's
-cache), or else in a folder of the user below the temporary one. If none can be written, kway warns once. The key of a
-kernel contains a digest of its module and of every kernel module that it imports. numba itself looks at the kernel's
-own file only, and would run the old code of what an upgrade has changed in another file.
+The cache is in the folder that numba chooses: NUMBA_CACHE_DIR, next to the source, or the cache folder of the user. If
+numba finds none that is writable, kway uses a folder of the user in the temporary folder. If that fails too, kway warns
+once. The key of a cached kernel contains a digest of its module and of all kernel modules that it imports. numba checks
+only the file of the kernel itself, and would run outdated code after an upgrade of a module that it imports.
 """
 
 from __future__ import annotations
@@ -31,44 +31,47 @@ from numpy.typing import NDArray
 
 from kway.private_names import cache_on_disk
 
-BIG = np.float32(1e37)  # stands for infinity, which fastmath may not see
-PACKAGE = "kway.kernels"  # kernels import nothing else of kway
+BIG = np.float32(1e37)  # used instead of infinity, which fastmath does not allow
+PACKAGE = "kway.kernels"  # the only package of kway from which kernels import
 _IMPORTS = re.compile(rf"^from ({PACKAGE}\.[\w.]+)", re.MULTILINE)
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """A kernel with fastmath."""
+    """Compile a kernel with fastmath."""
     return _compile(function, True, *kernel_cache())
 
 
 def strict_kernel(function: Callable[..., Any]) -> Any:
-    """A kernel whose sums are taken in the order in which they are written."""
+    """Compile a kernel without fastmath: floating-point operations keep the order in which they are written."""
     return _compile(function, False, *kernel_cache())
 
 
 def frozen(array: NDArray) -> NDArray:
-    """A C-contiguous, read-only view (a copy only if the order demands it)."""
+    """Return a C-contiguous, read-only view of an array; a copy if the array is not C-contiguous."""
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view
 
 
 def _compile(function: Callable[..., Any], fastmath: bool, cache: bool, folder: str | None) -> Any:
-    """njit that caches in a folder, or where numba chooses if it is None; numba decides when it decorates."""
-    made = numba.njit(nogil=True, error_model="numpy", fastmath=fastmath)(function)
+    """Return the compiled function, cached in `folder`, or where numba chooses if it is None.
+
+    numba reads its setting CACHE_DIR when caching is enabled, so it is changed during that call only.
+    """
+    compiled = numba.njit(nogil=True, error_model="numpy", fastmath=fastmath)(function)
     if not cache or numba.config.DISABLE_JIT:
-        return made
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = before if folder is None else folder
+        return compiled
+    previous = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = previous if folder is None else folder
     try:
-        cache_on_disk(made, source_stamp)
+        cache_on_disk(compiled, source_stamp)
     finally:
-        numba.config.CACHE_DIR = before
-    return made
+        numba.config.CACHE_DIR = previous
+    return compiled
 
 
 class KernelCache(NamedTuple):
-    """Whether kernels are kept on disk, and in which folder; None: in the one that numba chooses."""
+    """Whether kernels are cached on disk, and the folder; None is the folder that numba chooses."""
 
     cache: bool
     folder: str | None
@@ -76,20 +79,20 @@ class KernelCache(NamedTuple):
 
 @functools.cache
 def kernel_cache() -> KernelCache:
-    """Where kernels can be kept."""
+    """Return where kernels can be cached; warn if there is no writable folder."""
 
     def probe() -> None:
-        """Nothing: it only asks numba whether it may cache."""
+        """Do nothing. Enabling the cache for this function raises RuntimeError if numba finds no folder."""
 
     try:
         _compile(probe, fastmath=False, cache=True, folder=None)
     except RuntimeError:  # "cannot cache function: no locator available for file"
-        folder = _own_folder()
+        folder = _user_folder()
         if folder is not None:
             return KernelCache(True, folder)
         warnings.warn(
-            "kway finds no folder to keep compiled kernels in, so every process compiles them again (a few seconds "
-            "each); set NUMBA_CACHE_DIR to one that can be written",
+            "kway found no writable folder for compiled kernels, so that every process compiles them again (a few "
+            "seconds each); set NUMBA_CACHE_DIR to a writable folder",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -97,15 +100,16 @@ def kernel_cache() -> KernelCache:
     return KernelCache(True, None)
 
 
-def _own_folder() -> str | None:
-    """A folder that only this user may write to, since what lies in it is run; None if there can be none."""
+def _user_folder() -> str | None:
+    """Return a folder that only this user can access, as its files are executed; None if none can be created."""
     user = os.getuid() if hasattr(os, "getuid") else None
     try:
         path = Path(tempfile.gettempdir()) / f"kway-kernels-{'user' if user is None else user}"
         path.mkdir(mode=0o700, exist_ok=True)
-        held = path.lstat()
-        if not stat.S_ISDIR(held.st_mode) or (user is not None and (held.st_uid != user or held.st_mode & 0o077)):
-            return None  # another user's, or open to others
+        status = path.lstat()
+        private = user is None or (status.st_uid == user and not status.st_mode & 0o077)
+        if not stat.S_ISDIR(status.st_mode) or not private:
+            return None  # it belongs to another user, or others can access it
         tempfile.TemporaryFile(dir=path).close()
     except OSError:
         return None
@@ -114,20 +118,20 @@ def _own_folder() -> str | None:
 
 @functools.cache
 def source_stamp(module: str) -> str:
-    """A digest of the source of a module and of all kernel modules that it imports."""
+    """Return a digest of the source of a module and of all kernel modules that it imports, directly or not."""
     seen: set[str] = set()
-    ahead = [module]
-    while ahead:
-        name = ahead.pop()
+    pending = [module]
+    while pending:
+        name = pending.pop()
         if name not in seen:
             seen.add(name)
-            ahead += _IMPORTS.findall(_source(name))
+            pending += _IMPORTS.findall(_source(name))
     return hashlib.sha256("\0".join(_source(name) for name in sorted(seen)).encode()).hexdigest()
 
 
 @functools.cache
 def _source(module: str) -> str:
-    """The text of a loaded module; empty if it has no file."""
+    """Return the source of a loaded module; empty if it has no readable file."""
     file = getattr(sys.modules.get(module), "__file__", None)
     try:
         return "" if file is None else Path(file).read_text(encoding="utf-8")
