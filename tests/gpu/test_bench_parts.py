@@ -36,7 +36,7 @@ def test_the_errors_of_a_peer_are_those_of_its_loss_and_gradient():
 
 def test_the_nearest_by_bits_is_the_right_row_both_ways():
     one = next(iter(gpu_bits.coded_rows(3000, 1, "cpu")))
-    assert one.quality == "same row for 100.00%, the right one for 100.00%"
+    assert one.quality == "same row for 100.00%, the correct one for 100.00%"
     assert set(one.rounds) == {"kway", "all codes multiplied"}
 
 
