@@ -9,7 +9,8 @@ preconditioners.py   its approximate inverses of the Hessian; dense_hessian.py t
 standard_columns.py  centered and scaled columns of small problems
 proximal.py          L1 and elastic net: proximal Newton with momentum, on the models of local_models.py
 interior_point.py    small problems with kinks (hinges, L1): a primal-dual interior point method with a proof
-dual.py              hinges from their dual problem; smoothing.py hinges for L-BFGS
+dual.py              hinges from their dual problem; hinge_newton.py its start if columns are few
+smoothing.py         hinges for L-BFGS
 gradient_descent.py  steepest descent, which the others improve on
 sgd.py, schedules.py stochastic gradient descent
 sampled.py           sampled softmax for many classes; sampled_files.py its checkpoints
