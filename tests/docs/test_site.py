@@ -68,17 +68,3 @@ def test_a_page_that_fetches_from_elsewhere_is_refused():
     for other in ('<img alt="" src="https://example.org/a.png">', '<script src="https://example.org/a.js"></script>'):
         with pytest.raises(exceptions.PluginError, match="fetches https"):
             offline.on_post_page(other, page=page)
-
-
-def test_docstrings_become_markdown():
-    pytest.importorskip("griffe")
-    given = (
-        "A thing.\n\nParameters\n----------\nk : rows that vote,\n    at least 1.\nn_jobs : threads.\n\n>>> 1 + 1\n2"
-    )
-    shown = tool("site_docstrings").markdown(given)
-    assert "**Parameters**" in shown
-    assert "- `k`: rows that vote, at least 1.\n- `n_jobs`: threads." in shown
-    assert "```pycon\n>>> 1 + 1\n2\n```" in shown
-    assert tool("site_docstrings").markdown("load(name)    a set\nnames()       all") == (
-        "```text\nload(name)    a set\nnames()       all\n```"
-    )
