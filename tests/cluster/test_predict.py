@@ -161,16 +161,16 @@ def test_what_is_wrong_is_a_sentence_before_anything_is_written(nodes, cluster, 
         return capfd.readouterr().err
 
     with cluster():
-        assert "name it with --out" in refused(2, folder / "big")
+        assert "give its name with --out" in refused(2, folder / "big")
         np.save(tmp_path / "few.npy", np.zeros((4, 3)))
         refused(1, tmp_path / "few.npy", "-o", tmp_path / "out")
         assert not (tmp_path / "out").exists()
         (tmp_path / "some.jsonl").write_text('{"x0": 1}')
-        assert "cannot be cut into parts" in refused(1, tmp_path / "some.jsonl", "-o", tmp_path / "out")
+        assert "cannot be divided into parts" in refused(1, tmp_path / "some.jsonl", "-o", tmp_path / "out")
         (tmp_path / "full").mkdir()
         (tmp_path / "full" / "mine.txt").write_text("mine")
-        assert "is not empty" in refused(2, folder / "big", "-o", tmp_path / "full", "--force")
-        assert "DATA itself" in refused(2, folder / "big", "-o", folder / "big", "--force")
+        assert "has files that kway did not write" in refused(2, folder / "big", "-o", tmp_path / "full", "--force")
+        assert "is DATA or a folder above it" in refused(2, folder / "big", "-o", folder / "big", "--force")
         (tmp_path / "full" / "_kway.json").write_text("{}")
         assert "another model and other data and other options" in refused(2, folder / "big", "-o", tmp_path / "full")
     assert [path.name for path in sorted((tmp_path / "full").iterdir())] == ["_kway.json", "mine.txt"]
