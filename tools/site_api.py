@@ -38,9 +38,11 @@ def resolved(name: str) -> Any:
 
 def names() -> str:
     """Return the table as markdown."""
-    lines = ["| name | |", "|---|---|"]
+    lines = ["| name | purpose |", "|---|---|"]
     for name in documented():
         value = resolved(name)
+        if inspect.ismodule(value):  # its page has no heading of its own
+            continue
         text = (inspect.getdoc(value) or "").strip().split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
         lines.append(f"| [`{name.rpartition('.')[2]}`][{name}] | {text} |")
     return "\n".join(lines)
