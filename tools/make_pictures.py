@@ -41,6 +41,7 @@ PICTURES: dict[str, Callable[[], Any]] = {  # file under docs/images -> what dra
     "lessons/cells.png": neighbours.cells,
     "lessons/boxes.png": neighbours.boxes,
     "lessons/buckets.png": neighbours.buckets,
+    "lessons/kernels-trees.png": neighbours.kernels_and_trees,
     "lessons/transfer.png": neighbours.transferred,
     "lessons/temperature.svg": confidence.temperature,
     "lessons/reliability.svg": confidence.reliability,

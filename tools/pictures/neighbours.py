@@ -100,3 +100,25 @@ def _plane() -> tuple[Any, Any]:
     points = kway.datasets.overlapping(750, n_classes=3, seed=4).x_train
     points = points[:, ::-1] * np.array([1.6, 1.0])
     return points, points.mean(axis=0) + np.array([1.2, 0.5]) * points.std(axis=0)
+
+
+def kernels_and_trees() -> Any:
+    """Draw the regions of a linear model, a kernel softmax and trees on three rings."""
+    X, y = _rings(600, 0)
+    models = {
+        "softmax": kway.SoftmaxClassifier(alpha=1e-4),
+        "kernel softmax": kway.KernelSoftmaxClassifier(gamma=1.0, alpha=1e-4, random_state=0),
+        "extremely randomized trees": kway.TreesClassifier(kind="extra", random_state=0),
+        "boosted trees": kway.TreesClassifier(random_state=0),
+    }
+    test = _rings(2000, 1)
+    fitted = {name: model.fit(X, y) for name, model in models.items()}
+    return planes.model_regions({f"{name}: {m.score(*test):.2f}": m for name, m in fitted.items()}, X, y)
+
+
+def _rings(n: int, seed: int) -> tuple[Any, Any]:
+    """Return three rings around the origin (n, 2) with noise, and their classes."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n)
+    angle, radius = rng.uniform(0, 2 * np.pi, n), 1 + y + 0.25 * rng.standard_normal(n)
+    return np.column_stack([radius * np.cos(angle), radius * np.sin(angle)]), y

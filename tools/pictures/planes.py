@@ -168,3 +168,16 @@ def neighbor_regions(
     style.class_legend(figure, np.unique(y))
     style.headline(figure, "The answer of the k nearest rows, everywhere in the plane")
     return figure
+
+
+def model_regions(models: Mapping[str, Any], X: ArrayLike, y: ArrayLike, columns: int = 2) -> Figure:
+    """Draw the regions of each fitted model over two features, with its accuracy on other rows if the name has it."""
+    X, y = np.asarray(X, float), np.asarray(y)
+    rows = -(-len(models) // columns)
+    figure = style.figure(height=0.7 + rows * ((style.FIGURE_WIDTH - 0.3) / columns + 0.1))
+    panels = figure.subplots(rows, columns, squeeze=False)
+    for axes, (name, model) in zip(panels.flat, models.items()):
+        draw_regions(axes, predict_around(model, X, y, 300), len(model.classes_))
+        style.bare(axes, name, style.LABEL)
+    style.class_legend(figure, np.unique(y))
+    return figure
