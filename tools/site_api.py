@@ -1,6 +1,7 @@
 """A mkdocs hook: the marker `<!-- names -->` of a page becomes a table of all names in the reference.
 
-The names are those that the pages show with `::: kway...`. Each line has a link and the first sentence of the docstring.
+The names are those that the pages show with `::: kway...`. Each line has a link and the first sentence
+of the docstring.
 """
 
 from __future__ import annotations

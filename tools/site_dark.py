@@ -1,4 +1,4 @@
-"""A mkdocs hook: charts (SVG) get a dark version for the dark scheme of the site. Pictures (PNG) keep their white paper.
+"""A mkdocs hook: charts (SVG) get a dark version for the dark scheme of the site. Pictures (PNG) stay as they are.
 
 Only the neutral colors change: text, axes, grid and background. Colors that carry meaning stay.
 """

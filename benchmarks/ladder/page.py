@@ -98,14 +98,15 @@ def _opening(record: dict[str, Any]) -> str:
     said = ", ".join(f"{times(factor)} for the {title}" for title, factor in steps)
     return f"""# The vectorization ladder
 
-Three rules make numerical Python fast: call a library function instead of writing a loop, work on whole arrays instead of
-elements, and prefer operations that use each number many times. *Broadcasting* repeats a small array along an axis without
-copying it: `X - mean` subtracts one row of means from every row, and `squares[:, None] + squares` has an entry per pair.
+Three rules make numerical Python fast: call a library function instead of writing a loop, work on whole arrays instead
+of elements, and prefer operations that use each number many times. *Broadcasting* repeats a small array along an axis
+without copying it: `X - mean` subtracts one row of means from every row, and `squares[:, None] + squares` has an entry
+per pair.
 
 The same task, computed with loops over single numbers, with vectors, with matrices and with kway's kernels (*rungs*).
 Speedup of the last rung over the first: {said}. Every rung computes the same result, which is checked before it
-is timed. Interpreted loops run on a few rows and their time is scaled up; the tables mark them as scaled. The code of each
-rung is folded below its table.
+is timed. Interpreted loops run on a few rows and their time is scaled up; the tables mark them as scaled. The code of
+each rung is folded below its table.
 `python -m benchmarks ladder` runs the ladder on your machine.
 
 ![Seconds of every rung](images/bench/ladder.svg)

@@ -14,19 +14,23 @@ ROW = re.compile(r"^\| ([^|]+) \| \[[^\]]+\]\(([^)]+)\) \| `([^`]+)` \| `([^`]+)
 ROWS = ROW.findall(MAP.read_text())
 
 # a phrase of every section of the five documents, in their order
-SECTIONS = """
-examples|linear regression|one-hot|softmax function|cross-entropy|model formulation|chain rule|stochastic gradient descent
-largest score|parameters against classes|find and vote|set k|similarity|votes|naive algorithm|post office|vector quantization
-kd-tree|locality-sensitive|huge number|matrix multiplication|c or fortran|blas|lapack
-wrong digit|one-hot encoding, softmax|which class wins|gradient|sgd algorithm|parameters against classes
-supervised learning|memorize|456|o(n)|decision boundaries|l1 and l2|hyperparameters|pixels|features of a network|captions
-exemplar|linear classifier|empirical loss|bias trick|closed form|outliers|sigmoid|full batch|sgd for logistic|separable
-perceptron|margin|sgd update for svm|general recipe|l2 regularization|l1 regularization|summary of sgd|one-vs-all
-softmax and sigmoid|sgd with cross-entropy|overflow
-rules 0 and 1|implementations of the sigmoid|logistic regression|maximum of each row|broadcasting|two loops, one loop|all digits
-general recipe|one-vs-all|cat, dog, ship|multi-class svm|softmax, sigmoid|sgd with cross-entropy|against cross-entropy
-overflow|temperature|label smoothing
-""".replace("\n", "|").strip("|").split("|")
+SECTIONS = (
+    """
+examples|linear regression|one-hot|softmax function|cross-entropy|model formulation|chain rule
+stochastic gradient descent|largest score|parameters against classes|find and vote|set k|similarity|votes
+naive algorithm|post office|vector quantization|kd-tree|locality-sensitive|huge number|matrix multiplication
+c or fortran|blas|lapack|wrong digit|one-hot encoding, softmax|which class wins|gradient|sgd algorithm
+parameters against classes|supervised learning|memorize|456|o(n)|decision boundaries|l1 and l2|hyperparameters
+pixels|features of a network|captions|exemplar|linear classifier|empirical loss|bias trick|closed form
+outliers|sigmoid|full batch|sgd for logistic|separable|perceptron|margin|sgd update for svm|general recipe
+l2 regularization|l1 regularization|summary of sgd|one-vs-all|softmax and sigmoid|sgd with cross-entropy
+overflow|rules 0 and 1|implementations of the sigmoid|logistic regression|maximum of each row|broadcasting
+two loops, one loop|all digits|general recipe|one-vs-all|cat, dog, ship|multi-class svm|softmax, sigmoid
+sgd with cross-entropy|against cross-entropy|overflow|temperature|label smoothing
+""".replace("\n", "|")
+    .strip("|")
+    .split("|")
+)
 
 
 def test_no_section_is_missing():

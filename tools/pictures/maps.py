@@ -119,7 +119,7 @@ def _degrees(points: NDArray) -> NDArray[np.float64]:
 
 
 def tree_boxes(points: ArrayLike, query: ArrayLike, k: int = 5, leaf_size: int = 12) -> Any:
-    """Draw the boxes of a KD-tree over points (n, 2); the boxes that a search for the k nearest rows visits stand out."""
+    """Draw the boxes of a KD-tree over points (n, 2); those that a search for the k nearest rows visits stand out."""
     rows, q = np.asarray(points, float), np.asarray(query, float)
     tree = cKDTree(rows, leafsize=leaf_size)
     radius = float(tree.query(q, k)[0][-1])
@@ -139,7 +139,8 @@ def tree_boxes(points: ArrayLike, query: ArrayLike, k: int = 5, leaf_size: int =
     style.bare(axes)
     axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
     axes.set_aspect("equal", adjustable="box")
-    note = f"the query compares the rows of {len(visited)} boxes; the others lie outside the circle through its {k} nearest rows"
+    circle = f"the circle through its {k} nearest rows"
+    note = f"the query compares the rows of {len(visited)} boxes; the others lie outside {circle}"
     style.headline(figure, f"{len(rows):,} rows in {len(leaves)} boxes of a KD-tree", note)
     return figure
 
