@@ -39,6 +39,7 @@ from kway.rows.gpu.device import as_given, on_host, take_labels
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.results import TopK
 from kway.threads import at_most
+from kway.versions import reads
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -143,6 +144,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
 
     # ---- predictions
 
+    @reads
     def predict(self, X: Any) -> Any:
         """Predict the label of each row.
 
@@ -159,6 +161,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         with at_most(self._threads()):
             return self._as_given(X, self._labels(self._best(self._rows(X), 1, stated=False)))
 
+    @reads
     def predict_topk(self, X: Any, k: int = 5) -> TopK:
         """Return the k best labels of each row and their scores, best first.
 
@@ -179,6 +182,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
             codes, scores = self._best(rows, checked_k(k, len(self.classes_)), stated=True)
             return TopK(self._as_given(X, take_labels(self.classes_, codes)), self._as_given(X, scores))
 
+    @reads
     def decision_function(self, X: Any) -> Any:
         """Return the scores of all classes.
 
@@ -206,6 +210,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
 
     @available_if(states_probabilities)
+    @reads
     def predict_proba(self, X: Any) -> Any:
         """Return the probabilities of all classes.
 

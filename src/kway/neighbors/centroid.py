@@ -42,6 +42,7 @@ from kway.search.metrics import pick_metric
 from kway.search.power_scaling import NARROW, SINGLE, Unit, peak
 from kway.search.results import TopK
 from kway.threads import spans
+from kway.versions import write_lock, writes
 
 SHORTLIST = 64  # nearest classes among which an index shares the probabilities (no benchmark row)
 
@@ -116,6 +117,7 @@ class CentroidClassifier(Classifier):
         tags.input_tags.sparse = self.index is None
         return tags
 
+    @on_own_threads
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> CentroidClassifier:
         """Compute the mean of each class.
 
@@ -134,8 +136,10 @@ class CentroidClassifier(Classifier):
             The fitted classifier.
         """
         self._forget()
-        return self.partial_fit(X, y, None, sample_weight)
+        self._learn(X, y, None, sample_weight)
+        return self
 
+    @on_own_threads
     def fit_blocks(self, blocks: Iterable[tuple[Any, Any]]) -> CentroidClassifier:
         """Compute the means from blocks of rows, one after the other.
 
@@ -151,9 +155,10 @@ class CentroidClassifier(Classifier):
         """
         self._forget()
         for X, y in labeled_blocks(blocks):
-            self.partial_fit(X, y)
+            self._learn(X, y)
         return self
 
+    @writes
     @on_own_threads
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> CentroidClassifier:
         """Add rows to the means.
@@ -170,6 +175,13 @@ class CentroidClassifier(Classifier):
         CentroidClassifier
             The fitted classifier.
         """
+        if hasattr(self, "weights_"):
+            self.weights_, self._means = self.weights_.copy(), self._means.copy()  # other threads read the former
+        self._learn(X, y, classes, sample_weight)
+        return self
+
+    def _learn(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> None:
+        """Add rows to the means, in place."""
         from kway.planning import costs  # only fits need the plan
 
         if not isinstance(self.metric, str) or self.metric not in DISTRIBUTIONS:
@@ -201,7 +213,6 @@ class CentroidClassifier(Classifier):
         if chosen.why:
             self.why_ = chosen.why
         self._publish()
-        return self
 
     def _checked(self, X: Any, y: Any, first: bool) -> tuple[Any, Labels]:
         """Return rows and labels, checked; a tensor stays on its device if its values need no scaling."""
@@ -386,7 +397,9 @@ class CentroidClassifier(Classifier):
     def _index(self) -> Index:
         """Return the index over the means, built at the first call: partial_fit would build many in vain."""
         if not hasattr(self, "index_"):
-            self.index_ = self._indexed()
+            with write_lock(self):
+                if not hasattr(self, "index_"):  # else another thread has built it
+                    self.index_ = self._indexed()
         return self.index_
 
     def _indexed(self) -> Index:

@@ -48,6 +48,7 @@ from kway.search.index import Index
 from kway.search.metrics import Metric, pick_metric
 from kway.search.results import Neighbors, TopK
 from kway.validation import checked
+from kway.versions import branch, reads, writes
 
 if TYPE_CHECKING:
     from kway.planning.costs import Formula
@@ -220,6 +221,7 @@ class NeighborsClassifier(VotingClassifier):
             )
         return recipe
 
+    @writes
     @on_own_threads
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> NeighborsClassifier:
         """Add rows, with the same result as fitting all rows at once.
@@ -266,7 +268,7 @@ class NeighborsClassifier(VotingClassifier):
         self._training = self._training.extended(X, merged, given)
         self.classes_ = merged.classes
         voting = np.arange(X.shape[0]) if given is None else np.flatnonzero(given > 0)
-        why = self.index_.why_
+        why, self.index_ = self.index_.why_, branch(self.index_)
         self.index_.add(checked(X[voting]), ids=first + voting)
         self.index_.why_ = why  # the choice was made at the first fit
         self._weigh_classes()
@@ -379,6 +381,7 @@ class NeighborsClassifier(VotingClassifier):
 
     # ---- methods that other classifiers do not have
 
+    @reads
     @on_own_threads
     def explain(self, X: Any, n_classes: int = 5) -> Explanation:
         """Return the predictions with the rows that voted for them, from one search.
@@ -415,6 +418,7 @@ class NeighborsClassifier(VotingClassifier):
         """Return the labels of codes; for -1, whose weight is 0, the first class."""
         return self.classes_[np.maximum(codes, 0)]
 
+    @reads
     @on_own_threads
     def kneighbors(self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True) -> Any:
         """Return the nearest training rows.
@@ -454,6 +458,7 @@ class NeighborsClassifier(VotingClassifier):
             found = Neighbors(*map(np.concatenate, zip(*parts)))
         return (found.distances, found.ids) if return_distance else found.ids
 
+    @reads
     def kneighbors_graph(self, X: Any = None, n_neighbors: int | None = None, mode: str = "connectivity") -> Any:
         """Return the graph of nearest training rows.
 

@@ -197,8 +197,13 @@ class WhiteningAxes(NamedTuple):
 
 def whitening_axes(rows: NDArray, alpha: float) -> WhiteningAxes:
     """Return the axes of centered rows (n, d), without those along which rows differ by rounding only."""
-    values, axes = np.linalg.eigh((rows.T @ rows).astype(np.float64) / len(rows))  # ascending
-    noise = len(values) * float(np.finfo(rows.dtype).eps) * max(values[-1], 0.0)
+    n, d = rows.shape
+    if n < d:  # a matrix (d, d) of many columns would not fit
+        _, roots, turned = np.linalg.svd(rows.astype(np.float64), full_matrices=False)
+        values, axes = roots[::-1] ** 2 / n, turned[::-1].T
+    else:
+        values, axes = np.linalg.eigh((rows.T @ rows).astype(np.float64) / n)  # ascending
+    noise = d * float(np.finfo(rows.dtype).eps) * max(values[-1], 0.0)
     kept = slice(min(int(np.count_nonzero(values <= noise)), len(values) - 1), None)
     sizes = np.maximum(values[kept], 0.0) + alpha
     return WhiteningAxes((axes[:, kept] / np.sqrt(sizes)).astype(rows.dtype), (alpha / sizes).astype(rows.dtype))

@@ -59,6 +59,7 @@ from kway.search.metrics import Metric, pick_metric
 from kway.search.power_scaling import Unit
 from kway.search.results import Heaps, Ids, Neighbors, empty_heaps, whole_k
 from kway.threads import at_most, even_spans, pmap, spans
+from kway.versions import writes
 from kway.validation import plain_far
 
 if TYPE_CHECKING:
@@ -313,6 +314,7 @@ class LandmarksIndex(Index):
         pmap(work, spans(len(rows), rows_per_block(4 * rows.shape[1], 2 * CACHE_BYTES)))
         return near
 
+    @writes
     def to(self, device: str) -> None:
         """Move the search to a device.
 
