@@ -59,7 +59,7 @@ from kway.search.metrics import Metric, pick_metric
 from kway.search.power_scaling import Unit
 from kway.search.results import Heaps, Ids, Neighbors, empty_heaps, whole_k
 from kway.threads import at_most, even_spans, pmap, spans
-from kway.versions import writes
+from kway.versions import current, writes
 from kway.validation import plain_far
 
 if TYPE_CHECKING:
@@ -411,7 +411,7 @@ class LandmarksIndex(Index):
         if probed is not None:
             return probed
         with at_most(n_jobs):
-            return self._probed_on_cpu(queries, k, steps)
+            return current(self)._probed_on_cpu(queries, k, steps)
 
     def _probed_on_cpu(self, queries: ArrayLike, k: int, steps: Sequence[int]) -> list[Probed]:
         checked, k = self.unit.queries(self._prepared(queries, "queries")), whole_k(k)
