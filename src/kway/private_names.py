@@ -4,9 +4,9 @@ numba.core.caching.FunctionCache with _index_key and _py_func, and _cache of a d
     Reason: numba compiles a cached kernel again if the kernel's own file changes, but not if another file changes whose
     kernels it calls. There is no public way to add to the key of the cache.
 
-numba.core.caching.IndexDataCacheFile with _dump, _load_data and _data_path, and _cache_file, _cache_path and _impl of a cache
-    Reason: an empty, truncated or altered file of the cache makes every call of the kernel raise an error, or runs damaged
-    code. A digest at the end of each file detects that, and the kernel is compiled again.
+numba.core.caching.IndexDataCacheFile with _dump, _load_data and _data_path; _cache_file, _cache_path, _impl of a cache
+    Reason: an empty, truncated or altered file of the cache makes every call of the kernel raise an error, or runs
+    damaged code. A digest at the end of each file detects that, and the kernel is compiled again.
     Tested with numba 0.68 (tests/kernels/test_jit.py).
 
 The upper bounds in pyproject.toml are the newest versions that were tested.

@@ -79,7 +79,7 @@ def rows(
     X = on_host(X)
     refuse_masked(X, "X")
     if sp.issparse(X):
-        _refuse_loose_entries(X, "X")
+        refuse_loose_entries(X, "X")
     try:
         if ready:
             validate_data(estimator, X, reset=reset, skip_check_array=True)  # the number of features alone
@@ -244,7 +244,7 @@ def plain_rows(X: Any, name: str = "X", *, sparse: bool = False) -> Rows:
     X = on_host(X)
     refuse_masked(X, name)
     if sp.issparse(X):
-        _refuse_loose_entries(X, name)
+        refuse_loose_entries(X, name)
     try:
         array = X.toarray() if sp.issparse(X) else np.asarray(X)
     except (ValueError, TypeError) as error:
@@ -270,8 +270,8 @@ def plain_far(X: Any, device: Device) -> TensorRows | None:
     return TensorRows(device.put(X.detach()))
 
 
-def _refuse_loose_entries(X: Any, name: str) -> None:
-    """Raise InputError for entries of a sparse matrix outside its shape: scipy's own code would write beyond its arrays."""
+def refuse_loose_entries(X: Any, name: str) -> None:
+    """Raise InputError for entries of a sparse matrix outside its shape: scipy would read and write other memory."""
     places: list[tuple[Any, int]] = []  # index arrays and the size that they are below
     offsets = np.zeros(1)
     if X.format in ("csr", "csc", "bsr"):
@@ -293,7 +293,7 @@ def _refuse_loose_entries(X: Any, name: str) -> None:
 
 
 def _plain_csr(X: Any, name: str) -> Rows:
-    _refuse_loose_entries(X, name)
+    refuse_loose_entries(X, name)
     csr = sp.csr_matrix(X)
     if not np.isfinite(csr.data).all():
         raise InputError(f"{name} contains NaN or infinity; impute or drop such rows")

@@ -1,16 +1,16 @@
 """Versions: some threads may use an object while another thread changes it.
 
 A version of an object is the dictionary of its attributes. A write changes a copy of the object and then publishes it
-by one assignment, so that other threads see the object as before the write or as after it, never between. A reader works
-on the version that was current when it began. Writes to one object wait for each other. A write that raises an error
-changes nothing.
+by one assignment, so that other threads see the object as before the write or as after it, never between. A reader
+works on the version that was current when it began. Writes to one object wait for each other. A write that raises an
+error changes nothing.
 
     writes    decorator of a method that changes its object
     reads     decorator of a method that reads several attributes, which must be of one version
     branch    a copy whose attributes can be replaced without effect on the original
 
-Two rules make this work. A method behind `writes` replaces attributes; it never changes an array, or another object that
-a version holds. A method behind `reads` assigns attributes only if any order of the assignments is right, such as
+Two rules make this work. A method behind `writes` replaces attributes; it never changes an array, or another object
+that a version holds. A method behind `reads` assigns attributes only if any order of the assignments is right, such as
 statistics of the last search and parts that are computed at first use.
 """
 

@@ -65,6 +65,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
     """Base of every kway classifier: scikit-learn's conventions, top-k lists, a memory budget and model files."""
 
     classes_: NDArray
+    _shares_of_all: bool = False  # whether `_shares` takes all rows at once, in bounded memory
 
     # ---- what a family implements
 
@@ -133,13 +134,15 @@ class Classifier(ClassifierMixin, BaseEstimator):
         parts = [best(block) for block in self._blocks(rows, self._entries())]
         return parts[0] if len(parts) == 1 else TopK(*map(np.concatenate, zip(*parts)))
 
-    def _table(self, X: Any, what: str, answer: Callable[[Any], Any]) -> Any:
+    def _table(self, X: Any, what: str, answer: Callable[[Any], Any], at_once: bool = False) -> Any:
         """Return answers (n, K) or (n,), block by block; rows on a GPU check its memory themselves."""
         rows = self._rows(X)
         if isinstance(rows, TensorRows):
             return answer(rows)
         n, width = count_rows(rows), len(self.classes_)
         check_answer(n, width, self._answer_type(rows).itemsize, what)
+        if at_once:
+            return answer(rows)
         return concatenate_rows(n, (answer(block) for block in self._blocks(rows, max(width, self._entries()))))
 
     # ---- predictions
@@ -225,7 +228,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
             Probabilities.
         """
         with at_most(self._threads()):
-            return self._as_given(X, self._table(X, "predict_proba", self._shares))
+            return self._as_given(X, self._table(X, "predict_proba", self._shares, self._shares_of_all))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy.

@@ -328,6 +328,10 @@ class LinearClassifier(Classifier):
 
         return HostRows(rows, device)
 
+    @property
+    def _shares_of_all(self) -> bool:  # type: ignore[override]
+        return self.device == "cpu"
+
     def _link(self) -> Shares:
         """Return how scores become probabilities: softmax(f / T), or sigmoid(f / T) normalized over the classes."""
         return Shares(1 / self.temperature, self._form().joint)

@@ -9,7 +9,8 @@ the float type of the rows; the sums of a block are float64. Values far from 1 a
 (kway.search.power_scaling), and `scale_` refers to the scaled rows.
 
 With an index, the means are searched by it and not all are scored: `predict` and `predict_topk` cost what the index
-costs, and probabilities are shares among the SHORTLIST nearest classes. A model file contains the index too.
+costs, and their probabilities are shares among the SHORTLIST nearest classes. A model file contains the index too. With
+an approximate index, `predict` may return another class than the largest of `predict_proba`, which scores all means.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from kway import validation
-from kway.base.class_rows import best_classes, class_scores, class_shares
+from kway.base.class_rows import best_classes, class_scores, class_shares, lift_winners
 from kway.base.classifier import Classifier, on_own_threads
 from kway.errors import CombinationError, InputError
 from kway.labels import Labels
@@ -32,7 +33,7 @@ from kway.neighbors.class_distributions import DISTRIBUTIONS, ClassDistribution,
 from kway.neighbors.training_rows import MergedClasses, merge_classes, named_classes
 from kway.parameters import DEVICE, check_parameters
 from kway.probabilities import Shares, softmax
-from kway.rows.blocks import labeled_blocks, row_blocks
+from kway.rows.blocks import ConvertedRows, labeled_blocks, row_blocks
 from kway.rows.gpu.device import ChosenDevice, Device, has_gpu, is_tensor, on_host, resolve
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.auto import pick_index, restore
@@ -306,7 +307,8 @@ class CentroidClassifier(Classifier):
         If there is one class, a second line that cannot win is added: one line means two classes (class_rows.py).
         """
         rows, offset = self._distribution.lines(self._known(), sparse)
-        kind = np.dtype(np.float64) if peak(rows) < 2.0**SINGLE.least else self._dtype  # float32 would lose squares
+        tiny = peak(rows) < 2.0**SINGLE.least  # float32 would lose squares
+        kind = np.dtype(np.float64) if tiny or self.index is not None else self._dtype  # an index measures in float64
         offset = np.where(self.weights_ > 0, offset, -1e30)
         if len(rows) == 1:
             rows, offset = np.vstack([rows, np.zeros_like(rows)]), np.append(offset, -1e30)
@@ -345,9 +347,17 @@ class CentroidClassifier(Classifier):
         return self._typed(np.maximum(below.astype(np.float64) * self.scale_, least), rows)
 
     def _shares(self, rows: Any) -> Any:
+        rows = rows[:] if isinstance(rows, ConvertedRows) else rows
         lines = self._lines(sp.issparse(rows))
         shares = class_shares(self._moved(rows, lines), *lines, self._link())
-        return self._typed(shares[:, : len(self.classes_)], rows)
+        shares = self._typed(shares[:, : len(self.classes_)], rows)
+        if self.index is None or is_tensor(shares) or not self._index().recipe.exact:
+            return shares
+        return lift_winners(shares, self._listed(rows, 1, stated=False).ids[:, 0])  # of classes that nearly tie
+
+    @property
+    def _shares_of_all(self) -> bool:  # type: ignore[override]
+        return self.device == "cpu" and self.index is None
 
     def _link(self) -> Shares:
         """Return the link: probabilities are softmax(scale_ f)."""
@@ -356,7 +366,9 @@ class CentroidClassifier(Classifier):
     def _typed(self, answer: Any, rows: Any) -> Any:
         """Return scores in the float type of the rows and the means."""
         kind = np.result_type(rows.dtype, self._dtype)
-        return answer.to(getattr(rows.device.torch, kind.name)) if is_tensor(answer) else answer.astype(kind)
+        if is_tensor(answer):
+            return answer.to(getattr(rows.device.torch, kind.name))
+        return answer.astype(kind, copy=False)
 
     def _moved(self, rows: Any, lines: Lines) -> Any:
         """Return queries minus the center, or at unit length; on the GPU if that pays."""
@@ -385,7 +397,7 @@ class CentroidClassifier(Classifier):
             found: Any = index.nearest(rows.tensor, listed)
             z = self.scale_ * self._distribution.z(found.distances.double())
             return TopK(found.ids[:, :k], (z.softmax(1) if stated else z)[:, :k].to(rows.tensor.dtype))
-        placed = self._distribution.placed(self._range, rows).astype(rows.dtype)
+        placed = self._distribution.placed(self._range, rows).astype(np.float64)  # float32 distances would tie
         codes, away = index.nearest(placed, listed)
         z = self.scale_ * self._distribution.z(away.astype(np.float64))  # (q, listed), -inf pads
         if codes.shape[1] > index.n_rows:  # classes without rows come last

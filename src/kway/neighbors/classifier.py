@@ -335,6 +335,7 @@ class NeighborsClassifier(VotingClassifier):
     def _ballot(self, rows: Any) -> Ballot:
         """Return the votes of the nearest rows that fill k rows: exactly k unless a row has a weight below 1."""
         queries, k = rows if is_tensor(rows) else checked(rows), self.n_neighbors
+        _check_neighbors(k, self.index_.n_rows, f", n_samples = {rows.shape[0]}")
         found, heavy = self.index_.nearest(queries, k), self._training.weights
         if heavy is not None and heavy[heavy > 0].min() < 1:
             most = self.index_.n_rows
@@ -441,12 +442,7 @@ class NeighborsClassifier(VotingClassifier):
         """
         check_is_fitted(self, "index_")
         k = self.n_neighbors if n_neighbors is None else n_neighbors
-        most = self.index_.n_rows - (X is None)
-        if not (whole_number(1).allows(k) and k <= most):
-            raise InputError(
-                f"Expected n_neighbors <= n_samples_fit and at least 1, but n_neighbors = {k}, n_samples_fit = {most}"
-                f"{' others' if X is None else ''}; ask for fewer"
-            )
+        _check_neighbors(k, self.index_.n_rows - (X is None), " others" if X is None else "")
         if X is None:
             rows, own = checked(self._training.rows(self.index_)), np.arange(self._training.n_rows)
             found = without_self(self.index_.nearest(rows, k + 1), own)
@@ -512,6 +508,15 @@ class NeighborsClassifier(VotingClassifier):
         self.agreement_ = facts["agreement"] and Agreement(**facts["agreement"])
         self._training = TrainingRows.from_arrays(arrays, self.index_.n_features, len(self.classes_))
         self._weigh_classes()
+
+
+def _check_neighbors(k: Any, most: int, which: str = "") -> None:
+    """Raise InputError for more neighbors than rows."""
+    if not (whole_number(1).allows(k) and k <= most):
+        raise InputError(
+            f"Expected n_neighbors <= n_samples_fit and at least 1, but n_neighbors = {k}, n_samples_fit = "
+            f"{most}{which}; ask for fewer"
+        )
 
 
 def _common_kind(classes: NDArray, label: Any) -> np.dtype:

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kway.errors import ModelFileError
 from kway.kernels.topk import merge
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.block_scan import RowSearch, Scan
@@ -26,7 +27,7 @@ from kway.search.distances import DISTANCES
 from kway.search.gpu_dispatch import check_device, far_rows, search_over, tensors
 from kway.search.index import Index, Recipe
 from kway.search.metrics import Metric, pick_metric
-from kway.search.power_scaling import Unit
+from kway.search.power_scaling import Unit, peak
 from kway.search.results import Ids, Neighbors, empty_heaps
 from kway.threads import at_most
 from kway.versions import writes
@@ -207,6 +208,9 @@ class FlatIndex(Index):
         """Build the bounds once so many queries have come that they pay; `why_` stays as in the file."""
         self._bounds_after = max(0, self._bounds_after - n)
         if not self._bounds_after:
+            rows = self._scan.kept.full
+            if rows is not None and not np.isfinite(peak(rows)):
+                raise ModelFileError("the rows of the model file contain NaN or infinity; save the model again")
             why = self.why_
             self._choose()
             self.why_ = why or self.why_

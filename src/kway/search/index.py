@@ -41,6 +41,7 @@ from kway.versions import current, writes, writing
 
 _SINGLE = np.dtype(np.float32)
 
+
 @dataclass(frozen=True)
 class Recipe:
     """Parameters from which an index is built; never changed by a fit. Base class of Flat, Landmarks and the others."""
@@ -476,11 +477,12 @@ class Index(ABC):
                 new._stale = False
         return new
 
-    def _settle(self) -> None:
+    def _settle(self) -> None:  # noqa: B027 - most indexes are always up to date
         """Bring the search up to date with the rows."""
 
     def _prepared(self, rows: ArrayLike, name: str) -> Any:
-        checked = plain_rows(rows, name, sparse=self.recipe.sparse)
+        sparse = self.recipe.sparse and not self.recipe.keeper.bits_per_value  # codes need dense rows
+        checked = plain_rows(rows, name, sparse=sparse)
         if checked.shape[1] != self.n_features:
             raise InputError(
                 f"{name} have {checked.shape[1]} columns, but the index has {self.n_features}; pass as many"

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from kway.errors import InputError
 from kway.parameters import check_parameters, whole
 from kway.search.block_scan import EXTRA, BlockScan, confirm
 from kway.search.codecs.stores import StoredRows, drop_rows, join_rows
@@ -98,6 +99,8 @@ class KDTreeIndex(Index):
         found = pmap(work, shares(len(points), least=256))
         gaps = np.concatenate([gap for gap, _ in found])
         ids = np.concatenate([at for _, at in found]).astype(np.int64)
+        if ids.max(initial=0) >= self.n_rows:  # the tree found too few rows
+            raise InputError("distances overflow float64: the rows of the index were altered; build or save it again")
         rounding = _ROUNDING if self.metric.distance.moves else 0.0
         confirmed = confirm(self._scan, queries, Neighbors(ids, gaps), k, rounding)
         self._touched = confirmed.measured / len(queries)

@@ -59,8 +59,8 @@ from kway.search.metrics import Metric, pick_metric
 from kway.search.power_scaling import Unit
 from kway.search.results import Heaps, Ids, Neighbors, empty_heaps, whole_k
 from kway.threads import at_most, even_spans, pmap, spans
-from kway.versions import current, writes
 from kway.validation import plain_far
+from kway.versions import current, writes
 
 if TYPE_CHECKING:
     from kway.rows.gpu.ivf_search import DeviceCells

@@ -215,7 +215,7 @@ class ShardedIndex(Index):
         self._settle()
 
     def _settle(self) -> None:
-        """Build the shards, in parallel on a cluster; actors of former shards end with the last search that uses them."""
+        """Build the shards, in parallel on a cluster; actors end with the last search that uses them."""
         recipe, n = self.recipe, self._rows.shape[0]
         shards = min(recipe.shards, n)
         self._edges = [n * s // shards for s in range(shards)] + [n]

@@ -113,7 +113,7 @@ def _new_draft(path: Path) -> tuple[Path, int]:
     mode = stat.S_IMODE(path.stat().st_mode) & 0o777 if path.exists() else None
     while True:
         # tempfile is not used: it creates files that other users cannot read
-        draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.kway-draft")
+        draft = path.with_name(f".{path.name[:50]}.{secrets.token_hex(4)}.kway-draft")
         handle = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o666 if mode is None else 0o600)
         if mode is not None:
             os.fchmod(handle, mode)

@@ -34,7 +34,9 @@ _QUERIES = REFERENCES // 12  # queries among them; twice as many took twice as l
 _STEPS = 40  # steps of Adam; 60 took half as long again for the same accuracy (T11)
 _RATE = 0.1  # step size of Adam for scales, in units of the first scales; a tenth for mixtures, else covertype is worse
 _LEAST = np.finfo(np.float32).eps  # share of the vote up to which a row is ignored: alone in its class, or far away
-_MATRICES = 8  # float64 matrices (d, d) that a step of mixtures holds: A, two moments, and temporary ones (no benchmark)
+_MATRICES = (
+    8  # float64 matrices (d, d) that a step of mixtures holds: A, two moments, and temporary ones (no benchmark)
+)
 _SIZES = 2.0 ** np.arange(-4, 4)  # factors of the first scales: softer or sharper neighborhoods
 
 
