@@ -99,7 +99,8 @@ def check(seen: list[list[Any]], states: list[Any]) -> None:
     for found in seen:
         places = [states.index(one) for one in found if one in states]
         assert len(places) == len(found), f"{len(found) - len(places)} of {len(found)} answers are those of no state"
-        assert places == sorted(places) and places[-1] == BATCHES
+        assert places == sorted(places)
+        assert places[-1] == BATCHES
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -164,7 +165,8 @@ def test_two_threads_that_write_lose_nothing() -> None:
     for thread in threads:
         thread.join()
     total = len(FIRST.X) + 3 * sum(len(batch.X) for batch in MORE)
-    assert model.index_.n_rows == total and centroids.weights_.sum() == total
+    assert model.index_.n_rows == total
+    assert centroids.weights_.sum() == total
 
 
 @pytest.mark.parametrize("name", ["neighbors flat", "centroids", "softmax"])
@@ -189,10 +191,16 @@ def test_versions() -> None:
     with writing(held) as changed:
         changed.value = 1
         assert held.value == 0
-    assert held.value == 1 and before.value == 0
-    with pytest.raises(KeyError), writing(held) as changed:
-        changed.value = 2
-        raise KeyError
+    assert held.value == 1
+    assert before.value == 0
+
+    def fail() -> None:
+        with writing(held) as changed:
+            changed.value = 2
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
     assert held.value == 1
     copied = branch(held)
     copied.value = 3
