@@ -235,7 +235,8 @@ class ShardedIndex(Index):
         return self.unit.given(self._rows)
 
     def _nearest(self, queries: Any, k: int, probes: int | None) -> Neighbors:
-        if sp.issparse(queries) and not self.recipe.recipe.sparse:
+        inner = self.recipe.recipe
+        if sp.issparse(queries) and (not inner.sparse or inner.keeper.bits_per_value):
             queries = queries.toarray()
         answers = self._shards.ask("nearest", queries, k, _limit(), probes)
         heaps, heard, touched = empty_heaps(queries.shape[0], k), 0, 0.0
