@@ -125,9 +125,9 @@ class ImpostorStudy:
         """Return one trial per score: fit on a part of the known rows, get the threshold from the rest, score X_out."""
         split = hold_out(self.rows.labels.codes[known], _SHARE, self.rng)
         train, held = known[split.train], known[split.calibration]
-        some = self.rows.take(train)
-        present, codes = np.unique(some.labels.codes, return_inverse=True)
-        estimator, X_in = self.fit(some._replace(labels=Labels(some.labels.classes[present], codes))), some.X
+        part = self.rows.take(train)
+        present, codes = np.unique(part.labels.codes, return_inverse=True)
+        estimator, X_in = self.fit(part._replace(labels=Labels(part.labels.classes[present], codes))), part.X
         X_held, n_out = take_rows(self.rows.X, self._some(held)), len(shown)
         if n_out > SAMPLED_ROWS:
             some = self._some(np.arange(n_out))

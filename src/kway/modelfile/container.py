@@ -426,7 +426,7 @@ def model_path(path: str | Path) -> Path:
     try:
         given = Path(os.fsdecode(path))
         if "\0" in str(given):
-            raise ModelFileError(f"the path of a model file must not contain NUL; got {str(given)!r:.100}")
+            raise ModelFileError(f"{str(given)!r:.100} cannot be read or written: its name contains a NUL; remove it")
         return given
     except TypeError as error:
         raise ModelFileError(f"the path of a model file must be a str or a Path; got {path!r}") from error

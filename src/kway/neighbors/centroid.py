@@ -301,14 +301,14 @@ class CentroidClassifier(Classifier):
         self.__dict__.pop("index_", None)
         self.scale_ = self._distribution.scale(self._known())
 
-    def _lines(self, sparse: bool) -> Lines:
+    def _lines(self, sparse: bool, exact: bool = False) -> Lines:
         """Return rows m (K, d) and offsets o (K,) of z = scale_ (x . m_c + o_c); a class without rows cannot win.
 
-        If there is one class, a second line that cannot win is added: one line means two classes (class_rows.py).
+        They have the float type of the means, or float64 if `exact`. If there is one class, a second line that cannot win is added: one line means two classes (class_rows.py).
         """
         rows, offset = self._distribution.lines(self._known(), sparse)
         tiny = peak(rows) < 2.0**SINGLE.least  # float32 would lose squares
-        kind = np.dtype(np.float64) if tiny or self.index is not None else self._dtype  # an index measures in float64
+        kind = np.dtype(np.float64) if tiny or exact else self._dtype
         offset = np.where(self.weights_ > 0, offset, -1e30)
         if len(rows) == 1:
             rows, offset = np.vstack([rows, np.zeros_like(rows)]), np.append(offset, -1e30)
@@ -348,7 +348,7 @@ class CentroidClassifier(Classifier):
 
     def _shares(self, rows: Any) -> Any:
         rows = rows[:] if isinstance(rows, ConvertedRows) else rows
-        lines = self._lines(sp.issparse(rows))
+        lines = self._lines(sp.issparse(rows), exact=self.index is not None)  # an index measures in float64
         shares = class_shares(self._moved(rows, lines), *lines, self._link())
         shares = self._typed(shares[:, : len(self.classes_)], rows)
         if self.index is None or is_tensor(shares) or not self._index().recipe.exact:
