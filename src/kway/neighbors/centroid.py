@@ -304,7 +304,8 @@ class CentroidClassifier(Classifier):
     def _lines(self, sparse: bool, exact: bool = False) -> Lines:
         """Return rows m (K, d) and offsets o (K,) of z = scale_ (x . m_c + o_c); a class without rows cannot win.
 
-        They have the float type of the means, or float64 if `exact`. If there is one class, a second line that cannot win is added: one line means two classes (class_rows.py).
+        They have the float type of the means, or float64 if `exact`. If there is one class, a second line that cannot
+        win is added: one line means two classes (class_rows.py).
         """
         rows, offset = self._distribution.lines(self._known(), sparse)
         tiny = peak(rows) < 2.0**SINGLE.least  # float32 would lose squares
