@@ -171,7 +171,7 @@ class MappedClassifier(DelegatedAnswers):
         return NeighborsClassifier(n_jobs=self.n_jobs)
 
     @on_own_threads
-    def fit(self, X: Any, y: Any) -> MappedClassifier:
+    def fit(self, X: Any, y: Any, **params: Any) -> MappedClassifier:
         """Fit the map, then the estimator on mapped rows.
 
         Parameters
@@ -180,6 +180,9 @@ class MappedClassifier(DelegatedAnswers):
             Training rows.
         y : array-like of shape (n_samples,)
             Labels.
+        **params : object
+            `sample_weight` for the fit of the estimator, or whatever scikit-learn's metadata routing passes on to it.
+            The map is learned from all rows alike.
 
         Returns
         -------
@@ -191,10 +194,11 @@ class MappedClassifier(DelegatedAnswers):
         self._check_parameters()
         self._forget()
         rows, labels = validation.rows_and_labels(self, X, y, sparse=False)
+        passed = self._passed_on(params, len(rows))
         seed = 0 if self.random_state is None else int(checked_rng(self.random_state).randint(2**31))
         learn = learn_scales if self.map == "scales" else learn_mixtures
         self.map_ = learn(rows, labels.codes, seed)
-        self.estimator_ = self._fresh().fit(self.map_.apply(rows), y)
+        self.estimator_ = self._fresh().fit(self.map_.apply(rows), y, **passed)
         self.classes_ = np.asarray(self.estimator_.classes_)
         return self
 

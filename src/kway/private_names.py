@@ -3,6 +3,10 @@
 numba.core.caching.FunctionCache with _index_key and _py_func, and _cache of a dispatcher
     Reason: numba compiles a cached kernel again if the kernel's own file changes, but not if another file changes whose
     kernels it calls. There is no public way to add to the key of the cache.
+
+numba.core.caching.IndexDataCacheFile with _dump, _load_data and _data_path; _cache_file, _cache_path, _impl of a cache
+    Reason: an empty, truncated or altered file of the cache makes every call of the kernel raise an error, or runs
+    damaged code. A digest at the end of each file detects that, and the kernel is compiled again.
     Tested with numba 0.68 (tests/kernels/test_jit.py).
 
 The upper bounds in pyproject.toml are the newest versions that were tested.
@@ -11,7 +15,12 @@ The upper bounds in pyproject.toml are the newest versions that were tested.
 from __future__ import annotations
 
 import functools
+import hashlib
+import pickle
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 
@@ -25,9 +34,46 @@ def cache_on_disk(dispatcher: Any, stamp: Callable[[str], str]) -> None:
 
 @functools.cache
 def _stamped_cache(stamp: Callable[[str], str]) -> Any:
-    from numba.core.caching import FunctionCache
+    from numba.core.caching import FunctionCache, IndexDataCacheFile
+
+    class DigestedFile(IndexDataCacheFile):
+        def _dump(self, obj: Any) -> bytes:
+            data: bytes = super()._dump(obj)
+            return data + hashlib.sha256(data).digest()  # pickle ignores what follows
+
+        def _load_data(self, name: str) -> Any:
+            content = Path(self._data_path(name)).read_bytes()
+            data = content[: -hashlib.sha256().digest_size]
+            if content != data + hashlib.sha256(data).digest():
+                raise ValueError(f"{name} is damaged")
+            return pickle.loads(data)
 
     class StampedCache(FunctionCache):
+        def __init__(self, py_func: Any) -> None:
+            super().__init__(py_func)
+            stamp = self._impl.locator.get_source_stamp()
+            self._cache_file = DigestedFile(self._cache_path, self._impl.filename_base, stamp)
+
+        def load_overload(self, sig: Any, target_context: Any) -> Any:
+            try:
+                return super().load_overload(sig, target_context)
+            except Exception:  # a damaged pickle raises errors of any type; None: numba compiles the kernel
+                with suppress(OSError):
+                    self.flush()
+                return None
+
+        def save_overload(self, sig: Any, data: Any) -> None:
+            try:
+                super().save_overload(sig, data)
+            except Exception as error:
+                warnings.warn(
+                    f"kway could not store a compiled kernel in {self._cache_path} ({error}), so that every process "
+                    "compiles it again (a few seconds each); free space on the disk, or set NUMBA_CACHE_DIR to another "
+                    "folder",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+
         def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
             return (*super()._index_key(sig, codegen), stamp(self._py_func.__module__))
 

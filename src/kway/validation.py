@@ -78,6 +78,8 @@ def rows(
         return _far(estimator, X, device, reset)
     X = on_host(X)
     refuse_masked(X, "X")
+    if sp.issparse(X):
+        refuse_loose_entries(X, "X")
     try:
         if ready:
             validate_data(estimator, X, reset=reset, skip_check_array=True)  # the number of features alone
@@ -241,6 +243,8 @@ def plain_rows(X: Any, name: str = "X", *, sparse: bool = False) -> Rows:
         return _plain_csr(X, name)
     X = on_host(X)
     refuse_masked(X, name)
+    if sp.issparse(X):
+        refuse_loose_entries(X, name)
     try:
         array = X.toarray() if sp.issparse(X) else np.asarray(X)
     except (ValueError, TypeError) as error:
@@ -266,7 +270,30 @@ def plain_far(X: Any, device: Device) -> TensorRows | None:
     return TensorRows(device.put(X.detach()))
 
 
+def refuse_loose_entries(X: Any, name: str) -> None:
+    """Raise InputError for entries of a sparse matrix outside its shape: scipy would read and write other memory."""
+    places: list[tuple[Any, int]] = []  # index arrays and the size that they are below
+    offsets = np.zeros(1)
+    if X.format in ("csr", "csc", "bsr"):
+        block = X.blocksize if X.format == "bsr" else (1, 1)
+        axes = (1, 0) if X.format == "csc" else (0, 1)
+        major, minor = X.shape[axes[0]] // block[axes[0]], X.shape[axes[1]] // block[axes[1]]
+        offsets, places = X.indptr, [(X.indices, minor)]
+        fits = len(offsets) == major + 1 and offsets[0] == 0 and offsets[-1] <= min(len(X.indices), len(X.data))
+    elif X.format == "coo":
+        fits, places = True, [(X.row, X.shape[0]), (X.col, X.shape[1])]
+    else:
+        return  # no arrays of indices
+    fits = fits and bool((offsets[1:] >= offsets[:-1]).all())
+    if not fits or any(at.size and (at.min() < 0 or at.max() >= size) for at, size in places):
+        raise InputError(
+            f"{name} is a sparse matrix with entries outside its shape {X.shape}; build it again, and check the arrays "
+            "of its indices"
+        )
+
+
 def _plain_csr(X: Any, name: str) -> Rows:
+    refuse_loose_entries(X, name)
     csr = sp.csr_matrix(X)
     if not np.isfinite(csr.data).all():
         raise InputError(f"{name} contains NaN or infinity; impute or drop such rows")

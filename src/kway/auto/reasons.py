@@ -172,9 +172,10 @@ def _of_last_step(pipeline: Any, X: Any, n_columns: int) -> Reasons | None:
     if not len(before):
         return own_reasons(pipeline[-1], X, n_columns)
     try:
-        names = np.asarray(before.get_feature_names_out())
+        names = before.get_feature_names_out()
     except (AttributeError, ValueError):  # a step names no columns
-        names = _names(last, None, last)
+        names = None
+    names = _names(last, None, last) if names is None else np.asarray(names)
     spreads = None if X is None else column_spread(validation.rows(last, before.transform(X), reset=False))
     return weighed(last, names, spreads, n_columns)
 

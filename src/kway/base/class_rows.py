@@ -10,6 +10,7 @@ on a GPU score class rows themselves (kway.rows.gpu.class_scores).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
@@ -32,20 +33,40 @@ _MAX_SCANS = 16  # the k largest columns are found one by one up to this k, whic
 
 def class_scores(X: Rows, W: NDArray, b: NDArray) -> Any:
     """Return scores (n, R); the caller has checked that they fit in memory."""
-    if hasattr(X, "class_scores"):
-        return X.class_scores(W, b)
-    out = np.empty((X.shape[0], len(b)), np.result_type(X.dtype, W.dtype))
-
-    def block(rows: slice) -> None:
-        _score(X[rows], W, b, rows.start, out[rows])
-
-    _each_block(block, X, W, len(b))
-    return out
+    return X.class_scores(W, b) if hasattr(X, "class_scores") else _table(X, W, b, len(b))
 
 
 def class_shares(X: Rows, W: NDArray, b: NDArray, shares: Shares) -> Any:
     """Return probabilities (n, K); the caller has checked that they fit in memory."""
-    return X.class_shares(W, b, shares) if hasattr(X, "class_shares") else probabilities(class_scores(X, W, b), shares)
+    if hasattr(X, "class_shares"):
+        return X.class_shares(W, b, shares)
+    return _table(X, W, b, max(2, len(b)), lambda f: probabilities(f, shares))
+
+
+def _table(X: Rows, W: NDArray, b: NDArray, width: int, answer: Callable[[NDArray], NDArray] | None = None) -> NDArray:
+    """Return the scores (n, R), or a table (n, width) of answers to them, in the blocks of `best_classes`.
+
+    BLAS rounds the same product differently in a block of another shape. With the same blocks, the class with the
+    largest probability is the one that is predicted.
+    """
+    out = np.empty((X.shape[0], width), np.result_type(X.dtype, W.dtype))
+    wide = len(b) if sp.issparse(X) else _class_span(X, len(b))  # products of CSR do not depend on the block
+
+    def block(rows: slice) -> None:
+        x = X[rows]
+        f = out[rows] if answer is None else np.empty((x.shape[0], len(b)), out.dtype)
+        for classes in spans(len(b), wide):
+            _score(x, W[classes], b[classes], rows.start, f[:, classes])
+        if answer is not None:
+            out[rows] = answer(f)
+
+    _each_block(block, X, W, wide)
+    return out
+
+
+def _class_span(X: Rows, n_classes: int) -> int:
+    """Return how many classes are scored at a time."""
+    return min(n_classes, CLASS_BLOCK // WIDE if sp.issparse(X) else WIDE)
 
 
 def probabilities(f: NDArray, shares: Shares) -> NDArray:
@@ -64,7 +85,7 @@ def best_classes(X: Rows, W: NDArray, b: NDArray, k: int, shares: Shares | None 
         return TopK(*X.best_classes(W, b, k, shares))
     if len(b) == 1:
         return _best_of_two(class_scores(X, W, b)[:, 0], k, shares)
-    wide = min(len(b), CLASS_BLOCK // WIDE if sp.issparse(X) else WIDE)
+    wide = _class_span(X, len(b))
     codes = np.empty((X.shape[0], k), np.int64)
     found = np.empty((X.shape[0], k), np.result_type(X.dtype, W.dtype))
 

@@ -39,6 +39,7 @@ from kway.rows.gpu.device import as_given, on_host, take_labels
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.results import TopK
 from kway.threads import at_most
+from kway.versions import reads
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -64,6 +65,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
     """Base of every kway classifier: scikit-learn's conventions, top-k lists, a memory budget and model files."""
 
     classes_: NDArray
+    _shares_of_all: bool = False  # whether `_shares` takes all rows at once, in bounded memory
 
     # ---- what a family implements
 
@@ -132,17 +134,20 @@ class Classifier(ClassifierMixin, BaseEstimator):
         parts = [best(block) for block in self._blocks(rows, self._entries())]
         return parts[0] if len(parts) == 1 else TopK(*map(np.concatenate, zip(*parts)))
 
-    def _table(self, X: Any, what: str, answer: Callable[[Any], Any]) -> Any:
+    def _table(self, X: Any, what: str, answer: Callable[[Any], Any], at_once: bool = False) -> Any:
         """Return answers (n, K) or (n,), block by block; rows on a GPU check its memory themselves."""
         rows = self._rows(X)
         if isinstance(rows, TensorRows):
             return answer(rows)
         n, width = count_rows(rows), len(self.classes_)
         check_answer(n, width, self._answer_type(rows).itemsize, what)
+        if at_once:
+            return answer(rows)
         return concatenate_rows(n, (answer(block) for block in self._blocks(rows, max(width, self._entries()))))
 
     # ---- predictions
 
+    @reads
     def predict(self, X: Any) -> Any:
         """Predict the label of each row.
 
@@ -159,6 +164,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         with at_most(self._threads()):
             return self._as_given(X, self._labels(self._best(self._rows(X), 1, stated=False)))
 
+    @reads
     def predict_topk(self, X: Any, k: int = 5) -> TopK:
         """Return the k best labels of each row and their scores, best first.
 
@@ -179,6 +185,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
             codes, scores = self._best(rows, checked_k(k, len(self.classes_)), stated=True)
             return TopK(self._as_given(X, take_labels(self.classes_, codes)), self._as_given(X, scores))
 
+    @reads
     def decision_function(self, X: Any) -> Any:
         """Return the scores of all classes.
 
@@ -206,6 +213,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
 
     @available_if(states_probabilities)
+    @reads
     def predict_proba(self, X: Any) -> Any:
         """Return the probabilities of all classes.
 
@@ -220,7 +228,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
             Probabilities.
         """
         with at_most(self._threads()):
-            return self._as_given(X, self._table(X, "predict_proba", self._shares))
+            return self._as_given(X, self._table(X, "predict_proba", self._shares, self._shares_of_all))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy.

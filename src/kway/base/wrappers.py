@@ -16,13 +16,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn import get_config
 from sklearn.base import clone
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from kway.base.class_rows import best_columns
 from kway.base.classifier import Classifier, on_own_threads
-from kway.errors import InputError, ModelFileError
+from kway.errors import InputError, KindError, ModelFileError
 from kway.parameters import checked_k
 from kway.rows.blocks import count_rows, split_rows
 from kway.rows.gpu.device import on_host
@@ -77,6 +79,37 @@ class EstimatorInside(Classifier):
         if isinstance(given, type) or not all(hasattr(given, name) for name in ("fit", "predict", "get_params")):
             raise InputError(f"estimator must be a classifier with fit and predict, got {given!r:.100}")
         return clone(given)
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return which arguments of `fit` go to the estimator, for scikit-learn's metadata routing.
+
+        Returns
+        -------
+        MetadataRouter
+            What the estimator requests in its `fit`.
+        """
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        return MetadataRouter(owner=type(self).__name__).add(estimator=self._unfitted(), method_mapping=mapping)
+
+    def _passed_on(self, params: dict[str, Any], n: int) -> dict[str, Any]:
+        """Return what `fit` passes on: sample_weight (n,), or what routing sends."""
+        params = {name: on_host(value) for name, value in params.items() if value is not None}
+        if not params:
+            return {}
+        if get_config()["enable_metadata_routing"]:
+            return dict(process_routing(self, "fit", **params).estimator.fit)
+        inner = self._unfitted()
+        if list(params) != ["sample_weight"]:
+            raise KindError(f"{type(self).__name__}.fit accepts X, y and sample_weight, got {', '.join(params)} too")
+        if not (isinstance(inner, EstimatorInside) or has_fit_parameter(inner, "sample_weight")):
+            raise KindError(
+                f"{type(inner).__name__} does not accept sample_weight; omit it, or use an estimator that does, "
+                "such as SoftmaxClassifier"
+            )
+        weight = np.asarray(params["sample_weight"])
+        if weight.shape not in ((), (n,)):
+            raise InputError(f"sample_weight has shape {weight.shape}, expected ({n},); give every row one weight")
+        return {"sample_weight": np.broadcast_to(weight, (n,))}
 
     def _adopt(self, fitted: Any, source: Any = None) -> None:
         """Store a fitted estimator; the features are those of `source`, or of the estimator if None."""

@@ -34,7 +34,7 @@ from kway.base.wrappers import DelegatedAnswers
 from kway.confidence import splits
 from kway.confidence.splits import ROUNDING, ConfidenceWrapper
 from kway.errors import CombinationError, InputError
-from kway.labels import Labels, encode_as
+from kway.labels import encode_as
 from kway.memory import check_answer
 from kway.parameters import YES_OR_NO, between, check_parameters, checked_rng
 from kway.rows.blocks import count_rows, take_rows
@@ -182,7 +182,7 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
         self.random_state = random_state
 
     @on_own_threads
-    def fit(self, X: Any, y: Any) -> ConformalClassifier:
+    def fit(self, X: Any, y: Any, **params: Any) -> ConformalClassifier:
         """Fit the estimator on a part of the rows, and compute the thresholds on the others.
 
         Parameters
@@ -191,6 +191,9 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
             Training rows.
         y : array-like of shape (n_samples,)
             Their labels.
+        **params : object
+            `sample_weight` for the fit of the estimator, or whatever scikit-learn's metadata routing passes on to it.
+            Held-out rows count alike.
 
         Returns
         -------
@@ -199,7 +202,8 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
         """
         self._check_parameters()
         self._forget()
-        X, labels = self._check_rows(X, y)
+        rows = self._check_rows(X, y, params)
+        X, labels, _ = rows
         rng = self._rng()
         if self._is_prefit():
             self._adopt(self._prefit())
@@ -207,7 +211,7 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
         else:
             train, held = split = splits.make_one_split(self.cv, X, labels.codes, rng)
             splits.check_classes_in_training(labels.codes, split, labels.classes)
-            self._adopt(self._fit_copy(take_rows(X, train), Labels(labels.classes, labels.codes[train])))
+            self._adopt(self._fit_copy(rows.take(train)))
         codes = labels.codes[held]
         scores = self._label_scores(take_rows(X, held), codes, rng) if len(held) else np.empty(0)
         self.thresholds_ = self._thresholds(scores, codes)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.confidence.known_scores import Scorer
-from kway.confidence.splits import ROUNDING, SAMPLED_ROWS, hold_out
+from kway.confidence.splits import ROUNDING, SAMPLED_ROWS, LabeledRows, hold_out
 from kway.labels import Labels
 from kway.rows.blocks import take_rows
 
@@ -86,7 +86,7 @@ class FalseAccepts:
         )
 
 
-Fit = Callable[[Any, Labels], Any]  # rows, labels -> a fitted estimator
+Fit = Callable[[LabeledRows], Any]  # -> a fitted estimator
 Bind = Callable[[list[str], Any, Any], list[Scorer]]  # names of scores, estimator, its training rows -> scorers
 
 
@@ -94,8 +94,7 @@ Bind = Callable[[list[str], Any, Any], list[Scorer]]  # names of scores, estimat
 class ImpostorStudy:
     """Training rows with labels, functions that fit and score, names of scores, and the rate of false rejects."""
 
-    X: Any
-    labels: Labels
+    rows: LabeledRows
     fit: Fit
     bind: Bind
     names: list[str]
@@ -104,7 +103,7 @@ class ImpostorStudy:
 
     def class_groups(self, n_groups: int) -> list[NDArray[np.int64]]:
         """Return groups of class codes to leave out together; at least two classes always stay."""
-        width = self.labels.n_classes
+        width = self.rows.labels.n_classes
         n_groups = min(n_groups, width)
         if width < 3 or n_groups < 1:
             return []
@@ -113,10 +112,10 @@ class ImpostorStudy:
 
     def leave_out(self, group: NDArray[np.int64]) -> list[ImpostorTrial]:
         """Return one trial per score in which the rows of the group are the impostors."""
-        out = np.isin(self.labels.codes, group)
+        out = np.isin(self.rows.labels.codes, group)
         impostors = np.flatnonzero(out)
-        shown = self.labels.classes[self.labels.codes[impostors]]
-        return self.against(np.flatnonzero(~out), take_rows(self.X, impostors), shown)
+        shown = self.rows.labels.classes[self.rows.labels.codes[impostors]]
+        return self.against(np.flatnonzero(~out), take_rows(self.rows.X, impostors), shown)
 
     def _some(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return at most SAMPLED_ROWS of the rows."""
@@ -124,12 +123,12 @@ class ImpostorStudy:
 
     def against(self, known: NDArray[np.int64], X_out: Any, shown: NDArray) -> list[ImpostorTrial]:
         """Return one trial per score: fit on a part of the known rows, get the threshold from the rest, score X_out."""
-        split = hold_out(self.labels.codes[known], _SHARE, self.rng)
+        split = hold_out(self.rows.labels.codes[known], _SHARE, self.rng)
         train, held = known[split.train], known[split.calibration]
-        X_in = take_rows(self.X, train)
-        present, codes = np.unique(self.labels.codes[train], return_inverse=True)
-        estimator = self.fit(X_in, Labels(self.labels.classes[present], codes))
-        X_held, n_out = take_rows(self.X, self._some(held)), len(shown)
+        part = self.rows.take(train)
+        present, codes = np.unique(part.labels.codes, return_inverse=True)
+        estimator, X_in = self.fit(part._replace(labels=Labels(part.labels.classes[present], codes))), part.X
+        X_held, n_out = take_rows(self.rows.X, self._some(held)), len(shown)
         if n_out > SAMPLED_ROWS:
             some = self._some(np.arange(n_out))
             X_out, shown = take_rows(X_out, some), shown[some]
@@ -145,7 +144,7 @@ def report_impostors(
 ) -> tuple[FalseAccepts, ...]:
     """Return one report per score, best AUROC first: against X_out if there are any rows, else by classes."""
     if n_out:
-        rounds = [study.against(np.arange(len(study.labels.codes)), X_out, np.full(n_out, unknown))]
+        rounds = [study.against(np.arange(len(study.rows.labels.codes)), X_out, np.full(n_out, unknown))]
     else:
         rounds = [study.leave_out(group) for group in study.class_groups(n_groups)]
     if not rounds:

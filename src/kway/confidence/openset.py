@@ -173,7 +173,7 @@ class OpenSetClassifier(DelegatedAnswers, ConfidenceWrapper):
         self.random_state = random_state
 
     @on_own_threads
-    def fit(self, X: Any, y: Any) -> OpenSetClassifier:
+    def fit(self, X: Any, y: Any, **params: Any) -> OpenSetClassifier:
         """Fit the estimator and the score on a part of the rows, and compute the threshold on the others.
 
         Parameters
@@ -182,6 +182,9 @@ class OpenSetClassifier(DelegatedAnswers, ConfidenceWrapper):
             Training rows.
         y : array-like of shape (n_samples,)
             Their labels.
+        **params : object
+            `sample_weight` for the fit of the estimator, or whatever scikit-learn's metadata routing passes on to it.
+            Held-out rows count alike.
 
         Returns
         -------
@@ -190,8 +193,9 @@ class OpenSetClassifier(DelegatedAnswers, ConfidenceWrapper):
         """
         self._check_parameters()
         self._forget()
-        rows, every = self._check_rows(X, y, *([] if self.unknown is None else [self._checked_unknown()]))
-        (X, labels), X_out, known = self._known(rows, every)
+        every = self._check_rows(X, y, params, *([] if self.unknown is None else [self._checked_unknown()]))
+        inside, X_out, known = self._known(every)
+        X, labels, _ = inside
         n_out = int(np.count_nonzero(~known))
         rng = self._rng()
         reports: tuple[FalseAccepts, ...] = ()
@@ -199,11 +203,12 @@ class OpenSetClassifier(DelegatedAnswers, ConfidenceWrapper):
             self._adopt(self._prefit())
             X_in, held = None, np.arange(len(labels.codes))
         else:
-            train, held = split = self._split(LabeledRows(rows, every), labels.codes, known, rng)
+            train, held = split = self._split(every, labels.codes, known, rng)
             splits.check_classes_in_training(labels.codes, split, labels.classes)
-            X_in, own = take_rows(X, train), Labels(labels.classes, labels.codes[train])
-            self._adopt(self._fit_copy(X_in, own))
-            reports = self._study(LabeledRows(X_in, own), X_out, n_out, rng)
+            own = inside.take(train)
+            X_in = own.X
+            self._adopt(self._fit_copy(own))
+            reports = self._study(own, X_out, n_out, rng)
         self.false_accepts_ = reports
         (self._scorer,) = self._bind([self._choose_score(X_in)], self.estimator_, X_in)
         self.score_ = self._scorer.name
@@ -230,17 +235,18 @@ class OpenSetClassifier(DelegatedAnswers, ConfidenceWrapper):
             raise InputError(f"unknown={label!r} is a class of the fitted estimator; choose another label")
         return label
 
-    def _known(self, X: Any, labels: Labels) -> tuple[LabeledRows, Any, NDArray[np.bool_]]:
+    def _known(self, every: LabeledRows) -> tuple[LabeledRows, Any, NDArray[np.bool_]]:
         """Return rows of known classes with their labels, unknown rows, and which of all rows are known (n,)."""
+        labels = every.labels
         self.unknown_ = pick_unknown(self.unknown, labels.classes)
         code = np.flatnonzero(labels.classes == self.unknown_)
         if not len(code):
-            return LabeledRows(X, labels), None, np.ones(len(labels.codes), bool)
+            return every, None, np.ones(len(labels.codes), bool)
         out = labels.codes == code[0]
         codes = labels.codes[~out]
         known = Labels(np.delete(labels.classes, code[0]), codes - (codes > code[0]))
-        inside = LabeledRows(take_rows(X, np.flatnonzero(~out)), known)
-        return inside, take_rows(X, np.flatnonzero(out)), ~out
+        inside = every.take(np.flatnonzero(~out))._replace(labels=known)
+        return inside, take_rows(every.X, np.flatnonzero(out)), ~out
 
     def _split(self, every: LabeledRows, codes: NDArray[np.int64], known: NDArray[np.bool_], rng: Any) -> Split:
         """Return training rows and held-out rows among the known; row numbers in `cv` count the unknown rows too."""
@@ -253,7 +259,7 @@ class OpenSetClassifier(DelegatedAnswers, ConfidenceWrapper):
     def _study(self, rows: LabeledRows, X_out: Any, n_out: int, rng: Any) -> tuple[FalseAccepts, ...]:
         """Measure what each score does against impostors."""
         names = supported_scores(self.estimator_, rows.X) if self.score_by == "auto" else [self.score_by]
-        study = ImpostorStudy(rows.X, rows.labels, self._fit_copy, self._bind, names, float(self.false_rejects), rng)
+        study = ImpostorStudy(rows, self._fit_copy, self._bind, names, float(self.false_rejects), rng)
         return impostors.report_impostors(study, int(self.class_groups), X_out, n_out, self.unknown_)
 
     def _measure(self, known: NDArray[np.float64], unknown: NDArray[np.float64]) -> FalseAccepts:

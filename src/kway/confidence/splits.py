@@ -12,7 +12,7 @@ A class never loses its last training row: if all rows of a class were drawn, on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ from kway.errors import InputError, KindError
 from kway.labels import Labels, encode, encode_as
 from kway.memory import BLOCK_BYTES, rows_per_block
 from kway.parameters import between, checked_rng, whole
-from kway.rows.blocks import count_rows, split_rows
+from kway.rows.blocks import count_rows, split_rows, take_rows
 from kway.rows.gpu.device import on_host
 
 ROUNDING = float(np.sqrt(np.finfo(np.float64).eps))  # tolerance when a count times a rate should be a whole number
@@ -138,10 +138,22 @@ def make_folds(codes: NDArray[np.int64], n_folds: int, rng: np.random.RandomStat
 
 
 class LabeledRows(NamedTuple):
-    """Rows that can be indexed, and their labels."""
+    """Rows that can be indexed, their labels, and other arguments of `fit` such as their weights."""
 
     X: Any
     labels: Labels
+    params: Mapping[str, Any] = {}
+
+    def take(self, positions: NDArray[np.int64]) -> LabeledRows:
+        """Return some of the rows."""
+        n, labels = len(self.labels.codes), self.labels._replace(codes=self.labels.codes[positions])
+        of_rows = {name: _length(value) == n for name, value in self.params.items()}
+        some = {name: take_rows(value, positions) if of_rows[name] else value for name, value in self.params.items()}
+        return LabeledRows(take_rows(self.X, positions), labels, some)
+
+
+def _length(value: Any) -> int | None:
+    return len(value) if hasattr(value, "__len__") and not isinstance(value, str) else None
 
 
 class ConfidenceWrapper(EstimatorInside):
@@ -175,7 +187,7 @@ class ConfidenceWrapper(EstimatorInside):
         check_is_fitted(self.estimator)
         return self.estimator
 
-    def _check_rows(self, X: Any, y: Any, *more: Any) -> LabeledRows:
+    def _check_rows(self, X: Any, y: Any, params: dict[str, Any], *more: Any) -> LabeledRows:
         """Return checked rows and labels; labels of a prefit estimator are among its classes and `more`."""
         if y is None:
             raise InputError(
@@ -192,7 +204,13 @@ class ConfidenceWrapper(EstimatorInside):
                 f"Found input variables with inconsistent numbers of samples: X has {n} rows, y has "
                 f"{len(labels.codes)}; pass one label per row"
             )
-        return LabeledRows(indexable(X)[0], labels)
+        passed = self._passed_on(params, n)
+        if passed and self._is_prefit():
+            raise InputError(f"cv='prefit' fits no estimator, so {', '.join(passed)} has no use; omit it")
+        weight = passed.get("sample_weight")
+        if weight is not None and labels.n_classes > 1 and len(np.unique(labels.codes[np.asarray(weight) > 0])) < 2:
+            raise InputError("sample_weight is above zero for fewer than 2 classes; give rows of each class a weight")
+        return LabeledRows(indexable(X)[0], labels, passed)
 
     def _known_labels(self, y: Any, *more: Any) -> Labels:
         classes = np.asarray(self._prefit().classes_)
@@ -200,6 +218,6 @@ class ConfidenceWrapper(EstimatorInside):
             classes = np.union1d(classes, np.array(more, dtype=object if classes.dtype == object else None))
         return Labels(classes, encode_as(y, classes))
 
-    def _fit_copy(self, X: Any, labels: Labels) -> Any:
+    def _fit_copy(self, rows: LabeledRows) -> Any:
         """Return a copy of the estimator, fitted on these rows."""
-        return self._fresh().fit(X, labels.classes[labels.codes])
+        return self._fresh().fit(rows.X, rows.labels.classes[rows.labels.codes], **rows.params)

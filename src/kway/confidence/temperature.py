@@ -40,7 +40,6 @@ from kway.confidence import splits
 from kway.confidence.reliability import Reliability, reliability_of
 from kway.confidence.splits import SAMPLED_ROWS, ConfidenceWrapper, LabeledRows, Split
 from kway.errors import CombinationError
-from kway.labels import Labels
 from kway.measures import log_loss
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.probabilities import log_sum_exp, softmax
@@ -112,7 +111,7 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
         self.random_state = random_state
 
     @on_own_threads
-    def fit(self, X: Any, y: Any) -> TemperatureScaledClassifier:
+    def fit(self, X: Any, y: Any, **params: Any) -> TemperatureScaledClassifier:
         """Fit the estimator, and learn the temperature from rows that it has not seen.
 
         Parameters
@@ -121,6 +120,9 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
             Training rows.
         y : array-like of shape (n_samples,)
             Their labels.
+        **params : object
+            `sample_weight` for the fit of the estimator, or whatever scikit-learn's metadata routing passes on to it.
+            Held-out rows count alike.
 
         Returns
         -------
@@ -129,8 +131,8 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
         """
         splits.check_cv(self.cv, folds=True)
         self._forget()
-        rows = self._check_rows(X, y)
-        fitted = self._prefit() if self._is_prefit() else self._fit_copy(*rows)
+        rows = self._check_rows(X, y, params)
+        fitted = self._prefit() if self._is_prefit() else self._fit_copy(rows)
         self._adopt(fitted)
         rng = self._rng()
         some = np.sort(rng.permutation(len(rows.labels.codes))[:SAMPLED_ROWS])
@@ -165,7 +167,7 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
                 held = np.sort(rng.permutation(held)[:most])
             estimator = self.estimator_
             if not self._is_prefit():
-                estimator = self._fit_copy(take_rows(rows.X, train), Labels(rows.labels.classes, codes[train]))
+                estimator = self._fit_copy(rows.take(train))
             values.append(_score_blocks(estimator, take_rows(rows.X, held), source, len(held)))
             own.append(codes[held])
         return np.concatenate(values), np.concatenate(own)

@@ -46,6 +46,7 @@ from kway.search.results import TopK
 from kway.text_tables import Table, first_rows, short_number
 from kway.threads import at_most, spans
 from kway.validation import Rows
+from kway.versions import reads, writes
 
 
 class ClassRows(NamedTuple):
@@ -267,6 +268,7 @@ class LinearClassifier(Classifier):
         fit_blocks(self, blocks)
         return self
 
+    @writes
     def partial_fit(
         self, X: Any, y: Any, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> LinearClassifier:
@@ -326,6 +328,10 @@ class LinearClassifier(Classifier):
 
         return HostRows(rows, device)
 
+    @property
+    def _shares_of_all(self) -> bool:  # type: ignore[override]
+        return self.device == "cpu"
+
     def _link(self) -> Shares:
         """Return how scores become probabilities: softmax(f / T), or sigmoid(f / T) normalized over the classes."""
         return Shares(1 / self.temperature, self._form().joint)
@@ -356,6 +362,7 @@ class LinearClassifier(Classifier):
         with np.errstate(divide="ignore"):
             return p.log() if is_tensor(p) else np.log(p)
 
+    @reads
     @on_own_threads
     def explain(self, X: Any, n_features: int = 5) -> DecidingFeatures:
         """Return the features that decided between the best two classes of each row.

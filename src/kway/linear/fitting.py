@@ -98,7 +98,10 @@ def solve_plan(model: LinearClassifier, prepared: PreparedFit) -> None:
         model.why_ = placed.why
     model.classes_ = rows.labels.classes
     keep(model, objective, solution, task.solver.name, rows.kept)
-    model.coef_, model.intercept_ = model.coef_.astype(dtype, copy=False), model.intercept_.astype(dtype, copy=False)
+    with np.errstate(over="ignore"):
+        model.coef_ = model.coef_.astype(dtype, copy=False)
+        model.intercept_ = model.intercept_.astype(dtype, copy=False)
+    _refuse_infinite(model)
 
 
 def partial_fit(
@@ -128,6 +131,15 @@ def partial_fit(
     model.epochs_ = epoch + 1
     history = [*getattr(model, "history_", []), objective.value(theta)]
     keep(model, objective, Solution(theta, model.epochs_, history=history), solver.name, rows.kept)
+    _refuse_infinite(model)
+
+
+def _refuse_infinite(model: LinearClassifier) -> None:
+    """Raise InputError if the weights are not finite: such a model could not predict its own rows."""
+    if not np.isfinite([model.coef_.min(), model.coef_.max()]).all():
+        kind = model.coef_.dtype
+        model._forget()
+        raise InputError(f"the weights overflow {kind}: the values of X are too small; scale them (StandardScaler)")
 
 
 # ---- from rows, labels and parameters to an objective

@@ -32,6 +32,7 @@ from kway.modelfile.embedding_models import AllowedModels, allow_embedding
 from kway.modelfile.schema import DAMAGED, short_repr
 from kway.modelfile.values import Packed, decode_params, decode_value, encode_params, encode_value, estimator_class
 from kway.tables.outputs import is_model, python_output, refuse_foreign
+from kway.versions import current
 
 __all__ = ["ModelInfo", "info", "load", "pack", "save", "unpack", "verify"]
 
@@ -216,6 +217,7 @@ def pack(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
         )
     if not hasattr(estimator, _LABELS):
         raise ModelFileError(f"this {name} is not fitted; call fit first")
+    estimator = current(estimator)  # another thread may change it meanwhile
     facts, arrays = estimator._fitted()
     clash = {_LABELS, _FEATURES} & set(arrays)
     if clash:

@@ -9,7 +9,8 @@ the float type of the rows; the sums of a block are float64. Values far from 1 a
 (kway.search.power_scaling), and `scale_` refers to the scaled rows.
 
 With an index, the means are searched by it and not all are scored: `predict` and `predict_topk` cost what the index
-costs, and probabilities are shares among the SHORTLIST nearest classes. A model file contains the index too.
+costs, and their probabilities are shares among the SHORTLIST nearest classes. A model file contains the index too. With
+an approximate index, `predict` may return another class than the largest of `predict_proba`, which scores all means.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from kway import validation
-from kway.base.class_rows import best_classes, class_scores, class_shares
+from kway.base.class_rows import best_classes, class_scores, class_shares, lift_winners
 from kway.base.classifier import Classifier, on_own_threads
 from kway.errors import CombinationError, InputError
 from kway.labels import Labels
@@ -32,7 +33,7 @@ from kway.neighbors.class_distributions import DISTRIBUTIONS, ClassDistribution,
 from kway.neighbors.training_rows import MergedClasses, merge_classes, named_classes
 from kway.parameters import DEVICE, check_parameters
 from kway.probabilities import Shares, softmax
-from kway.rows.blocks import labeled_blocks, row_blocks
+from kway.rows.blocks import ConvertedRows, labeled_blocks, row_blocks
 from kway.rows.gpu.device import ChosenDevice, Device, has_gpu, is_tensor, on_host, resolve
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.auto import pick_index, restore
@@ -42,6 +43,7 @@ from kway.search.metrics import pick_metric
 from kway.search.power_scaling import NARROW, SINGLE, Unit, peak
 from kway.search.results import TopK
 from kway.threads import spans
+from kway.versions import write_lock, writes
 
 SHORTLIST = 64  # nearest classes among which an index shares the probabilities (no benchmark row)
 
@@ -116,6 +118,7 @@ class CentroidClassifier(Classifier):
         tags.input_tags.sparse = self.index is None
         return tags
 
+    @on_own_threads
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> CentroidClassifier:
         """Compute the mean of each class.
 
@@ -134,8 +137,10 @@ class CentroidClassifier(Classifier):
             The fitted classifier.
         """
         self._forget()
-        return self.partial_fit(X, y, None, sample_weight)
+        self._learn(X, y, None, sample_weight)
+        return self
 
+    @on_own_threads
     def fit_blocks(self, blocks: Iterable[tuple[Any, Any]]) -> CentroidClassifier:
         """Compute the means from blocks of rows, one after the other.
 
@@ -151,9 +156,10 @@ class CentroidClassifier(Classifier):
         """
         self._forget()
         for X, y in labeled_blocks(blocks):
-            self.partial_fit(X, y)
+            self._learn(X, y)
         return self
 
+    @writes
     @on_own_threads
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> CentroidClassifier:
         """Add rows to the means.
@@ -170,6 +176,13 @@ class CentroidClassifier(Classifier):
         CentroidClassifier
             The fitted classifier.
         """
+        if hasattr(self, "weights_"):
+            self.weights_, self._means = self.weights_.copy(), self._means.copy()  # other threads read the former
+        self._learn(X, y, classes, sample_weight)
+        return self
+
+    def _learn(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> None:
+        """Add rows to the means, in place."""
         from kway.planning import costs  # only fits need the plan
 
         if not isinstance(self.metric, str) or self.metric not in DISTRIBUTIONS:
@@ -201,7 +214,6 @@ class CentroidClassifier(Classifier):
         if chosen.why:
             self.why_ = chosen.why
         self._publish()
-        return self
 
     def _checked(self, X: Any, y: Any, first: bool) -> tuple[Any, Labels]:
         """Return rows and labels, checked; a tensor stays on its device if its values need no scaling."""
@@ -289,13 +301,15 @@ class CentroidClassifier(Classifier):
         self.__dict__.pop("index_", None)
         self.scale_ = self._distribution.scale(self._known())
 
-    def _lines(self, sparse: bool) -> Lines:
+    def _lines(self, sparse: bool, exact: bool = False) -> Lines:
         """Return rows m (K, d) and offsets o (K,) of z = scale_ (x . m_c + o_c); a class without rows cannot win.
 
-        If there is one class, a second line that cannot win is added: one line means two classes (class_rows.py).
+        They have the float type of the means, or float64 if `exact`. If there is one class, a second line that cannot
+        win is added: one line means two classes (class_rows.py).
         """
         rows, offset = self._distribution.lines(self._known(), sparse)
-        kind = np.dtype(np.float64) if peak(rows) < 2.0**SINGLE.least else self._dtype  # float32 would lose squares
+        tiny = peak(rows) < 2.0**SINGLE.least  # float32 would lose squares
+        kind = np.dtype(np.float64) if tiny or exact else self._dtype
         offset = np.where(self.weights_ > 0, offset, -1e30)
         if len(rows) == 1:
             rows, offset = np.vstack([rows, np.zeros_like(rows)]), np.append(offset, -1e30)
@@ -334,9 +348,17 @@ class CentroidClassifier(Classifier):
         return self._typed(np.maximum(below.astype(np.float64) * self.scale_, least), rows)
 
     def _shares(self, rows: Any) -> Any:
-        lines = self._lines(sp.issparse(rows))
+        rows = rows[:] if isinstance(rows, ConvertedRows) else rows
+        lines = self._lines(sp.issparse(rows), exact=self.index is not None)  # an index measures in float64
         shares = class_shares(self._moved(rows, lines), *lines, self._link())
-        return self._typed(shares[:, : len(self.classes_)], rows)
+        shares = self._typed(shares[:, : len(self.classes_)], rows)
+        if self.index is None or is_tensor(shares) or not self._index().recipe.exact:
+            return shares
+        return lift_winners(shares, self._listed(rows, 1, stated=False).ids[:, 0])  # of classes that nearly tie
+
+    @property
+    def _shares_of_all(self) -> bool:  # type: ignore[override]
+        return self.device == "cpu" and self.index is None
 
     def _link(self) -> Shares:
         """Return the link: probabilities are softmax(scale_ f)."""
@@ -345,7 +367,9 @@ class CentroidClassifier(Classifier):
     def _typed(self, answer: Any, rows: Any) -> Any:
         """Return scores in the float type of the rows and the means."""
         kind = np.result_type(rows.dtype, self._dtype)
-        return answer.to(getattr(rows.device.torch, kind.name)) if is_tensor(answer) else answer.astype(kind)
+        if is_tensor(answer):
+            return answer.to(getattr(rows.device.torch, kind.name))
+        return answer.astype(kind, copy=False)
 
     def _moved(self, rows: Any, lines: Lines) -> Any:
         """Return queries minus the center, or at unit length; on the GPU if that pays."""
@@ -374,7 +398,7 @@ class CentroidClassifier(Classifier):
             found: Any = index.nearest(rows.tensor, listed)
             z = self.scale_ * self._distribution.z(found.distances.double())
             return TopK(found.ids[:, :k], (z.softmax(1) if stated else z)[:, :k].to(rows.tensor.dtype))
-        placed = self._distribution.placed(self._range, rows).astype(rows.dtype)
+        placed = self._distribution.placed(self._range, rows).astype(np.float64)  # float32 distances would tie
         codes, away = index.nearest(placed, listed)
         z = self.scale_ * self._distribution.z(away.astype(np.float64))  # (q, listed), -inf pads
         if codes.shape[1] > index.n_rows:  # classes without rows come last
@@ -386,7 +410,9 @@ class CentroidClassifier(Classifier):
     def _index(self) -> Index:
         """Return the index over the means, built at the first call: partial_fit would build many in vain."""
         if not hasattr(self, "index_"):
-            self.index_ = self._indexed()
+            with write_lock(self):
+                if not hasattr(self, "index_"):  # else another thread has built it
+                    self.index_ = self._indexed()
         return self.index_
 
     def _indexed(self) -> Index:

@@ -48,6 +48,7 @@ from kway.search.index import Index
 from kway.search.metrics import Metric, pick_metric
 from kway.search.results import Neighbors, TopK
 from kway.validation import checked
+from kway.versions import branch, reads, writes
 
 if TYPE_CHECKING:
     from kway.planning.costs import Formula
@@ -220,6 +221,7 @@ class NeighborsClassifier(VotingClassifier):
             )
         return recipe
 
+    @writes
     @on_own_threads
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> NeighborsClassifier:
         """Add rows, with the same result as fitting all rows at once.
@@ -266,7 +268,7 @@ class NeighborsClassifier(VotingClassifier):
         self._training = self._training.extended(X, merged, given)
         self.classes_ = merged.classes
         voting = np.arange(X.shape[0]) if given is None else np.flatnonzero(given > 0)
-        why = self.index_.why_
+        why, self.index_ = self.index_.why_, branch(self.index_)
         self.index_.add(checked(X[voting]), ids=first + voting)
         self.index_.why_ = why  # the choice was made at the first fit
         self._weigh_classes()
@@ -333,6 +335,7 @@ class NeighborsClassifier(VotingClassifier):
     def _ballot(self, rows: Any) -> Ballot:
         """Return the votes of the nearest rows that fill k rows: exactly k unless a row has a weight below 1."""
         queries, k = rows if is_tensor(rows) else checked(rows), self.n_neighbors
+        _check_neighbors(k, self.index_.n_rows, f", n_samples = {rows.shape[0]}")
         found, heavy = self.index_.nearest(queries, k), self._training.weights
         if heavy is not None and heavy[heavy > 0].min() < 1:
             most = self.index_.n_rows
@@ -379,6 +382,7 @@ class NeighborsClassifier(VotingClassifier):
 
     # ---- methods that other classifiers do not have
 
+    @reads
     @on_own_threads
     def explain(self, X: Any, n_classes: int = 5) -> Explanation:
         """Return the predictions with the rows that voted for them, from one search.
@@ -415,6 +419,7 @@ class NeighborsClassifier(VotingClassifier):
         """Return the labels of codes; for -1, whose weight is 0, the first class."""
         return self.classes_[np.maximum(codes, 0)]
 
+    @reads
     @on_own_threads
     def kneighbors(self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True) -> Any:
         """Return the nearest training rows.
@@ -437,12 +442,7 @@ class NeighborsClassifier(VotingClassifier):
         """
         check_is_fitted(self, "index_")
         k = self.n_neighbors if n_neighbors is None else n_neighbors
-        most = self.index_.n_rows - (X is None)
-        if not (whole_number(1).allows(k) and k <= most):
-            raise InputError(
-                f"Expected n_neighbors <= n_samples_fit and at least 1, but n_neighbors = {k}, n_samples_fit = {most}"
-                f"{' others' if X is None else ''}; ask for fewer"
-            )
+        _check_neighbors(k, self.index_.n_rows - (X is None), " others" if X is None else "")
         if X is None:
             rows, own = checked(self._training.rows(self.index_)), np.arange(self._training.n_rows)
             found = without_self(self.index_.nearest(rows, k + 1), own)
@@ -454,6 +454,7 @@ class NeighborsClassifier(VotingClassifier):
             found = Neighbors(*map(np.concatenate, zip(*parts)))
         return (found.distances, found.ids) if return_distance else found.ids
 
+    @reads
     def kneighbors_graph(self, X: Any = None, n_neighbors: int | None = None, mode: str = "connectivity") -> Any:
         """Return the graph of nearest training rows.
 
@@ -507,6 +508,15 @@ class NeighborsClassifier(VotingClassifier):
         self.agreement_ = facts["agreement"] and Agreement(**facts["agreement"])
         self._training = TrainingRows.from_arrays(arrays, self.index_.n_features, len(self.classes_))
         self._weigh_classes()
+
+
+def _check_neighbors(k: Any, most: int, which: str = "") -> None:
+    """Raise InputError for more neighbors than rows."""
+    if not (whole_number(1).allows(k) and k <= most):
+        raise InputError(
+            f"Expected n_neighbors <= n_samples_fit and at least 1, but n_neighbors = {k}, n_samples_fit = "
+            f"{most}{which}; ask for fewer"
+        )
 
 
 def _common_kind(classes: NDArray, label: Any) -> np.dtype:

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kway import validation
 from kway.base.classifier import on_own_threads
-from kway.errors import BudgetError
+from kway.errors import BudgetError, KindError
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.neighbors.votes import Ballot, VotingClassifier, shares_of
 from kway.parameters import above, at_least, check_parameters, whole
@@ -100,7 +100,7 @@ class ExemplarClassifier(VotingClassifier):
         self.n_jobs = n_jobs
 
     @on_own_threads
-    def fit(self, X: Any, y: Any) -> ExemplarClassifier:
+    def fit(self, X: Any, y: Any, **params: Any) -> ExemplarClassifier:
         """Train one exemplar per row.
 
         Parameters
@@ -109,12 +109,19 @@ class ExemplarClassifier(VotingClassifier):
             Dense training rows.
         y : array-like of shape (n_samples,)
             Labels.
+        **params : object
+            Not used: sample_weight raises an error, because each row is an exemplar of its own.
 
         Returns
         -------
         ExemplarClassifier
             The fitted classifier.
         """
+        if any(value is not None for value in params.values()):
+            raise KindError(
+                f"ExemplarClassifier does not accept {', '.join(params)}: each row is an exemplar of its own; omit it, "
+                "or use NeighborsClassifier, which counts a row of weight w as w rows"
+            )
         check_parameters(
             self,
             n_exemplars=whole(1),
@@ -197,8 +204,13 @@ class WhiteningAxes(NamedTuple):
 
 def whitening_axes(rows: NDArray, alpha: float) -> WhiteningAxes:
     """Return the axes of centered rows (n, d), without those along which rows differ by rounding only."""
-    values, axes = np.linalg.eigh((rows.T @ rows).astype(np.float64) / len(rows))  # ascending
-    noise = len(values) * float(np.finfo(rows.dtype).eps) * max(values[-1], 0.0)
+    n, d = rows.shape
+    if n < d:  # a matrix (d, d) of many columns would not fit
+        _, roots, turned = np.linalg.svd(rows.astype(np.float64), full_matrices=False)
+        values, axes = roots[::-1] ** 2 / n, turned[::-1].T
+    else:
+        values, axes = np.linalg.eigh((rows.T @ rows).astype(np.float64) / n)  # ascending
+    noise = d * float(np.finfo(rows.dtype).eps) * max(values[-1], 0.0)
     kept = slice(min(int(np.count_nonzero(values <= noise)), len(values) - 1), None)
     sizes = np.maximum(values[kept], 0.0) + alpha
     return WhiteningAxes((axes[:, kept] / np.sqrt(sizes)).astype(rows.dtype), (alpha / sizes).astype(rows.dtype))

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.errors import InputError
-from kway.labels import Labels, encode_as, joined
+from kway.labels import Labels, encode, encode_as, joined
 from kway.search.codecs.stores import Codes, row_arrays
 from kway.search.metrics import Metric
 
@@ -132,10 +132,9 @@ def _rows_from(arrays: dict[str, NDArray], n: int, d: int) -> Any:
 
 def named_classes(classes: Any) -> NDArray:
     """Return the sorted classes of a first partial_fit."""
-    named = np.unique(np.asarray(classes))
-    if named.ndim != 1 or not len(named):
+    if np.ndim(classes) != 1 or not len(classes):
         raise InputError(f"classes must be a list of labels, got shape {np.shape(classes)}")
-    return named
+    return encode(classes).classes
 
 
 def merge_classes(known: NDArray, labels: Labels, fixed: bool) -> MergedClasses:

@@ -29,6 +29,7 @@ from kway.parameters import at_least
 from kway.search.metrics import Metric
 from kway.search.results import Neighbors, TopK
 from kway.text_tables import Table, first_rows, short_number
+from kway.versions import reads
 
 
 class Vote(Protocol):
@@ -323,6 +324,7 @@ class VotingClassifier(Classifier):
         parts = (self._ballot(block) for block in self._blocks(self._rows(X), self._entries()))
         return Ballot(*map(np.concatenate, zip(*parts)))
 
+    @reads
     @on_own_threads
     def voters(self, X: Any) -> Voters:
         """Return the training rows that vote on each query.

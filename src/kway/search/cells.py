@@ -24,6 +24,7 @@ rounding error of each row and query, ||x - float32(x)||_1.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -128,31 +129,43 @@ def learn_projection(rows: NDArray | TensorRows, centred: bool, seed: int) -> Pr
         return Projection(mean, np.empty((d, 0), dtype=np.float32), d)
     spread = _spread(rows, mean)
     most = _LONG if d >= 1.5 * _LONG else min(_SHORT, d - d // 16 - 4)
-    values, vectors = _leading(spread, most, np.random.default_rng(seed))
-    held = np.cumsum(values) / max(np.trace(spread), 1e-300)
+    values, vectors = _leading(spread, d, most, np.random.default_rng(seed))
+    held = np.cumsum(values) / max(spread.trace, 1e-300)
     length = next((m for m in (16, 24, 32, 48) if m <= most and held[m - 1] >= ENERGY), min(_SHORT, most))
     kept = most if most > _SHORT else length
     return Projection(mean, frozen(vectors[:, :kept].astype(np.float32)), length)
 
 
-def _spread(rows: NDArray | TensorRows, mean: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return z'z (d, d) of z = x - mean, summed in float32."""
-    if isinstance(rows, TensorRows):
-        return rows.subtract_mean(mean).gram(None, False, np.dtype(np.float32)).astype(np.float64)
-    z = (rows - mean).astype(np.float32)
-    return (z.T @ z).astype(np.float64)
+class _Spread(NamedTuple):
+    """The product of z'z, z = x - mean, with a matrix (d, c), and its trace."""
+
+    times: Callable[[NDArray], NDArray]
+    trace: float
 
 
-def _leading(spread: NDArray, count: int, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
+def _spread(rows: NDArray | TensorRows, mean: NDArray[np.float64]) -> _Spread:
+    """Return z'z, summed in float32; a (d, d) matrix only if there are as many rows as columns."""
+    n, d = rows.shape
+    if isinstance(rows, TensorRows) and n >= d:
+        gram = rows.subtract_mean(mean).gram(None, False, np.dtype(np.float32)).astype(np.float64)
+        return _Spread(gram.__matmul__, float(np.trace(gram)))
+    z = (np.asarray(rows) - mean).astype(np.float32)
+    if n < d:
+        return _Spread(lambda basis: z.T @ (z @ basis), float(np.square(z, dtype=np.float64).sum()))
+    gram = (z.T @ z).astype(np.float64)
+    return _Spread(gram.__matmul__, float(np.trace(gram)))
+
+
+def _leading(spread: _Spread, d: int, count: int, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
     """Return approximate leading eigenvalues (count,) and eigenvectors (d, count) by subspace iteration.
 
     Any orthonormal basis gives valid bounds, so three iterations are enough; `eigh` takes ten times as long (T3).
     """
     with single_blas():
-        basis = rng.standard_normal((len(spread), count))
+        basis = rng.standard_normal((d, count))
         for _ in range(3):
-            basis = np.linalg.qr(spread @ basis)[0]
-        values, turn = np.linalg.eigh(basis.T @ spread @ basis)
+            basis = np.linalg.qr(spread.times(basis))[0]
+        values, turn = np.linalg.eigh(basis.T @ spread.times(basis))
     return np.maximum(values[::-1], 0.0), (basis @ turn)[:, ::-1]
 
 

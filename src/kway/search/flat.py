@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kway.errors import ModelFileError
 from kway.kernels.topk import merge
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.block_scan import RowSearch, Scan
@@ -26,9 +27,10 @@ from kway.search.distances import DISTANCES
 from kway.search.gpu_dispatch import check_device, far_rows, search_over, tensors
 from kway.search.index import Index, Recipe
 from kway.search.metrics import Metric, pick_metric
-from kway.search.power_scaling import Unit
+from kway.search.power_scaling import Unit, peak
 from kway.search.results import Ids, Neighbors, empty_heaps
 from kway.threads import at_most
+from kway.versions import writes
 
 TAIL_SHARE = 0.2  # share of added rows at which the main search is built again (S2)
 MOST_DEAD = 64  # removed rows that a search may find in vain before it is built again (S2)
@@ -137,7 +139,6 @@ class FlatIndex(Index):
         self._main: RowSearch = self._scan
         self._tail: Scan | None = None
         self._dead = np.empty(0, dtype=np.int64)  # removed positions of the main search, sorted
-        self._stale = False
         self._bounds_after = bounds_after  # queries
 
     @property
@@ -148,8 +149,12 @@ class FlatIndex(Index):
     @property
     def rows(self) -> Any:
         """Rows (n_rows, d) in the order of their positions: an array, CSR, or Codes if only codes are stored."""
-        self._settle()
-        return self.unit.given(self._scan.kept.best)
+        now = self._settled(self._parted)
+        return now.unit.given(now._scan.kept.best)
+
+    @property
+    def _parted(self) -> bool:
+        return self._tail is not None or len(self._dead) > 0
 
     def _choose(self) -> None:
         """Choose the main search: on the GPU, by bounds if they pay, or by a scan."""
@@ -161,6 +166,7 @@ class FlatIndex(Index):
         self._main = search = self._scan.with_bounds()
         self.why_ = f"{search.why()}; {why}" if why else search.why()
 
+    @writes
     def to(self, device: str) -> None:
         """Move the search to a device.
 
@@ -181,8 +187,6 @@ class FlatIndex(Index):
         return tensors(search, self, queries, k)
 
     def _nearest(self, queries: Any, k: int, probes: int | None) -> Neighbors:
-        if self._stale:
-            self._settle()
         if self._bounds_after:
             self._count_queries(queries.shape[0])
         found = self._main.nearest(queries, min(k + len(self._dead), self._scan.n))
@@ -204,6 +208,9 @@ class FlatIndex(Index):
         """Build the bounds once so many queries have come that they pay; `why_` stays as in the file."""
         self._bounds_after = max(0, self._bounds_after - n)
         if not self._bounds_after:
+            rows = self._scan.kept.full
+            if rows is not None and not np.isfinite(peak(rows)):
+                raise ModelFileError("the rows of the model file contain NaN or infinity; save the model again")
             why = self.why_
             self._choose()
             self.why_ = why or self.why_
@@ -225,8 +232,7 @@ class FlatIndex(Index):
 
     def _settle(self) -> None:
         """Build the main search again over all rows that are left."""
-        self._stale = False
-        if not len(self._dead) and self._tail is None:
+        if not self._parted:
             return
         kept = self._scan.kept.drop(self._dead) if len(self._dead) else self._scan.kept
         if self._tail is not None:
@@ -236,5 +242,4 @@ class FlatIndex(Index):
         self._choose()
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
-        self._settle()
         return {}, self._scan.arrays()

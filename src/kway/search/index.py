@@ -8,11 +8,13 @@
 One rule orders every result. Distances are computed in float64 and returned in the precision of the queries (float32
 for float32 queries, float64 for float64 queries and under haversine). The k nearest rows are the first by (returned
 distance, position). Rows whose distances are equal in float32 therefore tie, and the lower position wins. Distances
-never decrease along a row of the result. A distance beyond the range of float32 is returned as the largest float32. Ids
-are positions 0..n-1 unless the caller gave others.
+never decrease along a row of the result. A distance beyond the range of float32 is returned as the largest float32, and
+such rows are ordered by their distances in float64. Ids are positions 0..n-1 unless the caller gave others.
 
 A subclass implements `_nearest(queries, k, probes) -> Neighbors of positions`, `_append(rows)`, `_drop(positions)` and
-`_state() -> (facts, arrays)`, and `_tensors` if tensors can be searched on a GPU.
+`_state() -> (facts, arrays)`, and `_tensors` if tensors can be searched on a GPU. `_append` and `_drop` replace
+attributes and change no array in place, so that threads may search while another adds rows (versions.py). They may set
+`_stale`: the next search then calls `_settle` first.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,6 +37,7 @@ from kway.search.power_scaling import Scaled, Unit
 from kway.search.results import Ids, Neighbors, TopK, ordered, whole_k
 from kway.threads import at_most
 from kway.validation import is_sparse, plain_rows
+from kway.versions import current, writes, writing
 
 _SINGLE = np.dtype(np.float32)
 
@@ -266,6 +269,7 @@ class Index(ABC):
     metric: Metric
     why_: str = ""
     unit: Unit  # scaling of the stored rows
+    _stale = False  # whether `_settle` is due before the next search
     _n_jobs: int | None = None  # threads of building, also of building again
 
     def __init__(self, recipe: Recipe, metric: Metric, ids: Ids, n_features: int) -> None:
@@ -324,15 +328,9 @@ class Index(ABC):
         Neighbors
             Ids and distances (n_queries, k), nearest first; -1 and inf pad if there are fewer rows.
         """
-        if is_tensor(queries):
-            return self._nearest_of_tensor(queries, k, n_jobs, probes)
         with at_most(n_jobs):
-            checked, k = self.unit.queries(self._prepared(queries, "queries")), whole_k(k)
-            q = checked.rows.shape[0]
-            if self.n_rows == 0 or q == 0:
-                return Neighbors(np.full((q, k), -1, dtype=np.int64), np.full((q, k), np.inf, dtype=checked.kind))
-            found = self._nearest(checked.rows, self._asked(checked, k), probes)
-            return self._named(checked, found, k, probes)
+            now = self._settled()
+            return now._nearest_of_tensor(queries, k, probes) if is_tensor(queries) else now._found(queries, k, probes)
 
     def search(self, queries: Any, k: int, n_jobs: int | None = None) -> TopK:
         """Find the k best rows of each query by score, higher is better.
@@ -353,14 +351,23 @@ class Index(ABC):
             return TopK(ids, host if self.metric.bare else as_tensor(Device(str(queries.device)), host))
         return TopK(ids, np.where(ids >= 0, self.metric.score(distances), -np.inf))
 
-    def _nearest_of_tensor(self, queries: Any, k: int, n_jobs: int | None, probes: int | None) -> Neighbors:
+    def _found(self, queries: Any, k: int, probes: int | None) -> Neighbors:
+        """Search on the CPU."""
+        checked, k = self.unit.queries(self._prepared(queries, "queries")), whole_k(k)
+        q = checked.rows.shape[0]
+        if self.n_rows == 0 or q == 0:
+            return Neighbors(np.full((q, k), -1, dtype=np.int64), np.full((q, k), np.inf, dtype=checked.kind))
+        found = self._nearest(checked.rows, self._asked(checked, k), probes)
+        return self._named(checked, found, k, probes)
+
+    def _nearest_of_tensor(self, queries: Any, k: int, probes: int | None) -> Neighbors:
         """Search on the GPU, or on the CPU and copy the result to the device of the queries."""
         found = self._tensors(queries, k, probes)
         if found is not None:
             self._touched = float(k)
             return found
         device = Device(str(queries.device))
-        return Neighbors(*map(device.put, self.nearest(on_host(queries), k, n_jobs, probes=probes)))
+        return Neighbors(*map(device.put, self._found(on_host(queries), k, probes)))
 
     def _tensors(self, queries: Any, k: int, probes: int | None) -> Neighbors | None:
         """Return the nearest rows of a tensor, found on a GPU; None if the CPU has to search."""
@@ -386,6 +393,7 @@ class Index(ABC):
         ids, distances = self._ids.names(positions), self.metric.finish(distances)
         return Neighbors(ids, distances) if k <= self.n_rows else _padded(ids, distances, k)
 
+    @writes
     def add(self, rows: ArrayLike, ids: ArrayLike | None = None) -> NDArray[np.int64]:
         """Add rows.
 
@@ -403,11 +411,12 @@ class Index(ABC):
         """
         with at_most(self._n_jobs):
             checked, first = self.unit.more_rows(self._prepared(rows, "rows")), self.n_rows
-            self._ids.add(checked.shape[0], ids)
+            self._ids = self._ids.joined(checked.shape[0], ids)
             if checked.shape[0]:
                 self._append(checked)
             return self._ids.names(np.arange(first, self.n_rows))
 
+    @writes
     def remove(self, ids: ArrayLike) -> int:
         """Remove rows by id; unknown ids are ignored.
 
@@ -424,7 +433,7 @@ class Index(ABC):
         positions = self._ids.asked(ids)
         if len(positions):
             self._drop(positions)
-            self._ids.drop(positions)
+            self._ids = self._ids.without(positions)
         return len(positions)
 
     def parts(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
@@ -437,22 +446,43 @@ class Index(ABC):
         arrays : dict of str to ndarray
             Arrays; `kway.search.restore(facts, arrays)` returns the index.
         """
-        facts, arrays = self._state()
-        if not self._ids.plain:
-            arrays["ids"] = self.ids
+        now = self._settled(self._parted)
+        facts, arrays = now._state()
+        if not now._ids.plain:
+            arrays["ids"] = now.ids
         facts |= {
-            "recipe": self.recipe.facts(),
-            "metric": self.metric.facts(),
-            "n_rows": self.n_rows,
-            "n_features": self.n_features,
-            "why": self.why_,
+            "recipe": now.recipe.facts(),
+            "metric": now.metric.facts(),
+            "n_rows": now.n_rows,
+            "n_features": now.n_features,
+            "why": now.why_,
         }
-        if self.unit.exponent:
-            facts["unit"] = self.unit.exponent
+        if now.unit.exponent:
+            facts["unit"] = now.unit.exponent
         return facts, arrays
 
+    @property
+    def _parted(self) -> bool:
+        """Whether changes since the last `_settle` are stored apart from the other rows."""
+        return False
+
+    def _settled(self, due: bool = False) -> Self:
+        """Return the current version, after `_settle` if that is due."""
+        now = current(self)
+        if not (due or (now._stale and now.n_rows)):
+            return now
+        with writing(self) as new:
+            if due or new._stale:  # else another thread has done it
+                new._settle()
+                new._stale = False
+        return new
+
+    def _settle(self) -> None:  # noqa: B027 - most indexes are always up to date
+        """Bring the search up to date with the rows."""
+
     def _prepared(self, rows: ArrayLike, name: str) -> Any:
-        checked = plain_rows(rows, name, sparse=self.recipe.sparse)
+        sparse = self.recipe.sparse and not self.recipe.keeper.bits_per_value  # codes need dense rows
+        checked = plain_rows(rows, name, sparse=sparse)
         if checked.shape[1] != self.n_features:
             raise InputError(
                 f"{name} have {checked.shape[1]} columns, but the index has {self.n_features}; pass as many"

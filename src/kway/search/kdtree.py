@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from kway.errors import InputError
 from kway.parameters import check_parameters, whole
 from kway.search.block_scan import EXTRA, BlockScan, confirm
 from kway.search.codecs.stores import StoredRows, drop_rows, join_rows
@@ -66,10 +67,8 @@ class KDTreeIndex(Index):
     def __init__(self, recipe: KDTree, metric: Metric, ids: Ids, rows: NDArray) -> None:
         super().__init__(recipe, metric, ids, rows.shape[1])
         self._rows = rows
-        self._tree: Any = None
-        self._scan: BlockScan | None = None
         self.why_ = f"a KD-tree over {len(rows):,} rows of {rows.shape[1]} columns"
-        self._grow()
+        self._settle()
 
     @property
     def rows(self) -> NDArray:
@@ -79,22 +78,18 @@ class KDTreeIndex(Index):
     @property
     def nbytes(self) -> int:
         """Bytes in memory: the rows, and the float64 points of the tree."""
-        points = 0 if self._tree is None else self._tree.data.nbytes + self._tree.indices.nbytes
-        return int(self._rows.nbytes + points)
+        return int(self._rows.nbytes + self._tree.data.nbytes + self._tree.indices.nbytes)
 
-    def _grow(self) -> tuple[Any, BlockScan]:
-        if self._tree is None or self._scan is None:
-            self._scan = BlockScan(StoredRows(self._rows), self.metric.distance)
-            self._tree = cKDTree(self._points(self._rows), leafsize=self.recipe.leaf_size)
-        return self._tree, self._scan
+    def _settle(self) -> None:
+        self._scan = BlockScan(StoredRows(self._rows), self.metric.distance)
+        self._tree: Any = cKDTree(self._points(self._rows), leafsize=self.recipe.leaf_size)
 
     def _points(self, rows: NDArray) -> NDArray[np.float64]:
         placed: NDArray[np.float64] = self.metric.distance.place(rows.astype(np.float64))
         return placed
 
     def _nearest(self, queries: NDArray, k: int, probes: int | None) -> Neighbors:
-        tree, scanned = self._grow()
-        points = self._points(queries)
+        tree, points = self._tree, self._points(queries)
         p = float(self.metric.distance.order)
         ranks = np.arange(1, min(self.n_rows, k + EXTRA) + 1)  # with a list the result is (q, k) for k = 1 too
 
@@ -104,18 +99,18 @@ class KDTreeIndex(Index):
         found = pmap(work, shares(len(points), least=256))
         gaps = np.concatenate([gap for gap, _ in found])
         ids = np.concatenate([at for _, at in found]).astype(np.int64)
+        if ids.max(initial=0) >= self.n_rows:  # the tree found too few rows
+            raise InputError("distances overflow float64: the rows of the index were altered; build or save it again")
         rounding = _ROUNDING if self.metric.distance.moves else 0.0
-        confirmed = confirm(scanned, queries, Neighbors(ids, gaps), k, rounding)
+        confirmed = confirm(self._scan, queries, Neighbors(ids, gaps), k, rounding)
         self._touched = confirmed.measured / len(queries)
         return confirmed.neighbors
 
     def _append(self, rows: NDArray) -> None:
-        self._rows = join_rows(self._rows, rows)
-        self._tree = None
+        self._rows, self._stale = join_rows(self._rows, rows), True
 
     def _drop(self, positions: NDArray[np.int64]) -> None:
-        self._rows = drop_rows(self._rows, positions)
-        self._tree = None
+        self._rows, self._stale = drop_rows(self._rows, positions), True
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         return {}, {"rows": self._rows}

@@ -60,6 +60,7 @@ from kway.search.power_scaling import Unit
 from kway.search.results import Heaps, Ids, Neighbors, empty_heaps, whole_k
 from kway.threads import at_most, even_spans, pmap, spans
 from kway.validation import plain_far
+from kway.versions import current, writes
 
 if TYPE_CHECKING:
     from kway.rows.gpu.ivf_search import DeviceCells
@@ -313,6 +314,7 @@ class LandmarksIndex(Index):
         pmap(work, spans(len(rows), rows_per_block(4 * rows.shape[1], 2 * CACHE_BYTES)))
         return near
 
+    @writes
     def to(self, device: str) -> None:
         """Move the search to a device.
 
@@ -409,7 +411,7 @@ class LandmarksIndex(Index):
         if probed is not None:
             return probed
         with at_most(n_jobs):
-            return self._probed_on_cpu(queries, k, steps)
+            return current(self)._probed_on_cpu(queries, k, steps)
 
     def _probed_on_cpu(self, queries: ArrayLike, k: int, steps: Sequence[int]) -> list[Probed]:
         checked, k = self.unit.queries(self._prepared(queries, "queries")), whole_k(k)

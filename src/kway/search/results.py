@@ -128,11 +128,10 @@ class Ids:
         """Return the ids of positions; -1 stays -1."""
         return positions if self.plain else np.where(positions >= 0, self.ids[np.maximum(positions, 0)], -1)
 
-    def add(self, n: int, ids: ArrayLike | None) -> None:
-        """Add the ids of n more rows; they continue after the largest unless given."""
+    def joined(self, n: int, ids: ArrayLike | None) -> Ids:
+        """Return these ids and those of n more rows; they continue after the largest unless given."""
         if ids is None and self.plain:
-            self._ids = range(len(self) + n)
-            return
+            return Ids(range(len(self) + n))
         if ids is None:
             first = int(self.ids.max()) + 1 if len(self) else 0
             more = np.arange(first, first + n)
@@ -141,8 +140,7 @@ class Ids:
             known = more[self.find(more) >= 0]
             if len(known):
                 raise InputError(f"ids {_few(known)} are already in the index; remove them first, or pass other ids")
-        self._ids = np.concatenate([self.ids, more])
-        self._order = None
+        return Ids(np.concatenate([self.ids, more]))
 
     def asked(self, ids: ArrayLike) -> NDArray[np.int64]:
         """Return the sorted positions of ids, without duplicates and unknown ids."""
@@ -163,10 +161,9 @@ class Ids:
         at = self._order[np.minimum(np.searchsorted(self.ids, ids, sorter=self._order), len(self) - 1)]
         return np.where(self.ids[at] == ids, at, -1)
 
-    def drop(self, positions: NDArray[np.int64]) -> None:
-        """Remove the ids at positions; later ones move up."""
-        self._ids = np.delete(self.ids, positions)
-        self._order = None
+    def without(self, positions: NDArray[np.int64]) -> Ids:
+        """Return the ids except those at positions; later ones move up."""
+        return Ids(np.delete(self.ids, positions))
 
 
 def _checked(ids: ArrayLike, n: int) -> NDArray[np.int64]:
@@ -241,22 +238,32 @@ def ordered(found: Neighbors, k: int, kind: np.dtype, n_rows: int, again: Again)
     ids, distances = found.ids[:, :k], given[:, :k]
     if not any_tied:  # the usual case
         return Neighbors(ids, distances)
-    tied = np.flatnonzero((given[:, 1:] == given[:, :-1]).any(axis=1))
+    keys = _tie_keys(found.distances, given)
+    tied = np.flatnonzero((keys[:, 1:] == keys[:, :-1]).any(axis=1))
     ids, ask = ids.copy(), found.ids.shape[1]
-    settled = _by_position(Neighbors(found.ids[tied], given[tied]), k)
+    settled = _by_position(Neighbors(found.ids[tied], keys[tied]), k)
     ids[tied] = settled.ids
-    rest = tied[_crosses(given[tied], k)]
+    rest = tied[_crosses(keys[tied], k)]
     while len(rest) and ask < n_rows:
         ask = min(2 * ask + 8, n_rows)
         left = []
         for part in spans(len(rest), rows_per_block(16 * ask)):
             some = rest[part]
             more = again(some, ask)
-            more = Neighbors(more.ids, in_precision(more.distances).distances)
-            ids[some], distances[some] = _by_position(more, k)  # an approximate search may find nearer rows too
+            more = Neighbors(more.ids, _tie_keys(more.distances, in_precision(more.distances).distances))
+            ids[some], keys = _by_position(more, k)  # an approximate search may find nearer rows too
+            distances[some] = in_precision(keys).distances
             left.append(some[_crosses(more.distances, k)])
         rest = np.concatenate(left)
     return Neighbors(ids, distances)
+
+
+def _tie_keys(distances: NDArray[np.float64], given: NDArray) -> NDArray[np.float64]:
+    """Return the returned distances, or those of float64 beyond the range of float32: equal ones tie."""
+    keys = given.astype(np.float64)
+    beyond = np.isfinite(distances) & (np.abs(distances) > np.finfo(_SINGLE).max)
+    keys[beyond] = distances[beyond]
+    return keys
 
 
 def _by_position(found: Neighbors, k: int) -> Neighbors:

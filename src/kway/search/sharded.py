@@ -212,10 +212,10 @@ class ShardedIndex(Index):
         super().__init__(recipe, metric, ids, rows.shape[1])
         self._rows = rows
         self.coverage_ = 1.0
-        self._spread()
+        self._settle()
 
-    def _spread(self) -> None:
-        """Build the shards, in parallel on a cluster."""
+    def _settle(self) -> None:
+        """Build the shards, in parallel on a cluster; actors end with the last search that uses them."""
         recipe, n = self.recipe, self._rows.shape[0]
         shards = min(recipe.shards, n)
         self._edges = [n * s // shards for s in range(shards)] + [n]
@@ -223,7 +223,6 @@ class ShardedIndex(Index):
         opened = partial(open_shard, recipe.recipe, self.metric, folder=shared_folder(), n_jobs=_limit())
         self._shards = make_shards([partial(opened, source) for source in sources], recipe.replicas)
         self.why_ = f"{shards} shard{'' if shards == 1 else 's'} of {recipe.recipe.name} {self._shards.place}"
-        self._stale = False
 
     @property
     def nbytes(self) -> int:
@@ -236,10 +235,8 @@ class ShardedIndex(Index):
         return self.unit.given(self._rows)
 
     def _nearest(self, queries: Any, k: int, probes: int | None) -> Neighbors:
-        if self._stale:
-            self.close()
-            self._spread()
-        if sp.issparse(queries) and not self.recipe.recipe.sparse:
+        inner = self.recipe.recipe
+        if sp.issparse(queries) and (not inner.sparse or inner.keeper.bits_per_value):
             queries = queries.toarray()
         answers = self._shards.ask("nearest", queries, k, _limit(), probes)
         heaps, heard, touched = empty_heaps(queries.shape[0], k), 0, 0.0

@@ -45,7 +45,7 @@ _PREDICTIONS = re.compile(r"prediction(\nlabel_\d+\nscore_\d+)*((\np_[^\n]*){2,}
 def replacing(path: str | Path) -> Iterator[Path]:
     """Yield the path of a draft, which becomes `path` when the block ends without an error.
 
-    After an error or a crash, `path` is as it was before.
+    After an error or a crash, `path` is as it was before. The permissions of a file that is replaced stay.
     """
     place = resolve_output(path)
     _delete_old_drafts(place.parent)
@@ -106,11 +106,17 @@ def describe_kind(mode: int) -> str | None:
 
 
 def _new_draft(path: Path) -> tuple[Path, int]:
-    """Create and lock a file next to `path`; return its path and its handle, which holds the lock."""
+    """Create and lock a file next to `path`; return its path and its handle, which holds the lock.
+
+    It has the permissions of the file that it will replace; those of a new file are the default ones (umask).
+    """
+    mode = stat.S_IMODE(path.stat().st_mode) & 0o777 if path.exists() else None
     while True:
         # tempfile is not used: it creates files that other users cannot read
-        draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.kway-draft")
-        handle = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o666)
+        draft = path.with_name(f".{path.name[:50]}.{secrets.token_hex(4)}.kway-draft")
+        handle = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o666 if mode is None else 0o600)
+        if mode is not None:
+            os.fchmod(handle, mode)
         if _lock(handle) is not False and draft.exists():  # another process may have deleted it before the lock
             return draft, handle
         os.close(handle)

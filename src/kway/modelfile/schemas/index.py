@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.memory import BLOCK_BYTES, MAX_EXPANSION, expands_too_much
 from kway.modelfile.schema import (
     FLOAT_TYPES,
     INT32_64,
@@ -233,12 +234,29 @@ def index_rules(key: str = "index") -> tuple[CrossRule, ...]:
         fits = fits and kept == ((2, 0) if plain else (4, m))
         return None if fits else f"has codes of {P} and {words} words per row for {D} columns of {bits} bits"
 
+    def hashes(stored: Any) -> str | None:
+        facts = stored.facts[key]
+        inner = facts and facts["recipe"].get("recipe")
+        if not inner or inner["index"] != "lsh":
+            return None
+        rows, d, tables = stored.sizes["m"], stored.sizes["d"], inner["n_tables"]
+        need = 8 * tables * 62 * (rows + d * min(facts["recipe"]["shards"], rows))  # the tables are computed again
+        held = sum(array.nbytes for name, array in stored.arrays.items() if name.startswith(f"{key}."))
+        fits = tables <= MOST_ITEMS and need <= max(BLOCK_BYTES, MAX_EXPANSION * held)
+        return None if fits else f"has {tables:,} hash tables for {rows:,} rows of {d:,} columns"
+
+    def columns(stored: Any) -> str | None:
+        indptr = stored.arrays.get(f"{key}.rows.indptr")
+        held = sum(array.nbytes for name, array in stored.arrays.items() if name.startswith(f"{key}."))
+        fits = indptr is None or not expands_too_much(held, 8 * stored.sizes["d"])  # of a search
+        return None if fits else f"has sparse rows of {stored.sizes['d']:,} columns in {held:,} bytes"
+
     def cells(stored: Any) -> str | None:
         sizes = stored.arrays.get(f"{key}.sizes")
         fits = sizes is None or ((sizes <= stored.sizes["m"]).all() and int(sizes.sum()) == stored.sizes["m"])
         return None if fits else f"has cells of {int(sizes.sum()):,} rows in all for {stored.sizes['m']:,} rows"
 
-    return (sketch, tables, planes, cells, *row_rules("m", f"{key}."))
+    return (sketch, tables, planes, hashes, columns, cells, *row_rules("m", f"{key}."))
 
 
 def check_index(facts: Any, arrays: Mapping[str, NDArray], n_rows: int, n_features: int) -> None:

@@ -347,7 +347,7 @@ def map_arrays(files: list[Path], name: str) -> ArrayParts:
 def _mapped(file: Path) -> NDArray:
     try:
         found = np.load(file, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
+    except (ValueError, OSError, EOFError, OverflowError) as error:
         raise InputError(f"{file.name} cannot be read as npy: {error}; write it with numpy.save") from error
     if not isinstance(found, np.ndarray) or found.ndim == 0:
         raise InputError(f"{file.name} is not an array of rows; write it with numpy.save")

@@ -23,14 +23,20 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kway.errors import BudgetError
 from kway.kernels.features.soft_votes import vote_slopes
+from kway.memory import available_bytes, has_room
 from kway.threads import pmap, single_blas, spans
+from kway.units import format_bytes
 
 REFERENCES = 3000  # rows drawn as neighbors in each step (accuracy on letter, covertype and texture, T11)
 _QUERIES = REFERENCES // 12  # queries among them; twice as many took twice as long for the same accuracy
 _STEPS = 40  # steps of Adam; 60 took half as long again for the same accuracy (T11)
 _RATE = 0.1  # step size of Adam for scales, in units of the first scales; a tenth for mixtures, else covertype is worse
 _LEAST = np.finfo(np.float32).eps  # share of the vote up to which a row is ignored: alone in its class, or far away
+_MATRICES = (
+    8  # float64 matrices (d, d) that a step of mixtures holds: A, two moments, and temporary ones (no benchmark)
+)
 _SIZES = 2.0 ** np.arange(-4, 4)  # factors of the first scales: softer or sharper neighborhoods
 
 
@@ -62,9 +68,16 @@ def learn_scales(X: NDArray, codes: NDArray[np.int64], seed: int = 0) -> ColumnM
 
 def learn_mixtures(X: NDArray, codes: NDArray[np.int64], seed: int = 0, scales: ColumnMap | None = None) -> ColumnMap:
     """Learn mixtures of all columns, starting from `scales`, which are learned first if they are not given."""
+    d = X.shape[1]
+    need = _MATRICES * 8 * d * d
+    if not has_room(need):
+        raise BudgetError(
+            f"mixtures of {d:,} columns need {format_bytes(need)}, there is {format_bytes(available_bytes())}; "
+            "use map='scales', which learns one weight per column"
+        )
     first = learn_scales(X, codes, seed) if scales is None else scales
     with single_blas():
-        found = _minimize(X, codes, first, np.eye(X.shape[1]), _RATE / 10, seed + 1)
+        found = _minimize(X, codes, first, np.eye(d), _RATE / 10, seed + 1)
     return ColumnMap(first.scale, first.center, found)
 
 

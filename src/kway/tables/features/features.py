@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kway.errors import InputError
 from kway.labels import refuse_masked
+from kway.rows.gpu.device import on_host
 from kway.suggest import listing, nearest
 from kway.tables.features.columns import MOST_LEVELS
 from kway.tables.features.embedder import (
@@ -49,6 +50,7 @@ from kway.tables.labeled_rows import RowRequirements
 from kway.tables.sources.frames import as_table, is_table
 from kway.tables.sources.images import ImageForm
 from kway.tables.sources.values import convert, convert_known
+from kway.validation import refuse_loose_entries
 
 _SPARSE_BELOW = 0.1  # share of nonzero values below which CSR is smaller and faster than dense rows (T11: text)
 
@@ -249,7 +251,7 @@ class Features(TransformerMixin, BaseEstimator):
                 f"X has {rows.shape[1]} features, but Features is expecting {self.n_features_in_} features as input; "
                 "pass the columns used in fit"
             )
-        return rows
+        return rows.toarray() if sp.issparse(rows) and not self.sparse_ else rows
 
     def _wanted_columns(self, X: Any) -> Any:
         table = as_table(X) if is_table(X) else self._as_the_table_of_fit(X)
@@ -480,16 +482,22 @@ class Features(TransformerMixin, BaseEstimator):
 
 def _number_matrix(X: Any) -> Any:
     """Return X as an array (n, d) of numbers or CSR; the classifier checks the values."""
+    X = on_host(X)
     refuse_masked(X, "X")
     if sp.issparse(X):
-        return sp.csr_matrix(X)
-    array = np.asarray(X)
+        refuse_loose_entries(X, "X")
+    try:
+        array = X if sp.issparse(X) else np.asarray(X)
+    except ValueError as error:  # rows of different lengths
+        raise InputError(f"X must be a table, or numbers of shape (rows, features): {error}") from error
     if array.ndim > 2 and len(array):
         array = array.reshape(len(array), -1)
     if array.ndim != 2 or array.dtype.kind not in "fiub" or 0 in array.shape:
         raise InputError(
             f"X must be a table, or numbers of shape (rows, features); got dtype {array.dtype} and shape {array.shape}"
         )
+    if sp.issparse(array):
+        return sp.csr_matrix(array)
     return array.astype(np.float32) if array.dtype == np.float16 else array
 
 

@@ -15,10 +15,13 @@ from __future__ import annotations
 import gzip
 import io
 import re
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple, TextIO
 
@@ -44,6 +47,7 @@ from kway.tables.sources.text_form import (
 from kway.tables.sources.values import are_codes, are_dotted_thousands, needs_comma, present, trimmed
 
 PIECE_BYTES = BLOCK_BYTES // 2  # bytes of a piece of a large file: it is held as text and as a table
+_RELEASED = 5.0  # seconds to wait until Arrow's threads have released a handler; it takes microseconds (tests/tables)
 _WHOLE_FILE = np.iinfo(np.int32).max  # bytes per block, the largest value that pyarrow accepts
 _ONE_BYTE_LINE_ENDS = ("utf-8", "utf-8-sig", "ascii", "latin-1", "iso8859-1", "cp1252")
 _LEADING_ZERO = re.compile(r"\s*0[0-9]+\s*$")
@@ -161,14 +165,25 @@ class _CsvFile:
         reading = pa.csv.ReadOptions(encoding=encoding, skip_rows=self.found.skipped, **options)
         if not form.header:
             reading.column_names = plain_names(len(self.found.first))
-        return pa.csv.read_csv(
-            pa.BufferReader(self.content) if isinstance(self.content, bytes) else self.content,
-            read_options=reading,
-            parse_options=pa.csv.ParseOptions(delimiter=form.sep, newlines_in_values=True, invalid_row_handler=handle),
-            convert_options=pa.csv.ConvertOptions(
-                column_types={c: pa.string() for c in words}, decimal_point=form.decimal or ".", include_columns=only
-            ),
-        )
+        parsing = pa.csv.ParseOptions(delimiter=form.sep, newlines_in_values=True, invalid_row_handler=handle)
+        released: SimpleQueue[Any] = SimpleQueue()
+        watch = weakref.ref(handle, released.put)
+        try:
+            return pa.csv.read_csv(
+                pa.BufferReader(self.content) if isinstance(self.content, bytes) else self.content,
+                read_options=reading,
+                parse_options=parsing,
+                convert_options=pa.csv.ConvertOptions(
+                    column_types={c: pa.string() for c in words},
+                    decimal_point=form.decimal or ".",
+                    include_columns=only,
+                ),
+            )
+        finally:
+            del handle, parsing
+            if watch() is not None:  # a thread of Arrow still has it, and would abort a process that ends now
+                with suppress(Empty):
+                    released.get(timeout=_RELEASED)
 
     def _ragged_error(self, form: TextForm) -> InputError:
         found = first_ragged(self.content, str(form.encoding), str(form.sep), self.found.skipped)

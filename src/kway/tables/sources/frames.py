@@ -40,6 +40,8 @@ def _are_records(X: Any) -> bool:
 
 def as_table(X: Any, name: str = "the table") -> pa.Table:
     """Return X as a pyarrow Table; a column of mixed Python objects becomes text."""
+    if isinstance(X, pa.RecordBatch):
+        X = pa.Table.from_batches([X])
     if isinstance(X, pa.Table):
         refuse_repeated([str(c) for c in X.column_names], name)
         return X
