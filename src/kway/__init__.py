@@ -31,6 +31,7 @@ _HOME = {  # public name -> the module it lives in; a module's own name stands f
     "Gaussian": "kway.search.metrics",
     "Haversine": "kway.search.metrics",
     "Laplacian": "kway.search.metrics",
+    "KernelSoftmaxClassifier": "kway.linear.kernel_softmax",
     "LeastSquaresClassifier": "kway.linear.named",
     "LinearClassifier": "kway.linear.classifier",
     "LogisticClassifier": "kway.linear.named",
@@ -63,6 +64,7 @@ __all__ = [
     "Features",
     "Gaussian",
     "Haversine",
+    "KernelSoftmaxClassifier",
     "Laplacian",
     "LeastSquaresClassifier",
     "LinearClassifier",
@@ -98,6 +100,7 @@ if TYPE_CHECKING:
     from kway.confidence import ConformalClassifier, OpenSetClassifier, TemperatureScaledClassifier
     from kway.fitted import fit
     from kway.linear.classifier import LinearClassifier
+    from kway.linear.kernel_softmax import KernelSoftmaxClassifier
     from kway.linear.naive_bayes import NaiveBayesClassifier
     from kway.linear.named import (
         LeastSquaresClassifier,

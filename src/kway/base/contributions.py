@@ -117,6 +117,17 @@ def check_room(n: int, n_columns: int) -> None:
         )
 
 
+def pick_scores(scores: NDArray, codes: NDArray[np.int64]) -> NDArray:
+    """Return the score of one class per row from scores (n, R), where R = 1 is the score of the second of two classes.
+
+    >>> pick_scores(np.array([[2.0], [3.0]]), np.array([0, 1]))
+    array([-2.,  3.])
+    """
+    if scores.shape[1] == 1:
+        return np.where(codes == 1, scores[:, 0], -scores[:, 0])
+    return scores[np.arange(len(scores)), codes]
+
+
 def background_sample(rows: NDArray, seed: int = 0) -> NDArray:
     """Return at most BACKGROUND_ROWS of the rows (n, d), drawn at random."""
     drawn = np.random.default_rng(seed).permutation(len(rows))[:BACKGROUND_ROWS]

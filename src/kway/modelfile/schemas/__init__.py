@@ -33,6 +33,7 @@ SCHEMAS: dict[str, Schema] = {
     "ConformalClassifier": wrappers.CONFORMAL,
     "ExemplarClassifier": estimators.EXEMPLAR,
     "FeaturedClassifier": features.FEATURED,
+    "KernelSoftmaxClassifier": estimators.KERNEL_SOFTMAX,
     "LeastSquaresClassifier": estimators.LINEAR,
     "LinearClassifier": estimators.LINEAR,
     "LogisticClassifier": estimators.LINEAR,
