@@ -68,16 +68,15 @@ def states_probabilities(model: Classifier) -> bool:
 
 
 def has_contributions(model: Any) -> bool:
-    """Check for `available_if` that the model can divide its scores among the columns."""
-    if type(model)._contributions is Classifier._contributions:
-        raise AttributeError(f"{type(model).__name__} has no explain: it does not divide its scores among the columns")
-    return True
+    """Return whether the model can divide its scores among the columns."""
+    return type(model)._contributions is not Classifier._contributions
 
 
 class Classifier(ClassifierMixin, BaseEstimator):
     """Base of every kway classifier: scikit-learn's conventions, top-k lists, a memory budget and model files."""
 
     classes_: NDArray
+    n_features_in_: int
 
     # ---- what a family implements
 
@@ -302,12 +301,15 @@ class Classifier(ClassifierMixin, BaseEstimator):
     def _explained(self, rows: Any, codes: NDArray[np.int64]) -> Contributions:
         """Return the contributions for validated rows and class codes (n,), computed block by block."""
         if not sp.issparse(rows):
-            check_room(*rows.shape)
-        blocks = row_blocks(rows, self._most_rows(rows.shape[1]))
-        values, baselines = zip(*(self._contributions(rows[block], codes[block]) for block in blocks))
+            check_room(len(codes), self.n_features_in_)
+        parts, done = list[Parts](), 0
+        for block in self._blocks(rows, max(self.n_features_in_, self._entries())):
+            parts.append(self._contributions(block, codes[done : done + count_rows(block)]))
+            done += count_rows(block)
+        values, baselines = zip(*parts)
         joined = sp.vstack(values, "csr") if sp.issparse(values[0]) else np.concatenate(values)
-        names = getattr(self, "feature_names_in_", None)
         found = Contributions(self.classes_[codes], joined, np.concatenate(baselines))
+        names = getattr(self, "feature_names_in_", None)
         return found if names is None else found.named(names)
 
     # ---- fitting and model files

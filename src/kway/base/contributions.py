@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from kway.errors import BudgetError
 from kway.memory import CACHE_BYTES, available_bytes, has_room, rows_per_block
+from kway.rows.blocks import count_rows, take_rows
 from kway.text_tables import Printed, Table, first_rows, short_number
 from kway.threads import spans
 from kway.units import format_bytes
@@ -128,10 +129,10 @@ def pick_scores(scores: NDArray, codes: NDArray[np.int64]) -> NDArray:
     return scores[np.arange(len(scores)), codes]
 
 
-def background_sample(rows: NDArray, seed: int = 0) -> NDArray:
-    """Return at most BACKGROUND_ROWS of the rows (n, d), drawn at random."""
-    drawn = np.random.default_rng(seed).permutation(len(rows))[:BACKGROUND_ROWS]
-    return np.ascontiguousarray(rows[np.sort(drawn)])
+def background_sample(rows: Any, seed: int = 0) -> Any:
+    """Return at most BACKGROUND_ROWS of the rows, in any form, drawn at random."""
+    drawn = np.random.default_rng(seed).permutation(count_rows(rows))[:BACKGROUND_ROWS]
+    return take_rows(rows, np.sort(drawn))
 
 
 def shapley(

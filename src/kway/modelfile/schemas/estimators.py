@@ -51,6 +51,11 @@ def _estimator(value: Any) -> str | None:
     return None if hasattr(value, "fit") and hasattr(value, "get_params") else "a classifier"
 
 
+def _member(value: Any) -> str | None:
+    named = isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)
+    return _estimator(value[1] if named else value)
+
+
 def _part(value: Any) -> str | None:
     return None if hasattr(value, "__dataclass_fields__") else "a part of kway"
 
@@ -60,6 +65,7 @@ PARAMS: dict[str, Check] = {
     "class_weight": maybe(either(one_of("balanced"), lambda v: None if isinstance(v, dict) else "{label: weight}")),
     "device": text(100),
     "estimator": maybe(_estimator),
+    "estimators": maybe(many(_member)),
     "features": maybe(_estimator),
     "index": maybe(either(text(100), _part)),
     "loss": text(100),

@@ -110,6 +110,11 @@ class NumbersPart:
         """Names of the columns of the result."""
         return self.numbers.made
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column of the table that each column of the result is made of."""
+        return tuple(self.sources[j].column for j in self.numbers.sources)
+
     def apply(self, table: Any) -> NDArray[np.float32]:
         """Return dense (n, sources + flags)."""
         return self.numbers.apply(gather(table, self.sources))
@@ -126,6 +131,11 @@ class WordsPart:
     def made(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
         return self.encoder.made
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column of the table that each column of the result is made of."""
+        return (self.column,) * len(self.made)
 
     def apply(self, table: Any) -> Any:
         """Return CSR (n, levels or terms)."""
@@ -146,6 +156,11 @@ class VectorPart:
         plain = tuple(f"{self.column}[{j}]" for j in range(self.width))
         return plain if self.numbers is None else self.numbers.made
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column of the table that each column of the result is made of."""
+        return (self.column,) * len(self.made)
+
     def apply(self, table: Any) -> NDArray[np.float32]:
         """Return dense (n, width + flags)."""
         vectors = as_vectors(table.column(self.column), self.column, self.width)
@@ -163,6 +178,11 @@ class EmbeddedPart:
     def made(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
         return tuple(f"{self.column}[{j}]" for j in range(self.width))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column of the table that each column of the result is made of."""
+        return (self.column,) * self.width
 
 
 def gather(table: Any, sources: Sequence[Source]) -> NDArray[np.float64]:
