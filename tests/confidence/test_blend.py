@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from scipy.optimize import approx_fprime
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_wine, make_classification
@@ -358,6 +359,15 @@ def test_contributions_of_many_classes_differ_as_the_scores_do():
     f = model.decision_function(X[:20])
     near = unbounded(model, X[:20])
     np.testing.assert_allclose((a.scores - b.scores)[near], (f[:, 0] - f[:, 1])[near], atol=1e-6)
+
+
+def test_sparse_rows_of_linear_members():
+    X, y = problem()
+    thin = sp.csr_matrix(np.where(np.abs(X) < 0.5, 0, X))
+    model = BlendClassifier([kway.SoftmaxClassifier(), kway.LogisticClassifier()]).fit(thin, y)
+    np.testing.assert_allclose(model.predict_proba(thin), model.predict_proba(thin.toarray()), atol=1e-9)
+    found = model.explain(thin[:9])
+    np.testing.assert_allclose(found.values, model.explain(thin[:9].toarray()).values, atol=1e-9)
 
 
 def test_a_blend_without_training_rows_says_what_to_pass():

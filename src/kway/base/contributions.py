@@ -55,9 +55,11 @@ class Parts(NamedTuple):
         return Parts(self.values * factor, self.baseline * factor)
 
     def grouped(self, sources: NDArray[np.int64], width: int) -> Parts:
-        """Return values (n, width), in which column j is the sum of the columns whose source is j."""
+        """Return dense values (n, width), in which column j is the sum of the columns whose source is j."""
+        check_room(len(self.baseline), width)
         member = sp.csr_matrix((np.ones(len(sources)), (np.arange(len(sources)), sources)), (len(sources), width))
-        return Parts(self.values @ member, self.baseline)
+        summed = self.values @ member
+        return Parts(summed.toarray() if sp.issparse(summed) else summed, self.baseline)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

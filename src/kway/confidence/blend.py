@@ -31,7 +31,7 @@ from sklearn.utils.validation import check_is_fitted
 from kway import validation
 from kway.base.class_rows import lift_winners
 from kway.base.classifier import Classifier, has_contributions, on_own_threads
-from kway.base.contributions import Parts, background_sample, pick_scores, shapley
+from kway.base.contributions import Parts, background_sample, check_room, pick_scores, shapley
 from kway.base.wrappers import PassesRowsOn, pack_inside, unpack_inside
 from kway.confidence.splits import (
     LabeledRows,
@@ -389,6 +389,7 @@ class BlendClassifier(PassesRowsOn):
 
     def _contributions(self, rows: Any, codes: NDArray[np.int64]) -> Parts:
         """Return the weighted sum of the contributions of the members, by the columns of the rows as given."""
+        check_room(len(codes), self.n_features_in_)
         values, baseline = np.zeros((len(codes), self.n_features_in_)), np.zeros(len(codes))
         for j, (estimator, numbers) in enumerate(self._inputs(rows)):
             member = self.estimators_[j]
