@@ -13,6 +13,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import StratifiedKFold
 
 import kway
+from kway.confidence import blend
 from kway.confidence.blend import (
     NEGLIGIBLE,
     PULL,
@@ -107,6 +108,18 @@ def test_sample_weights_count_rows():
     weight = np.random.default_rng(0).integers(0, 3, len(codes))
     repeated = learn_weights([np.repeat(p, weight, axis=0) for p in tables], np.repeat(codes, weight))
     np.testing.assert_allclose(learn_weights(tables, codes, weight), repeated, atol=1e-5)
+
+
+def test_many_classes_are_learned_from_some_of_the_rows(monkeypatch):
+    tables, codes, share = drawn(12)
+    monkeypatch.setattr(blend, "table_rows", lambda columns: len(codes) // 2)
+    sizes, measure = [], blend.loss_and_gradient
+    monkeypatch.setattr(
+        blend, "loss_and_gradient", lambda w, logs, *rest: sizes.append(logs.shape[1]) or measure(w, logs, *rest)
+    )
+    found = learn_weights(tables, codes, share)
+    assert set(sizes) == {len(codes) // 2}
+    np.testing.assert_array_equal(found, learn_weights(tables, codes, share))
 
 
 # ---- the classifier
@@ -301,11 +314,11 @@ def test_members_take_the_raw_rows_of_a_table():
 def test_rows_are_transformed_once_for_members_with_equal_features(of_a_table, tmp_path, monkeypatch):
     model, frame, _ = of_a_table
     model.save(tmp_path / "m.kway")
-    for blend in (model, kway.load(tmp_path / "m.kway")):
-        assert len({id(member.features_) for member in blend.estimators_}) == 1
+    for loaded in (model, kway.load(tmp_path / "m.kway")):
+        assert len({id(member.features_) for member in loaded.estimators_}) == 1
         calls, transform = [], kway.Features.transform
         monkeypatch.setattr(kway.Features, "transform", lambda self, X: calls.append(1) or transform(self, X))  # noqa: B023
-        blend.predict(frame)
+        loaded.predict(frame)
         monkeypatch.undo()
         assert len(calls) == 1
 

@@ -73,9 +73,12 @@ def learn_weights(
 
     Members with a weight below NEGLIGIBLE get 0, and the others learn their weights again without them, with NEGLIGIBLE
     as the smallest. If no member is better than equal probabilities for all classes, all of them get small weights.
+    If the probabilities take more than a block of memory, some of the rows are drawn.
     """
-    logs = np.stack([log_probabilities(p) for p in probabilities])  # (m, n, K)
-    share = np.ones(len(codes)) if sample_weight is None else np.asarray(sample_weight, np.float64)
+    most = table_rows(len(probabilities) * probabilities[0].shape[1])
+    some = np.sort(np.random.default_rng(0).permutation(len(codes))[:most]) if len(codes) > most else slice(None)
+    logs, codes = np.stack([log_probabilities(p[some]) for p in probabilities]), codes[some]  # (m, n, K)
+    share = np.ones(len(codes)) if sample_weight is None else np.asarray(sample_weight, np.float64)[some]
     share = share / share.sum()
     weights = _minimize(logs, codes, share)
     kept = weights >= min(NEGLIGIBLE, weights.max())
@@ -405,8 +408,8 @@ class BlendClassifier(PassesRowsOn):
         """Return the contributions (n, d) to log p_j of the columns, each the source of some of the numbers."""
         sources = np.arange(self.n_features_in_) if sources is None else sources
         if _divides(estimator):
-            parts = estimator._contributions(estimator._rows(numbers), codes).times(estimator._log_scale())
-            return parts.grouped(sources, self.n_features_in_)
+            parts = Parts(*estimator._contributions(estimator._rows(numbers), codes))
+            return parts.times(estimator._log_scale()).grouped(sources, self.n_features_in_)
         background = self._background[j]
         if background is None:
             raise InputError(

@@ -107,6 +107,9 @@ def _fresh():
         "exemplar": (kway.ExemplarClassifier(3), narrow, y),
         "centroid-landmarks": (kway.CentroidClassifier(index=Landmarks(2, 1)), wide, labels),
         "centroid-bits": (kway.CentroidClassifier("cosine", index=Flat(store=Bits(2))), wide, y),
+        "kernel": (kway.KernelSoftmaxClassifier(20), narrow, labels),
+        "blend": (kway.BlendClassifier([kway.SoftmaxClassifier(), near(3), kway.SVMClassifier()]), narrow, labels),
+        "blend-table": (kway.BlendClassifier([FeaturedClassifier(), FeaturedClassifier(near(3))]), words, labels),
         "bayes": (kway.NaiveBayesClassifier(), np.abs(narrow), labels),
     }
     weighted = {
