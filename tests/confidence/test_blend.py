@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import approx_fprime
@@ -309,6 +310,17 @@ def test_members_take_the_raw_rows_of_a_table():
     assert model.score(frame, y) > 0.7
     assert list(model.feature_names_in_) == list(frame.columns)
     assert all(isinstance(member, FeaturedClassifier) for member in model.estimators_)
+
+
+def test_every_form_of_a_table_is_answered_alike(of_a_table):
+    model, frame, y = of_a_table
+    want = model.predict_proba(frame)
+    columns = {name: frame[name].tolist() for name in frame}
+    for rows in (columns, frame.to_dict("records"), pa.table(frame)):
+        np.testing.assert_allclose(model.predict_proba(rows), want)
+        np.testing.assert_allclose(model.explain(rows).values, model.explain(frame).values)
+    fitted = BlendClassifier(featured()[:1]).fit(columns, y)
+    assert fitted.score(columns, y) > 0.7
 
 
 def test_rows_are_transformed_once_for_members_with_equal_features(of_a_table, tmp_path, monkeypatch):

@@ -76,7 +76,6 @@ class Classifier(ClassifierMixin, BaseEstimator):
     """Base of every kway classifier: scikit-learn's conventions, top-k lists, a memory budget and model files."""
 
     classes_: NDArray
-    n_features_in_: int
 
     # ---- what a family implements
 
@@ -300,10 +299,11 @@ class Classifier(ClassifierMixin, BaseEstimator):
 
     def _explained(self, rows: Any, codes: NDArray[np.int64]) -> Contributions:
         """Return the contributions for validated rows and class codes (n,), computed block by block."""
+        n, d = rows.shape
         if not sp.issparse(rows):
-            check_room(len(codes), self.n_features_in_)
+            check_room(n, d)
         parts, done = list[Parts](), 0
-        for block in self._blocks(rows, max(self.n_features_in_, self._entries())):
+        for block in self._blocks(rows, max(d, self._entries())):
             parts.append(self._contributions(block, codes[done : done + count_rows(block)]))
             done += count_rows(block)
         values, baselines = zip(*parts)

@@ -18,7 +18,7 @@ References
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,6 +51,7 @@ from kway.pipelines import FeaturedClassifier
 from kway.probabilities import log_softmax, log_sum_exp, softmax
 from kway.rows.blocks import ConvertedRows, ValidatedRows, take_rows
 from kway.tables.features.features import Features
+from kway.tables.sources.frames import as_table, is_table
 
 PULL = 0.002  # weight of the pull towards equal weights, in units of the log loss: small tables need some (T11)
 NEGLIGIBLE = 0.01  # members with a lower weight are dropped: they move no log-probability by more than 0.14 (T11)
@@ -216,6 +217,7 @@ class BlendClassifier(PassesRowsOn):
 
     names_: list[str]
     weights_: NDArray[np.float64]
+    n_features_in_: int
     estimators_: list[Any]
     _background: dict[int, NDArray | None]  # per member that does not divide its scores: training rows, if known
 
@@ -285,7 +287,7 @@ class BlendClassifier(PassesRowsOn):
             raise InputError("cv='prefit' has no rows to learn weights from; use BlendClassifier.of for fitted members")
         self._forget()
         members = self._members()
-        rows = check_rows(type(self).__name__, X, y)
+        rows = check_rows(type(self).__name__, self._passed(X), y)
         refuse_one_class(rows.labels, type(self).__name__)
         weight = _sample_weight(fit_params, members, len(rows.labels.codes))
         held = self._held_out(members, rows, weight)
@@ -347,7 +349,7 @@ class BlendClassifier(PassesRowsOn):
             if hasattr(self.estimators_[0], name):
                 setattr(self, name, getattr(self.estimators_[0], name))
         share_features(self.estimators_)
-        few = None if rows is None else background_sample(rows)
+        few = None if rows is None else background_sample(self._passed(rows))
         self._background = {
             j: None if few is None else _dense(*pair)
             for j, pair in enumerate(self._inputs(few))
@@ -355,6 +357,12 @@ class BlendClassifier(PassesRowsOn):
         }
 
     # ---- predictions
+
+    def _passed(self, X: Any) -> Any:
+        """Return rows that can be counted and cut: a dict of columns or a list becomes a table or an array."""
+        if isinstance(X, Mapping | list) and is_table(X) and not sp.issparse(X):  # DOK matrices are dicts
+            return as_table(X)
+        return np.asarray(X) if isinstance(X, list | tuple) else X
 
     def _scores(self, rows: Any) -> NDArray[np.float64]:
         """Return log p (n, K)."""

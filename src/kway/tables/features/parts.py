@@ -113,7 +113,8 @@ class NumbersPart:
     @property
     def columns(self) -> tuple[str, ...]:
         """The column of the table that each column of the result is made of."""
-        return tuple(self.sources[j].column for j in self.numbers.sources)
+        made_of = range(len(self.sources)) if self.numbers is None else self.numbers.sources
+        return tuple(self.sources[j].column for j in made_of)
 
     def apply(self, table: Any) -> NDArray[np.float32]:
         """Return dense (n, sources + flags)."""
