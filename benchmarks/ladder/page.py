@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
 from kway.report import style
 
-from . import figure
+from . import compiled, distances, figure, gradients, neighbors, products
 from .figure import duration, speed, times
 
 PICTURES = {"ladder.svg": figure.rungs, "roofline.svg": figure.roofline}
@@ -55,15 +56,56 @@ WORDS = {
 }
 
 
+C_LOOPS = "three loops, compiled (C)"
+CODE: dict[str, dict[str, Any]] = {  # key of a ladder -> name of a rung -> the function that it runs
+    "products": {
+        "three loops, interpreted": products.scalar,
+        "three loops, compiled (numba)": compiled.numba_product.__wrapped__,
+        "dot: BLAS 1": products.dots,
+        "matrix-vector: BLAS 2": products.matrix_vector,
+        "matrix-matrix: BLAS 3": products.matrix_matrix,
+    },
+    "distances": {
+        "three loops, interpreted": distances.scalar,
+        "two loops over rows": distances.two_loops,
+        "one loop": distances.one_loop,
+        "no loop": distances.no_loop,
+    },
+    "logistic": {
+        "loops over numbers, interpreted": gradients.logistic_scalar,
+        "half: a loop over rows": gradients.logistic_half,
+        "full: two products": gradients.logistic_full,
+        "kway's kernel": gradients.kway_gradient,
+    },
+    "softmax": {
+        "loops over numbers, interpreted": gradients.softmax_scalar,
+        "half: a loop over rows": gradients.softmax_half,
+        "full: two products": gradients.softmax_full,
+        "kway's kernel": gradients.kway_gradient,
+    },
+    "neighbors": {
+        "loops over numbers, interpreted": neighbors.scalar,
+        "one loop over queries": neighbors.one_loop,
+        "no loop: one product": neighbors.no_loop,
+        "kway's exact index": neighbors.engine,
+    },
+}
+
+
 def _opening(record: dict[str, Any]) -> str:
     steps = [(ladder["title"].lower().partition(",")[0], ladder["rungs"][0]["seconds"] / ladder["rungs"][-1]["seconds"])
              for ladder in record["ladders"]]  # fmt: skip
     said = ", ".join(f"{times(factor)} for the {title}" for title, factor in steps)
     return f"""# The vectorization ladder
 
+Three rules make numerical Python fast: call a library function instead of writing a loop, work on whole arrays instead of
+elements, and prefer operations that use each number many times. *Broadcasting* repeats a small array along an axis without
+copying it: `X - mean` subtracts one row of means from every row, and `squares[:, None] + squares` has an entry per pair.
+
 The same task, computed with loops over single numbers, with vectors, with matrices and with kway's kernels (*rungs*).
 Speedup of the last rung over the first: {said}. Every rung computes the same result, which is checked before it
-is timed. Interpreted loops run on a few rows and their time is scaled up; the tables mark them as scaled.
+is timed. Interpreted loops run on a few rows and their time is scaled up; the tables mark them as scaled. The code of each
+rung is folded below its table.
 `python -m benchmarks ladder` runs the ladder on your machine.
 
 ![Seconds of every rung](images/bench/ladder.svg)
@@ -120,7 +162,20 @@ def _section(ladder: dict[str, Any], words: str) -> str:
         note = f"; {rung['note']}" if rung["note"] else ""
         figures = f"{duration(rung['seconds'])} | {float(format(rung['gflops'], '.2g')):g}"
         lines.append(f"| {rung['name']}{part}{note} | {figures} | {times(first / rung['seconds'])} |")
-    return "\n".join([*lines, ""])
+    code = [_code(ladder["key"], rung) for rung in ladder["rungs"]]
+    return "\n".join([*lines, "", *filter(None, code)])
+
+
+def _code(key: str, rung: dict[str, Any]) -> str:
+    """Return the source of a rung, folded, under its name and time; "" if it only calls a library."""
+    function, name = CODE[key].get(rung["name"]), rung["name"]
+    if function is None and name != C_LOOPS:
+        return ""
+    source = compiled.SOURCE.read_text() if function is None else inspect.getsource(function)
+    language = "text" if function is None else "python"
+    body = ["<!-- not run -->", f"```{language}", *source.rstrip().split("\n"), "```"]
+    indented = [f"    {line}".rstrip() for line in body]
+    return "\n".join([f'??? example "Code: {name} ({duration(rung["seconds"])})"', "", *indented, ""])
 
 
 def _closing(record: dict[str, Any]) -> str:

@@ -45,7 +45,7 @@ def scalar(p: Pair) -> NDArray:
 
 
 def dots(p: Pair) -> NDArray:
-    """A dot product a cell: vector with vector, BLAS level 1."""
+    """One dot product per element: vector with vector, BLAS level 1."""
     out = np.empty((len(p.A), len(p.B)))
     for i, a in enumerate(p.A):
         for j, b in enumerate(p.B):
@@ -54,7 +54,7 @@ def dots(p: Pair) -> NDArray:
 
 
 def matrix_vector(p: Pair) -> NDArray:
-    """A matrix times a vector a row: BLAS level 2."""
+    """One product of a matrix with a vector per row: BLAS level 2."""
     out = np.empty((len(p.A), len(p.B)))
     for i, a in enumerate(p.A):
         np.dot(p.B, a, out=out[i])

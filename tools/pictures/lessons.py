@@ -57,6 +57,26 @@ def losses_by_margin(low: float = -3.0, high: float = 3.0, n_classes: int = 10) 
     return figure
 
 
+def updates_by_margin(low: float = -3.0, high: float = 3.0) -> Figure:
+    """Draw the weight of a row in an update of SGD, minus the slope of its loss, over the margin t = y f."""
+    t = np.linspace(low, high, 601)
+    figure = style.figure(height=4.0)
+    axes = style.dress(figure.subplots(), "Weight of a row in the update", "margin  t = y f", "factor of η y x")
+    for name, color in zip(("squared", "perceptron", "hinge", "logistic"), style.PALETTE):
+        axes.plot(t, -slope_at_margins(name, t), color=color, linewidth=1.8, label=name)
+    axes.axhline(0, color=style.FAINT, linewidth=1, zorder=1)
+    axes.axvline(0, color=style.FAINT, linewidth=1, zorder=1)
+    axes.set(xlim=(low, high), ylim=(-2.2, 4.2))
+    style.legend_above(axes, columns=4)
+    return figure
+
+
+def slope_at_margins(name: str, margins: NDArray) -> NDArray:
+    """Return the derivative of a binary loss at margins (m,), by kway's own kernel."""
+    scores = np.asarray(margins, float)[:, None].copy()
+    return LOSSES[name].columns.value_gradient(scores, Targets(np.ones(len(scores), np.int64)))[1][:, 0]
+
+
 def loss_at_margins(name: str, margins: NDArray) -> NDArray:
     """Value of a binary loss at margins (m,), by kway's own kernel."""
     scores = np.asarray(margins, float)[:, None]

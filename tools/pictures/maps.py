@@ -1,11 +1,14 @@
-"""landmark_cells: places on earth, the landmarks of their index, and the cells that a query looks into."""
+"""Which rows an index compares: cells of landmarks on a map, boxes of a KD-tree, buckets of hash tables."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from matplotlib.patches import Circle, Rectangle
 from numpy.typing import ArrayLike, NDArray
+from scipy.spatial import cKDTree
 
 import kway
 from kway.report import style
@@ -113,3 +116,70 @@ def _degrees(points: NDArray) -> NDArray[np.float64]:
     """(n, 3) points in space -> (n, 2) latitude and longitude."""
     x, y, z = points.T
     return np.degrees(np.column_stack([np.arctan2(z, np.hypot(x, y)), np.arctan2(y, x)]))
+
+
+def tree_boxes(points: ArrayLike, query: ArrayLike, k: int = 5, leaf_size: int = 12) -> Any:
+    """Draw the boxes of a KD-tree over points (n, 2); the boxes that a search for the k nearest rows visits stand out."""
+    rows, q = np.asarray(points, float), np.asarray(query, float)
+    tree = cKDTree(rows, leafsize=leaf_size)
+    radius = float(tree.query(q, k)[0][-1])
+    figure = style.figure(height=4.6)
+    axes = figure.subplots()
+    low, high = rows.min(axis=0), rows.max(axis=0)
+    leaves = list(_leaves(tree.tree, low, high))
+    visited = [(a, b) for a, b in leaves if np.linalg.norm(np.maximum(0, np.maximum(a - q, q - b))) <= radius]
+    for a, b in leaves:
+        axes.add_patch(Rectangle(a, *(b - a), fill=False, edgecolor=style.FAINT, linewidth=0.8))
+    for a, b in visited:
+        shade = style.tint(style.PALETTE[1], 0.35)
+        axes.add_patch(Rectangle(a, *(b - a), facecolor=shade, edgecolor=style.INK, linewidth=0.9))
+    axes.scatter(*rows.T, s=5, c=style.MUTED, linewidths=0, zorder=3)
+    axes.add_patch(Circle(q, radius, fill=False, edgecolor=style.CONTRAST, linewidth=1.2, zorder=4))
+    axes.scatter(*q, s=110, c=style.CONTRAST, marker="*", edgecolors="white", zorder=5)
+    style.bare(axes)
+    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+    axes.set_aspect("equal", adjustable="box")
+    note = f"the query compares the rows of {len(visited)} boxes; the others lie outside the circle through its {k} nearest rows"
+    style.headline(figure, f"{len(rows):,} rows in {len(leaves)} boxes of a KD-tree", note)
+    return figure
+
+
+def _leaves(node: Any, low: NDArray, high: NDArray) -> Iterator[tuple[NDArray, NDArray]]:
+    """Yield the lower and upper corners of the leaves below a node."""
+    if node.split_dim < 0:
+        yield low, high
+        return
+    below, above = high.copy(), low.copy()
+    below[node.split_dim] = above[node.split_dim] = node.split
+    yield from _leaves(node.lesser, low, below)
+    yield from _leaves(node.greater, above, high)
+
+
+def hash_buckets(points: ArrayLike, query: ArrayLike, n_bits: int = 6, seed: int = 0) -> Any:
+    """Draw two tables of hyperplane keys over points (n, 2): each key is a cell, and the query looks into its own."""
+    rows, q = np.asarray(points, float), np.asarray(query, float)
+    rng = np.random.default_rng(seed)
+    middle, reach = rows.mean(axis=0), float(np.abs(rows - rows.mean(axis=0)).max())
+    found = np.zeros(len(rows), bool)
+    nearest = int(((rows - q) ** 2).sum(axis=1).argmin())
+    figure = style.figure(height=3.9)
+    panels = figure.subplots(1, 2)
+    for number, axes in enumerate(panels):
+        normals = rng.standard_normal((n_bits, 2))
+        normals /= np.linalg.norm(normals, axis=1, keepdims=True)
+        offsets = rng.uniform(-0.3, 0.3, n_bits) * reach
+        own = (((rows - middle) @ normals.T > offsets) == ((q - middle) @ normals.T > offsets)).all(axis=1)
+        found |= own
+        for normal, offset in zip(normals, offsets):
+            foot, along = middle + offset * normal, np.array([-normal[1], normal[0]])
+            ends = foot + np.outer([-3 * reach, 3 * reach], along)
+            axes.plot(*ends.T, color=style.FAINT, linewidth=1)
+        axes.scatter(*rows[~own].T, s=5, c=style.FAINT, linewidths=0)
+        axes.scatter(*rows[own].T, s=9, c=style.PALETTE[1], linewidths=0)
+        axes.scatter(*rows[nearest], s=60, facecolors="none", edgecolors=style.INK, linewidths=1)
+        axes.scatter(*q, s=110, c=style.CONTRAST, marker="*", edgecolors="white", zorder=5)
+        axes.set(xlim=rows[:, 0][[rows[:, 0].argmin(), rows[:, 0].argmax()]], ylim=(rows[:, 1].min(), rows[:, 1].max()))
+        style.bare(axes, f"table {number + 1}: {own.sum()} rows share the query's {n_bits} bits")
+    note = "the nearest row is circled" + ("" if found[nearest] else "; both tables miss it")
+    style.headline(figure, f"The query compares {found.sum()} of {len(rows):,} rows", note)
+    return figure

@@ -8,6 +8,8 @@ import numpy as np
 
 import kway
 from kway import report
+from kway.neighbors import transfer
+from kway.report import style
 
 from . import lessons, maps, planes
 from .linear import digits
@@ -62,3 +64,39 @@ def folds() -> Any:
 def cells() -> Any:
     """Post offices of the north-east in the cells of landmarks, and the four cells that the query looks into."""
     return maps.landmark_cells(kway.datasets.load("post-offices").x_train, 250, HOBOKEN, box=(-81.0, -69.0, 38.0, 44.0))
+
+
+def transferred() -> Any:
+    """Draw upper halves of digits, their lower halves transferred from five neighbors, and the true images."""
+    data = kway.datasets.digits()
+    X, half = (data.x_train / 255).astype(np.float32), 14 * 28
+    rows = (data.x_test[:8] / 255).astype(np.float32)
+    index = kway.search.Flat().build(X[:, :half])
+    given = transfer(index, rows[:, :half], list(X[:, half:]), rule="mean", k=5)
+    upper = np.concatenate([rows[:, :half], np.zeros_like(rows[:, half:])], axis=1)
+    completed = np.concatenate([rows[:, :half], np.array(given.payloads)], axis=1)
+    figure = style.figure(height=3.4)
+    grid = figure.subplots(3, len(rows))
+    for line, (title, images) in enumerate((("query", upper), ("completed", completed), ("true", rows))):
+        for axes, image in zip(grid[line], images):
+            style.bare(axes)
+            axes.imshow(1 - image.reshape(28, 28), cmap="gray", vmin=0, vmax=1)
+        grid[line, 0].set_ylabel(title, fontsize=style.SMALL, color=style.MUTED)
+    return figure
+
+
+def boxes() -> Any:
+    """Draw the boxes of a KD-tree, and those that a query visits."""
+    return maps.tree_boxes(*_plane())
+
+
+def buckets() -> Any:
+    """Draw two hash tables, and the rows that share the keys of a query."""
+    return maps.hash_buckets(*_plane(), seed=1)
+
+
+def _plane() -> tuple[Any, Any]:
+    """Return 600 points (n, 2) of three classes, and a query between them."""
+    points = kway.datasets.overlapping(750, n_classes=3, seed=4).x_train
+    points = points[:, ::-1] * np.array([1.6, 1.0])
+    return points, points.mean(axis=0) + np.array([1.2, 0.5]) * points.std(axis=0)
