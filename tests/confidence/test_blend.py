@@ -14,6 +14,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import StratifiedKFold
 
 import kway
+from kway.auto.reasons import kept_facts
 from kway.confidence import blend
 from kway.confidence.blend import (
     NEGLIGIBLE,
@@ -402,6 +403,23 @@ def test_a_blend_without_training_rows_says_what_to_pass():
         BlendClassifier.of(["near"], fitted, [1.0], np.unique(y)).explain(X[:2])
     found = BlendClassifier.of(["near"], fitted, [1.0], np.unique(y), X).explain(X[:2])
     np.testing.assert_allclose(found.scores, np.log(fitted[0].predict_proba(X[:2]).max(axis=1)), atol=1e-4)
+
+
+def test_the_columns_that_count_per_class_are_kept_in_the_file(of_a_table, tmp_path):
+    """`kway.explain` takes the mean contribution of each column over the rows of a predicted class."""
+    model, frame, y = of_a_table
+    found = kway.explain(model, frame, y, seconds=60)
+    assert found.classes == ("x", "y", "z")
+    assert {columns[0] for columns in found.columns} <= {"size", "color"}
+    parts, label = model.explain(frame), model.predict(frame)
+    column = list(frame).index(found.columns[2][0])
+    assert found.pulls[2, 0] == pytest.approx(parts.values[label == "z", column].mean())
+    again = BlendClassifier.of(model.names_, model.estimators_, model.weights_, model.classes_, frame)
+    again.reasons_ = kept_facts(found)
+    again.save(tmp_path / "m.kway")
+    kept = kway.explain(kway.load(tmp_path / "m.kway"))
+    assert (kept.classes, kept.columns, kept.how) == (found.classes, found.columns, found.how)
+    np.testing.assert_allclose(kept.pulls, found.pulls)
 
 
 # ---- model files

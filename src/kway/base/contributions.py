@@ -158,19 +158,21 @@ def shapley(
     step = np.concatenate([forwards, width - 1 - forwards])  # (walks, width): when a column takes the value of the row
     starts = np.tile(background, (2 * orders, 1))  # (walks, d)
     values, baseline = np.empty((len(rows), width)), np.empty(len(rows))
-    for i, row in enumerate(rows):
-        f = _walk(score, row, int(codes[i]), starts, step, sources)
-        values[i] = np.take_along_axis(np.diff(f, axis=1), step, axis=1).mean(axis=0)
-        baseline[i] = f[:, 0].mean()
+    for some in spans(len(rows), rows_per_block(len(step) * (width + 1) * rows[:1].nbytes, CACHE_BYTES)):
+        f = _walk(score, rows[some], codes[some], starts, step, sources)  # (rows, walks, width + 1)
+        values[some] = np.take_along_axis(np.diff(f, axis=2), step[None], axis=2).mean(axis=1)
+        baseline[some] = f[:, :, 0].mean(axis=1)
     return Parts(values, baseline)
 
 
-def _walk(score: Score, row: NDArray, code: int, starts: NDArray, step: NDArray, sources: NDArray) -> NDArray:
-    """Return the scores (walks, width + 1) along all walks to a row."""
-    walks, width = step.shape
-    f = np.empty(walks * (width + 1))
-    for some in spans(len(f), rows_per_block(row.nbytes, CACHE_BYTES)):
-        walk, done = np.divmod(np.arange(some.start, some.stop), width + 1)
+def _walk(
+    score: Score, rows: NDArray, codes: NDArray[np.int64], starts: NDArray, step: NDArray, sources: NDArray
+) -> NDArray[np.float64]:
+    """Return the scores along all walks to some rows, (rows, walks, width + 1)."""
+    shape = (len(rows), len(step), step.shape[1] + 1)
+    f = np.empty(int(np.prod(shape)))
+    for some in spans(len(f), rows_per_block(rows[:1].nbytes, CACHE_BYTES)):
+        row, walk, done = np.unravel_index(np.arange(some.start, some.stop), shape)
         moved = step[walk[:, None], sources] < done[:, None]  # (m, d): the columns that have the value of the row
-        f[some] = score(np.where(moved, row, starts[walk]), np.full(len(walk), code))
-    return f.reshape(walks, width + 1)
+        f[some] = score(np.where(moved, rows[row], starts[walk]), codes[row])
+    return f.reshape(shape)

@@ -219,6 +219,7 @@ class BlendClassifier(PassesRowsOn):
     weights_: NDArray[np.float64]
     n_features_in_: int
     estimators_: list[Any]
+    reasons_: dict[str, Any] | None = None  # what counts for each class, as `kway.fit` measured it
     _background: dict[int, NDArray | None]  # per member that does not divide its scores: training rows, if known
 
     def __init__(
@@ -442,7 +443,8 @@ class BlendClassifier(PassesRowsOn):
             manifest, own = pack_inside(f"members.{j}.", member)
             manifests.append(manifest)
             arrays |= own
-        return {"members": manifests, "names": self.names_, "weights": self.weights_.tolist()}, arrays
+        facts = {"members": manifests, "names": self.names_, "weights": self.weights_.tolist()}
+        return facts | ({} if self.reasons_ is None else {"reasons": self.reasons_}), arrays
 
     def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
         self.names_, self.weights_ = list(facts["names"]), np.array(facts["weights"], np.float64)
@@ -450,6 +452,7 @@ class BlendClassifier(PassesRowsOn):
             unpack_inside(f"members.{j}.", manifest, arrays) for j, manifest in enumerate(facts["members"])
         ]
         share_features(self.estimators_)
+        self.reasons_ = facts.get("reasons")
         self._background = {
             j: arrays.get(f"background.{j}")
             for j, (estimator, _) in enumerate(self._inputs(None))

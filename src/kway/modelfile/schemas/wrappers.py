@@ -19,6 +19,7 @@ from kway.modelfile.plain_steps import PASSTHROUGH, STEPS
 from kway.modelfile.schema import (
     FLOAT_TYPES,
     LARGEST,
+    MOST_ITEMS,
     Array,
     Schema,
     StoredObject,
@@ -70,6 +71,19 @@ def same_labels(stored: StoredObject) -> str | None:
     inner = stored.arrays.get("inner.classes_")
     fits = inner is not None and inner.shape == stored.classes.shape and bool(np.all(inner == stored.classes))
     return None if fits else "has other labels than its inner classifier"
+
+
+def reasons(value: Any) -> str | None:
+    """Check what counts for each class: columns, how much each one pulls, and how that was measured."""
+    fields = {"how": text(1000), "classes": many(text()), "columns": many(many(text())), "pulls": many(many(number()))}
+    expected = record(fields)(value)
+    if expected:
+        return expected
+    widths = {len(row) for row in (*value["columns"], *value["pulls"])}
+    fits = len(value["classes"]) == len(value["columns"]) == len(value["pulls"]) > 0 and len(widths) == 1
+    return (
+        None if fits and widths.pop() <= MOST_ITEMS else f"as many columns per class, at most {MOST_ITEMS:,}, as pulls"
+    )
 
 
 # ---- temperature
@@ -198,7 +212,9 @@ BLEND = Schema(
         "members": many(inner_manifest),
         "names": many(text(1000)),
         "weights": many(number(0.0, above=True)),
+        "reasons": reasons,
     },
+    optional_facts=("reasons",),
     arrays=_backgrounds,
     rules=(_members,),
     nested=("members.",),
