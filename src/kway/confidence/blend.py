@@ -207,9 +207,9 @@ class BlendClassifier(PassesRowsOn):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.datasets import load_wine
     >>> from kway import BlendClassifier, NeighborsClassifier, SoftmaxClassifier
-    >>> X, y = load_iris(return_X_y=True)
+    >>> X, y = load_wine(return_X_y=True)
     >>> model = BlendClassifier([("line", SoftmaxClassifier()), ("near", NeighborsClassifier())]).fit(X, y)
     >>> model.names_, model.score(X, y) > 0.95
     (['line', 'near'], True)
