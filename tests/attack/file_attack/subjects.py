@@ -76,6 +76,7 @@ def _fresh():
         when=[f"20{10 + i % 9}-01-{1 + i % 28:02d}" for i in range(N)],
     )
     pixels = (rng.uniform(0, 255, (N, 64))).astype(np.uint8)
+    levels = np.floor(3 * np.abs(narrow)).astype(float)
     near = kway.NeighborsClassifier
     labels = np.array(["ant", "bee", "wasp"])[y]
     plain = {
@@ -108,6 +109,9 @@ def _fresh():
         "centroid-landmarks": (kway.CentroidClassifier(index=Landmarks(2, 1)), wide, labels),
         "centroid-bits": (kway.CentroidClassifier("cosine", index=Flat(store=Bits(2))), wide, y),
         "bayes": (kway.NaiveBayesClassifier(), np.abs(narrow), labels),
+        "boosted": (kway.TreesClassifier(n_trees=4), np.where(narrow > 1.5, np.nan, narrow), labels),
+        "boosted-categories": (kway.TreesClassifier(n_trees=5, categorical_features=[2, 4]), levels, y == 1),
+        "extra": (kway.TreesClassifier("extra", n_trees=4), narrow, y),
     }
     weighted = {
         "ids": (near(3), narrow, y, some),
