@@ -256,7 +256,8 @@ class TreesClassifier(Classifier):
 
     def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
         n_trees = len(arrays["starts"]) - 1
-        self._trees = trees_of(arrays, self.n_features_in_, n_trees if self.kind == "extra" else 1)
+        self._trees = trees_of(arrays, n_trees if self.kind == "extra" else 1)
+        self.n_features_in_ = len(arrays["category_row"])
         self._count()
 
 

@@ -52,8 +52,8 @@ def learn_boosted(
         left = [sets[nodes["bitset_idx"][nodes["is_categorical"] == 1]] for nodes, sets in grown]
         arrays |= _category_sets(X, categories, np.concatenate(left), arrays)
     else:
-        arrays |= no_categories()
-    return trees_of({**arrays, "baseline": baseline}, X.shape[1], 1)
+        arrays |= no_categories(X.shape[1])
+    return trees_of({**arrays, "baseline": baseline}, 1)
 
 
 def _can_hold_out(codes: NDArray[np.int64]) -> bool:
@@ -103,7 +103,8 @@ def _category_sets(
         known[place, found] = True
         rows = np.flatnonzero(split_on == column)
         own[np.ix_(rows, found)] = bits[rows, : len(found)]
-    return {"categories": places, "known_categories": _words(known), "left_categories": _words(own)}
+    category_row = np.where(categories, np.cumsum(categories) - 1, -1).astype(np.int32)
+    return {"category_row": category_row, "known_categories": _words(known), "left_categories": _words(own)}
 
 
 def _bits(words: NDArray[np.uint32]) -> NDArray[np.bool_]:
@@ -125,7 +126,7 @@ def learn_extra(X: NDArray, codes: NDArray[np.int64], weight: NDArray | None, n_
     forest.fit(narrowed(X), codes, weight)
     parts = [_forest_nodes(tree) for tree in forest_trees(forest)]
     baseline = np.zeros(forest.n_classes_)
-    return trees_of({**_joined(parts), **no_categories(), "baseline": baseline}, X.shape[1], n_trees)
+    return trees_of({**_joined(parts), **no_categories(X.shape[1]), "baseline": baseline}, n_trees)
 
 
 def _forest_nodes(tree: Any) -> dict[str, NDArray]:

@@ -23,7 +23,7 @@ from kway.kernels.trees import WORDS, Nodes, add_leaves, add_shapley_values, exp
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.threads import even_spans, pmap
 
-STORED = ("starts", "column", "threshold", "gap_left", "share_left", "leaf_starts", "scores", "values")
+STORED = tuple(name for name in Nodes._fields if name != "right")  # in a model file; right children follow from these
 
 
 class TreeContributions(NamedTuple):
@@ -73,32 +73,17 @@ class Trees:
     # ---- model files
 
     def arrays(self) -> dict[str, NDArray]:
-        """Return the arrays of a model file; right children and category rows follow from the others."""
-        categories = np.flatnonzero(self.nodes.category_row >= 0)
-        return {
-            **{name: getattr(self.nodes, name) for name in STORED},
-            "baseline": self.baseline,
-            "categories": categories.astype(np.int64),
-            "known_categories": self.nodes.known_categories,
-            "left_categories": self.nodes.left_categories,
-        }
+        """Return the arrays of a model file."""
+        return {**{name: getattr(self.nodes, name) for name in STORED}, "baseline": self.baseline}
 
 
-def trees_of(arrays: dict[str, NDArray], n_columns: int, divisor: int) -> Trees:
+def trees_of(arrays: dict[str, NDArray], divisor: int) -> Trees:
     """Return the trees of arrays, as `Trees.arrays` names them; raise ModelFileError if they are no trees."""
     right = np.empty(len(arrays["column"]), np.int32)
     n_leaves = link(frozen(arrays["starts"]), frozen(arrays["column"]), right)
     if n_leaves != len(arrays["leaf_starts"]) - 1:
         raise ModelFileError("the trees in the model file are not complete; save the model again")
-    category_row = np.full(n_columns, -1, np.int32)
-    category_row[arrays["categories"]] = np.arange(len(arrays["categories"]))
-    nodes = Nodes(
-        **{name: frozen(arrays[name]) for name in STORED},
-        right=frozen(right),
-        category_row=frozen(category_row),
-        known_categories=frozen(arrays["known_categories"]),
-        left_categories=frozen(arrays["left_categories"]),
-    )
+    nodes = Nodes(**{name: frozen(arrays[name]) for name in STORED}, right=frozen(right))
     return Trees(nodes, np.asarray(arrays["baseline"], np.float64), divisor)
 
 
@@ -115,7 +100,7 @@ def narrowed(X: NDArray) -> NDArray[np.float32]:
     return rows
 
 
-def no_categories() -> dict[str, NDArray]:
+def no_categories(n_columns: int) -> dict[str, NDArray]:
     """Return the arrays of trees without columns of categories."""
     none = np.zeros((0, WORDS), np.uint32)
-    return {"categories": np.zeros(0, np.int64), "known_categories": none, "left_categories": none}
+    return {"category_row": np.full(n_columns, -1, np.int32), "known_categories": none, "left_categories": none}

@@ -11,16 +11,21 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.modelfile.schema import Array, Schema, StoredObject, ascending, below, finite, offsets_to, one_of
+from kway.modelfile.schema import Array, Schema, StoredObject, Values, ascending, below, finite, offsets_to, one_of
 
 _WORDS = 8  # words of 32 bits in a set of 256 categories
 _MOST = float(np.finfo(np.float32).max)  # largest sum of absolute values, so that no score overflows
 
 
-def _columns(array: NDArray, sizes: Mapping[str, int]) -> str | None:
-    low, high = int(array.min()), int(array.max())
-    fits = low >= -1 and high < sizes["d"]
-    return None if fits else f"contains {low} to {high}, expected -1 to {sizes['d'] - 1}"
+def _none_or_below(size: str) -> Values:
+    """Require -1 <= value < size."""
+
+    def check(array: NDArray, sizes: Mapping[str, int]) -> str | None:
+        low, high = int(array.min()), int(array.max())
+        fits = low >= -1 and high < sizes[size]
+        return None if fits else f"contains {low} to {high}, expected -1 to {sizes[size] - 1}"
+
+    return check
 
 
 def _shares(array: NDArray, _: Mapping[str, int]) -> str | None:
@@ -39,7 +44,7 @@ def _bounded(array: NDArray, _: Mapping[str, int]) -> str | None:
 def _arrays(_: StoredObject) -> dict[str, Array]:
     return {
         "starts": Array(("int64",), ("starts of trees",), (ascending, offsets_to("m"))),
-        "column": Array(("int32",), ("m",), (_columns,)),
+        "column": Array(("int32",), ("m",), (_none_or_below("d"),)),
         "threshold": Array(("float64",), ("m",), (_thresholds,)),
         "gap_left": Array(("bool",), ("m",)),
         "share_left": Array(("float32",), ("m",), (_shares,)),
@@ -47,7 +52,7 @@ def _arrays(_: StoredObject) -> dict[str, Array]:
         "scores": Array(("int32",), ("e",), (below("R"),)),
         "values": Array(("float64",), ("e",), (_bounded,)),
         "baseline": Array(("float64",), ("R",), (finite, _bounded)),
-        "categories": Array(("int64",), ("c*",), (ascending, below("d"))),
+        "category_row": Array(("int32",), ("d",), (_none_or_below("c*"),)),
         "known_categories": Array(("uint32",), ("c*", _WORDS)),
         "left_categories": Array(("uint32",), ("b*", _WORDS)),
     }
@@ -59,7 +64,7 @@ def _sizes(stored: StoredObject) -> dict[str, int]:
 
 
 def _leaves(stored: StoredObject) -> str | None:
-    """Check that each leaf has entries, and that a tree of scores per leaf belongs to some tree."""
+    """Check that each leaf has its entries."""
     leaves, starts = int((stored.arrays["column"] < 0).sum()), stored.sizes["starts of leaves"]
     return None if starts == leaves + 1 else f"has {leaves:,} leaves, but entries of {starts - 1:,}"
 
@@ -67,7 +72,8 @@ def _leaves(stored: StoredObject) -> str | None:
 def _category_splits(stored: StoredObject) -> str | None:
     """Check that nodes that compare categories name a set of categories."""
     column, threshold = stored.arrays["column"], stored.arrays["threshold"]
-    sets = threshold[np.isin(column, stored.arrays["categories"])]
+    inner = column >= 0
+    sets = threshold[inner & (stored.arrays["category_row"][column] >= 0)]
     fits = bool(((sets >= 0) & (sets < stored.sizes["b*"]) & (sets == np.floor(sets))).all())
     return None if fits else "compares categories with a set that it does not contain"
 
