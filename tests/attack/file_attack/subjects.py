@@ -102,6 +102,7 @@ def _fresh():
         "pipeline-near": (make_pipeline(MinMaxScaler(clip=True), TruncatedSVD(2), near(3)), narrow, y),
         "pipeline-table": (make_pipeline(kway.Features(), MaxAbsScaler(), kway.SoftmaxClassifier()), words, y),
         "table": (FeaturedClassifier(), words, labels),
+        "table-trees": (FeaturedClassifier(kway.TreesClassifier(n_trees=3), kway.Features(form="columns")), words, y),
         "table-near": (FeaturedClassifier(near(3)), words, y),
         "pixels": (FeaturedClassifier(kway.CentroidClassifier()), pixels, y),
         "mapped": (kway.MappedClassifier(near(3), "mixtures"), narrow, y),
