@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kway
-from kway.kernels.trees import goes_left
+from kway.kernels import trees as kernels
 
 
 def small_problem(seed):
@@ -24,6 +24,13 @@ def small_problem(seed):
     return X, y, X[rng.permutation(n)[:6]] + 0.0
 
 
+def goes_left(x, node, nodes):
+    """Whether a row goes left at a node."""
+    j = nodes.column[node]
+    sets = nodes.known_categories, nodes.left_categories
+    return kernels.goes_left(x[j], nodes.threshold[node], nodes.gap_left[node], nodes.category_row[j], *sets)
+
+
 def expectation(nodes, node, x, known, score):
     """Mean of a subtree for one score if the columns in `known` are those of x and the others as in training."""
     if nodes.column[node] < 0:
@@ -32,7 +39,7 @@ def expectation(nodes, node, x, known, score):
         return sum(nodes.values[e] for e in entries if nodes.scores[e] == score)
     sides = [node + 1, nodes.right[node]]
     if nodes.column[node] in known:
-        return expectation(nodes, sides[0 if goes_left(x[nodes.column[node]], node, nodes) else 1], x, known, score)
+        return expectation(nodes, sides[0 if goes_left(x, node, nodes) else 1], x, known, score)
     share = float(nodes.share_left[node])
     left, right = (expectation(nodes, side, x, known, score) for side in sides)
     return share * left + (1 - share) * right
@@ -96,7 +103,7 @@ def test_the_shares_of_a_node_are_those_of_the_training_rows():
         for x in X:
             node = root
             while nodes.column[node] >= 0:
-                left = goes_left(x[nodes.column[node]], node, nodes)
+                left = goes_left(x, node, nodes)
                 passed[int(left), node] += 1
                 node = node + 1 if left else nodes.right[node]
     inner = nodes.column >= 0

@@ -76,7 +76,7 @@ class TreesClassifier(Classifier):
     random_state : int, RandomState or None, default=None
         Seed of everything that is drawn at random; None is 0.
     verbose : int, default=0
-        1 shows the progress of scikit-learn.
+        1 shows the progress of scikit-learn ("boosted" only).
 
     Attributes
     ----------

@@ -11,6 +11,7 @@ their categories from 0 in ascending order. The copies have the caller's columns
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,11 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.kernels.trees import WORDS
-from kway.memory import CACHE_BYTES
+from kway.memory import CACHE_BYTES, rows_per_block
+from kway.parameters import checked_rng
 from kway.private_names import boosted_trees, forest_trees
-from kway.threads import workers
+from kway.threads import cores, spans, workers
 from kway.trees.nodes import Trees, narrowed, no_categories, trees_of
 
+_NODE_BYTES = 64  # bytes of a node of scikit-learn without its class shares
 _HELD_OUT = 0.1  # share of the rows on which early stopping measures the loss, the default of scikit-learn
 
 
@@ -65,10 +68,14 @@ def _can_hold_out(codes: NDArray[np.int64]) -> bool:
 
 @contextmanager
 def _few_threads(n_bytes: int) -> Iterator[None]:
-    """Limit OpenMP, to one thread if rows are few: on a busy machine its threads wait for each other for minutes."""
+    """Limit OpenMP, to one thread if rows are few or others use the machine: its threads would wait for each other.
+
+    Such waits took 25 s for a fit of 1 s.
+    """
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(1 if n_bytes <= CACHE_BYTES else workers(), user_api="openmp"):
+    alone = n_bytes <= CACHE_BYTES or os.getloadavg()[0] > cores()  # more threads run than there are cores
+    with threadpool_limits(1 if alone else workers(), user_api="openmp"):
         yield
 
 
@@ -122,10 +129,12 @@ def learn_extra(X: NDArray, codes: NDArray[np.int64], weight: NDArray | None, n_
     """Learn extremely randomized trees from rows (n, d) and class codes (n,)."""
     from sklearn.ensemble import ExtraTreesClassifier
 
-    forest = ExtraTreesClassifier(n_trees, n_jobs=workers(), random_state=seed)
-    forest.fit(narrowed(X), codes, weight)
-    parts = [_forest_nodes(tree) for tree in forest_trees(forest)]
-    baseline = np.zeros(forest.n_classes_)
+    rows, rng, n_classes, parts = narrowed(X), checked_rng(seed), int(codes.max()) + 1, []
+    tree_bytes = 2 * len(rows) * (_NODE_BYTES + 8 * n_classes)  # at most; scikit-learn keeps all classes of each node
+    for some in spans(n_trees, max(workers(), rows_per_block(tree_bytes))):
+        forest = ExtraTreesClassifier(some.stop - some.start, n_jobs=workers(), random_state=rng)  # rng goes on
+        parts += [_forest_nodes(tree) for tree in forest_trees(forest.fit(rows, codes, weight))]
+    baseline = np.zeros(n_classes)
     return trees_of({**_joined(parts), **no_categories(X.shape[1]), "baseline": baseline}, n_trees)
 
 
