@@ -6,7 +6,12 @@ T is 1 for boosted trees, whose values are added, and the number of trees for a 
 float64 and in the order of the trees, as in scikit-learn, so that the results are equal.
 
 The contributions are Shapley values of the game in which a column that is not known is drawn as the training rows
-divide at each node (path-dependent TreeSHAP, Lundberg, Erion and Lee 2018). The kernel computes them leaf by leaf.
+divide at each node (path-dependent TreeSHAP [1]_). The kernel computes them leaf by leaf.
+
+References
+----------
+.. [1] S. Lundberg, G. Erion and S.-I. Lee (2018), Consistent individualized feature attribution for tree ensembles.
+   arXiv:1802.03888.
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ STORED = tuple(name for name in Nodes._fields if name != "right")  # in a model 
 
 
 class TreeContributions(NamedTuple):
-    """Contributions (n, d) of the columns, and the score (n,) to which they add up without any."""
+    """Contributions (n, d) of the columns, and the baseline (n,): the score if no column is known."""
 
     values: NDArray[np.float64]
     baseline: NDArray[np.float64]
