@@ -10,9 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
 from sklearn.utils.estimator_checks import check_estimator
+from threadpoolctl import ThreadpoolController
 
 import kway
 from kway.errors import InputError
+from kway.threads import at_most
+from kway.trees.learn import _few_threads
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 
@@ -204,3 +207,23 @@ def test_scikit_learns_checks_of_a_forest():
         kway.TreesClassifier("extra", n_trees=20), on_fail=None, on_skip=None, expected_failed_checks=expected
     )
     assert not [r for r in results if r["status"] == "failed"]
+
+
+def test_openmp_uses_one_thread_if_told_to_or_if_the_machine_is_busy(monkeypatch):
+    def threads():
+        libraries = ThreadpoolController().select(user_api="openmp").lib_controllers
+        return {library.num_threads for library in libraries}
+
+    kway.TreesClassifier(n_trees=1).fit([[0.0], [1.0]], [0, 1])  # loads OpenMP
+    monkeypatch.setattr("kway.threads.cores", lambda: 4)
+    monkeypatch.setattr("kway.trees.learn.cores", lambda: 4)
+    monkeypatch.setattr("os.getloadavg", lambda: (1.0, 1.0, 1.0))
+    with _few_threads(10**9):
+        assert threads() == {4}
+    with at_most(2), _few_threads(10**9):
+        assert threads() == {2}
+    with _few_threads(10):
+        assert threads() == {1}
+    monkeypatch.setattr("os.getloadavg", lambda: (9.0, 1.0, 1.0))
+    with _few_threads(10**9):
+        assert threads() == {1}

@@ -248,6 +248,10 @@ class TreesClassifier(Classifier):
         sign = np.where(codes == 1, 1.0, -1.0)  # one score: that of the second class
         return TreeContributions(values * sign[:, None], baseline * sign)
 
+    def _log_scale(self) -> float | None:
+        """Return the factor that turns scores into log-probabilities plus a constant per row; a forest has none."""
+        return 1.0 if self.kind == "boosted" else None
+
     # ---- model files
 
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
