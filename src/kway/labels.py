@@ -140,7 +140,10 @@ def class_weighted(weight: NDArray | None, labels: Labels, class_weight: Any) ->
             raise InputError(f"class_weight does not fit the labels: {error}") from error
         if not (np.isfinite(each) & (each >= 0)).all():
             raise InputError(f"class_weight must map labels to finite weights >= 0, got {class_weight!r:.100}")
-    return each[codes] if weight is None else weight * each[codes]
+    found = each[codes] if weight is None else weight * each[codes]
+    if not found.any():
+        raise InputError(f"class_weight={class_weight!r:.100} leaves no row with a weight; give some class a weight")
+    return found
 
 
 def check_width(rows: Any, width: int | None) -> int:
