@@ -5,6 +5,7 @@ Every public name is imported on first use, so `import kway` costs a few millise
 cli          one file per command                confidence   temperature, sets with coverage, "unknown", blend
 report       figures and the page                neighbors    metric, index, vote
 auto         compare, tune, the main job         linear       loss, penalty, solver
+                                                 trees        boosted trees and forests
 fitted.py    kway.fit, the job from Python       base         Classifier: score rows, keep k, vote
 pipelines.py a classifier behind its features    planning     what a job will cost (kway.plan)
                                                  search       the k best rows of each query
@@ -44,6 +45,7 @@ _HOME = {  # public name -> the module it lives in; a module's own name stands f
     "SVMClassifier": "kway.linear.named",
     "SoftmaxClassifier": "kway.linear.named",
     "TemperatureScaledClassifier": "kway.confidence",
+    "TreesClassifier": "kway.trees",
     "cluster": "kway.rows.cluster.session",
     "compare": "kway.auto.race.compare",
     "datasets": "kway.datasets",
@@ -79,6 +81,7 @@ __all__ = [
     "SVMClassifier",
     "SoftmaxClassifier",
     "TemperatureScaledClassifier",
+    "TreesClassifier",
     "__version__",
     "cluster",
     "compare",
@@ -119,6 +122,7 @@ if TYPE_CHECKING:
     from kway.search.metrics import Gaussian, Haversine, Laplacian
     from kway.search.pairwise import pairwise
     from kway.tables.features.features import Features
+    from kway.trees import TreesClassifier
 
 
 def __getattr__(name: str) -> Any:

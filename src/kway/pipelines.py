@@ -63,7 +63,7 @@ class FeaturedClassifier(DelegatedAnswers):
         """Fit the features to the rows of X, then the estimator to their output."""
         features = Features() if self.features is None else clone(self.features)
         numbers = features.fit_transform(X)
-        self._join(features, self._fresh().fit(numbers, y, **fit_params), numbers)
+        self._join(features, _with_categories(self._fresh(), features).fit(numbers, y, **fit_params), numbers)
         return self
 
     def _join(self, features: Features, estimator: Any, numbers: Any = None) -> None:
@@ -120,6 +120,16 @@ class FeaturedClassifier(DelegatedAnswers):
         self.features_._restore(facts["learned"], remove_prefix(_FEATURES, arrays))
         self.spread_ = arrays.get("spread")
         self.reasons_ = facts.get("reasons")
+
+
+def _with_categories(estimator: Any, features: Features) -> Any:
+    """Set the `categorical_features` of an unfitted estimator to the columns of the features, unless it has some."""
+    columns = features.categorical_
+    if columns:
+        given = estimator.get_params()
+        open_ = [name for name in given if name.split("__")[-1] == "categorical_features" and given[name] is None]
+        estimator.set_params(**dict.fromkeys(open_, columns))
+    return estimator
 
 
 def _weighs(estimator: Any) -> bool:

@@ -1,6 +1,7 @@
 """The schema of each class in a model file; `check` compares a file with it before the object is restored.
 
 estimators.py   parameters by name; linear models, neighbors, centroids, exemplars
+trees.py        boosted trees and forests
 wrappers.py     classifiers that contain another one: temperature, prediction sets, "unknown", blends, maps, pipelines
 index.py        indexes, their stores and metrics
 features.py     the columns that Features learned
@@ -25,7 +26,7 @@ from kway.modelfile.schema import (
     short_repr,
     whole,
 )
-from kway.modelfile.schemas import estimators, features, wrappers
+from kway.modelfile.schemas import estimators, features, trees, wrappers
 from kway.modelfile.schemas.estimators import PARAMS
 
 SCHEMAS: dict[str, Schema] = {
@@ -47,6 +48,7 @@ SCHEMAS: dict[str, Schema] = {
     "SVMClassifier": estimators.LINEAR,
     "SoftmaxClassifier": estimators.LINEAR,
     "TemperatureScaledClassifier": wrappers.TEMPERATURE,
+    "TreesClassifier": trees.TREES,
 }
 
 

@@ -2,8 +2,8 @@
 
 A part of the features is a table of its type and fields. Its arrays are named after its place: "0.numbers.mean".
 
-    NumbersPart  p sources, Numbers          VectorPart    width, Numbers or none (not scaled)
-    WordsPart    Levels or Terms                                                       EmbeddedPart  width
+    NumbersPart  p sources, Numbers or none  VectorPart    width, Numbers or none (not scaled)
+    WordsPart    Levels, Codes or Terms      EmbeddedPart  width
     Shapes       form of the images, filters (p, k), offset (k,), mean and spread (m,): makes m columns
     Numbers      fill, mean, spread (p,), flagged (f,) < p: makes p + f columns        SparseScaling  most (p,)
 
@@ -47,10 +47,11 @@ _NUMBERS = record({"type": one_of("Numbers"), "names": _NAMES})
 _DIVIDED = record({"type": one_of("SparseScaling"), "names": _NAMES})
 _SHAPES = record({"type": one_of("Shapes"), "form": many(whole(1, 2**31), 3), "top": number(0.0, above=True)})
 _LEVELS = record({"type": one_of("Levels"), "name": text(), "kept": _NAMES, "has_others": flag, "has_missing": flag})
+_CODES = record({"type": one_of("Codes"), "name": text(), "kept": _NAMES})
 _TEXT = record({"type": one_of("Terms"), "name": text()})
 _PARTS: dict[str, Check] = {
-    "NumbersPart": record({"type": one_of("NumbersPart"), "sources": many(_SOURCE), "numbers": _NUMBERS}),
-    "WordsPart": record({"type": one_of("WordsPart"), "column": text(), "encoder": either(_LEVELS, _TEXT)}),
+    "NumbersPart": record({"type": one_of("NumbersPart"), "sources": many(_SOURCE), "numbers": maybe(_NUMBERS)}),
+    "WordsPart": record({"type": one_of("WordsPart"), "column": text(), "encoder": either(_LEVELS, _CODES, _TEXT)}),
     "VectorPart": record(
         {"type": one_of("VectorPart"), "column": text(), "width": whole(1), "numbers": maybe(_NUMBERS)}
     ),
@@ -105,7 +106,9 @@ _SETTINGS = record(
         "image": maybe(many(whole(1, 2**31), 3)),
         "shapes": flag,
         "written": maybe(_written),
-    }
+        "form": one_of("scaled", "columns"),
+    },
+    optional=("form",),  # files of version 0.2 have none
 )
 
 
@@ -214,6 +217,8 @@ def _measure_part(part: Mapping[str, Any], place: str, sizes: Mapping[str, int])
     encoder, inside_place = part["encoder"], f"{place}.encoder"
     if encoder["type"] == "Levels":
         return _PartWidth(len(encoder["kept"]) + encoder["has_others"] + encoder["has_missing"])
+    if encoder["type"] == "Codes":
+        return _PartWidth(1)
     return _PartWidth(sum(sizes[f"{half}s of {inside_place}*"] for half in ("word", "piece")))
 
 
