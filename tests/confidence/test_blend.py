@@ -387,6 +387,16 @@ def test_contributions_of_many_classes_differ_as_the_scores_do():
     np.testing.assert_allclose((a.scores - b.scores)[near], (f[:, 0] - f[:, 1])[near], atol=1e-6)
 
 
+def test_the_default_members_are_linear_and_trees():
+    X, y = problem(2)
+    model = BlendClassifier().fit(X, y)
+    assert set(model.names_) <= {"softmax", "kernel", "boosted", "extra"}
+    assert {"boosted", "extra"} & set(model.names_)
+    found, f = model.explain(X[:20]), model.decision_function(X[:20])
+    near = unbounded(model, X[:20])
+    np.testing.assert_allclose(found.scores[near], np.abs(f[near]), atol=1e-6)
+
+
 def test_sparse_rows_of_linear_members():
     X, y = problem()
     thin = sp.csr_matrix(np.where(np.abs(X) < 0.5, 0, X))

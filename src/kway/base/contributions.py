@@ -4,6 +4,7 @@
 
 A family that implements `_contributions(rows, codes)` has `explain`, which returns them:
 
+    trees            path-dependent TreeSHAP (trees/nodes.py)
     linear           w_cj x_j, exactly. The baseline is the bias, so a column that is 0 contributes nothing
     any score        sampled Shapley values of `shapley`
     a blend          the weighted sum of its members

@@ -169,7 +169,8 @@ class BlendClassifier(PassesRowsOn):
     Parameters
     ----------
     estimators : list of (str, classifier) or of classifiers, default=None
-        The members. None uses softmax and kernel softmax. Like them, standardize columns of different units before.
+        The members. None uses softmax, kernel softmax, boosted trees and extremely randomized trees. For the first two,
+        standardize columns of different units before.
     cv : int, float, splitter or list of pairs, default=5
         A number of folds; or the share of the rows to hold out; or a splitter of scikit-learn, or pairs (train, held
         out) of row numbers. If there are many rows and classes, the weights are learned on a sample of the rows.
@@ -305,8 +306,10 @@ class BlendClassifier(PassesRowsOn):
 
     def _default(self) -> list[tuple[str, Any]]:
         from kway.linear import KernelSoftmaxClassifier, SoftmaxClassifier
+        from kway.trees import TreesClassifier
 
-        return [("softmax", SoftmaxClassifier()), ("kernel", KernelSoftmaxClassifier())]
+        linear = [("softmax", SoftmaxClassifier()), ("kernel", KernelSoftmaxClassifier())]
+        return [*linear, ("boosted", TreesClassifier()), ("extra", TreesClassifier("extra"))]
 
     def _held_out(self, members: list[Member], rows: LabeledRows, weight: NDArray | None) -> HeldOut:
         """Return the scores or probabilities of all members for rows that they were not trained on."""
@@ -417,8 +420,8 @@ class BlendClassifier(PassesRowsOn):
         """Return the contributions (n, d) to log p_j of the columns, each the source of some of the numbers."""
         sources = np.arange(self.n_features_in_) if sources is None else sources
         if _divides(estimator):
-            parts = Parts(*estimator._contributions(estimator._rows(numbers), codes))
-            return parts.times(estimator._log_scale()).grouped(sources, self.n_features_in_)
+            parts = estimator._contributions(estimator._rows(numbers), codes).times(estimator._log_scale())
+            return parts.grouped(sources, self.n_features_in_)
         background = self._background[j]
         if background is None:
             raise InputError(
