@@ -2,9 +2,10 @@
 
 Every public name is imported on first use, so `import kway` costs a few milliseconds. Imports point down this list:
 
-cli          one file per command                confidence   temperature, sets with coverage, "unknown"
+cli          one file per command                confidence   temperature, sets with coverage, "unknown", blend
 report       figures and the page                neighbors    metric, index, vote
 auto         compare, tune, the main job         linear       loss, penalty, solver
+                                                 trees        boosted trees and forests
 fitted.py    kway.fit, the job from Python       base         Classifier: score rows, keep k, vote
 pipelines.py a classifier behind its features    planning     what a job will cost (kway.plan)
                                                  search       the k best rows of each query
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 _HOME = {  # public name -> the module it lives in; a module's own name stands for the module
+    "BlendClassifier": "kway.confidence",
     "CentroidClassifier": "kway.neighbors",
     "ConformalClassifier": "kway.confidence",
     "ExemplarClassifier": "kway.neighbors",
@@ -31,6 +33,7 @@ _HOME = {  # public name -> the module it lives in; a module's own name stands f
     "Gaussian": "kway.search.metrics",
     "Haversine": "kway.search.metrics",
     "Laplacian": "kway.search.metrics",
+    "KernelSoftmaxClassifier": "kway.linear.kernel_softmax",
     "LeastSquaresClassifier": "kway.linear.named",
     "LinearClassifier": "kway.linear.classifier",
     "LogisticClassifier": "kway.linear.named",
@@ -42,6 +45,7 @@ _HOME = {  # public name -> the module it lives in; a module's own name stands f
     "SVMClassifier": "kway.linear.named",
     "SoftmaxClassifier": "kway.linear.named",
     "TemperatureScaledClassifier": "kway.confidence",
+    "TreesClassifier": "kway.trees",
     "cluster": "kway.rows.cluster.session",
     "compare": "kway.auto.race.compare",
     "datasets": "kway.datasets",
@@ -57,12 +61,14 @@ _HOME = {  # public name -> the module it lives in; a module's own name stands f
 }
 
 __all__ = [
+    "BlendClassifier",
     "CentroidClassifier",
     "ConformalClassifier",
     "ExemplarClassifier",
     "Features",
     "Gaussian",
     "Haversine",
+    "KernelSoftmaxClassifier",
     "Laplacian",
     "LeastSquaresClassifier",
     "LinearClassifier",
@@ -75,6 +81,7 @@ __all__ = [
     "SVMClassifier",
     "SoftmaxClassifier",
     "TemperatureScaledClassifier",
+    "TreesClassifier",
     "__version__",
     "cluster",
     "compare",
@@ -95,9 +102,10 @@ if TYPE_CHECKING:
     from kway.auto.race.compare import compare
     from kway.auto.reasons import explain
     from kway.auto.tune import tune
-    from kway.confidence import ConformalClassifier, OpenSetClassifier, TemperatureScaledClassifier
+    from kway.confidence import BlendClassifier, ConformalClassifier, OpenSetClassifier, TemperatureScaledClassifier
     from kway.fitted import fit
     from kway.linear.classifier import LinearClassifier
+    from kway.linear.kernel_softmax import KernelSoftmaxClassifier
     from kway.linear.naive_bayes import NaiveBayesClassifier
     from kway.linear.named import (
         LeastSquaresClassifier,
@@ -114,6 +122,7 @@ if TYPE_CHECKING:
     from kway.search.metrics import Gaussian, Haversine, Laplacian
     from kway.search.pairwise import pairwise
     from kway.tables.features.features import Features
+    from kway.trees import TreesClassifier
 
 
 def __getattr__(name: str) -> Any:

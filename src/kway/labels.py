@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import column_or_1d
+from sklearn.utils import column_or_1d, compute_class_weight
 
 from kway.errors import InputError
 from kway.rows.gpu.device import on_host
@@ -123,6 +123,27 @@ def refuse_one_class(labels: Labels, who: str) -> None:
         raise InputError(
             f"{who} needs samples of at least 2 classes, but the data contains one class: {only!r}; check the labels"
         )
+
+
+def class_weighted(weight: NDArray | None, labels: Labels, class_weight: Any) -> NDArray | None:
+    """Return sample weights times class weights; "balanced" counts a row by its sample weight."""
+    if class_weight is None:
+        return weight
+    classes, codes = labels.classes, labels.codes
+    if isinstance(class_weight, str) and weight is not None:
+        totals = np.bincount(codes, weight, minlength=len(classes))
+        each = weight.sum() / (len(classes) * np.maximum(totals, np.finfo(float).tiny))
+    else:
+        try:
+            each = compute_class_weight(class_weight, classes=classes, y=classes[codes])
+        except (ValueError, TypeError) as error:
+            raise InputError(f"class_weight does not fit the labels: {error}") from error
+        if not (np.isfinite(each) & (each >= 0)).all():
+            raise InputError(f"class_weight must map labels to finite weights >= 0, got {class_weight!r:.100}")
+    found = each[codes] if weight is None else weight * each[codes]
+    if not found.any():
+        raise InputError(f"class_weight={class_weight!r:.100} leaves no row with a weight; give some class a weight")
+    return found
 
 
 def check_width(rows: Any, width: int | None) -> int:

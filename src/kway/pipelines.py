@@ -8,6 +8,7 @@ PipelinedClassifier   a scikit-learn Pipeline as model files store it: the array
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kway import validation
 from kway.base.classifier import on_own_threads
+from kway.base.contributions import Contributions, Parts
 from kway.base.wrappers import DelegatedAnswers, add_prefix, inner_has, innermost, remove_prefix
 from kway.errors import ModelFileError
 from kway.modelfile.plain_steps import pack_step, unpack_step
@@ -61,7 +63,7 @@ class FeaturedClassifier(DelegatedAnswers):
         """Fit the features to the rows of X, then the estimator to their output."""
         features = Features() if self.features is None else clone(self.features)
         numbers = features.fit_transform(X)
-        self._join(features, self._fresh().fit(numbers, y, **fit_params), numbers)
+        self._join(features, _with_categories(self._fresh(), features).fit(numbers, y, **fit_params), numbers)
         return self
 
     def _join(self, features: Features, estimator: Any, numbers: Any = None) -> None:
@@ -84,6 +86,15 @@ class FeaturedClassifier(DelegatedAnswers):
 
     def _passed(self, X: Any) -> Any:
         return X
+
+    def _described(self, found: Any) -> Any:
+        """Return contributions by the columns of the raw rows, and deciding features with their names."""
+        if isinstance(found, Contributions):
+            parts = Parts(found.values, found.baseline).grouped(self.features_.column_sources(), self.n_features_in_)
+            found = replace(found, values=parts.values, names=None)
+            names = getattr(self, "feature_names_in_", None)
+            return found if names is None else found.named(names)
+        return found.named(self.features_.get_feature_names_out()) if hasattr(found, "details") else found
 
     @available_if(inner_has("kneighbors"))
     def kneighbors(self, X: Any, *args: Any, **kwargs: Any) -> Any:
@@ -109,6 +120,16 @@ class FeaturedClassifier(DelegatedAnswers):
         self.features_._restore(facts["learned"], remove_prefix(_FEATURES, arrays))
         self.spread_ = arrays.get("spread")
         self.reasons_ = facts.get("reasons")
+
+
+def _with_categories(estimator: Any, features: Features) -> Any:
+    """Set the `categorical_features` of an unfitted estimator to the columns of the features, unless it has some."""
+    columns = features.categorical_
+    if columns:
+        given = estimator.get_params()
+        open_ = [name for name in given if name.split("__")[-1] == "categorical_features" and given[name] is None]
+        estimator.set_params(**dict.fromkeys(open_, columns))
+    return estimator
 
 
 def _weighs(estimator: Any) -> bool:

@@ -9,6 +9,12 @@ numba.core.caching.IndexDataCacheFile with _dump, _load_data and _data_path; _ca
     damaged code. A digest at the end of each file detects that, and the kernel is compiled again.
     Tested with numba 0.68 (tests/kernels/test_jit.py).
 
+_baseline_prediction and _predictors of sklearn.ensemble.HistGradientBoostingClassifier, with nodes and
+raw_left_cat_bitsets of a predictor; missing_go_to_left of a tree_ of sklearn.ensemble.ExtraTreesClassifier
+    Reason: a model file keeps trees as arrays, and there is no public way to read the nodes of boosted trees. The other
+    arrays of a tree_ are public.
+    Tested with scikit-learn 1.6.1 and 1.9.1 (tests/trees).
+
 The upper bounds in pyproject.toml are the newest versions that were tested.
 """
 
@@ -16,12 +22,11 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import pickle
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 
 def cache_on_disk(dispatcher: Any, stamp: Callable[[str], str]) -> None:
@@ -39,14 +44,14 @@ def _stamped_cache(stamp: Callable[[str], str]) -> Any:
     class DigestedFile(IndexDataCacheFile):
         def _dump(self, obj: Any) -> bytes:
             data: bytes = super()._dump(obj)
-            return data + hashlib.sha256(data).digest()  # pickle ignores what follows
+            return data + hashlib.sha256(data).digest()
 
         def _load_data(self, name: str) -> Any:
             content = Path(self._data_path(name)).read_bytes()
             data = content[: -hashlib.sha256().digest_size]
             if content != data + hashlib.sha256(data).digest():
                 raise ValueError(f"{name} is damaged")
-            return pickle.loads(data)
+            return super()._load_data(name)  # numba reads the same file; what follows its data is ignored
 
     class StampedCache(FunctionCache):
         def __init__(self, py_func: Any) -> None:
@@ -57,7 +62,7 @@ def _stamped_cache(stamp: Callable[[str], str]) -> Any:
         def load_overload(self, sig: Any, target_context: Any) -> Any:
             try:
                 return super().load_overload(sig, target_context)
-            except Exception:  # a damaged pickle raises errors of any type; None: numba compiles the kernel
+            except Exception:  # a damaged file raises errors of any type; None: numba compiles the kernel
                 with suppress(OSError):
                     self.flush()
                 return None
@@ -78,3 +83,21 @@ def _stamped_cache(stamp: Callable[[str], str]) -> Any:
             return (*super()._index_key(sig, codegen), stamp(self._py_func.__module__))
 
     return StampedCache
+
+
+class BoostedTrees(NamedTuple):
+    """The baseline (R,) of boosted trees and, per tree, its nodes (a record array) and sets of categories (b, 8)."""
+
+    baseline: Any
+    trees: list[tuple[Any, Any]]
+
+
+def boosted_trees(model: Any) -> BoostedTrees:
+    """Return the trees of a fitted HistGradientBoostingClassifier, iteration by iteration."""
+    trees = [(tree.nodes, tree.raw_left_cat_bitsets) for trees in model._predictors for tree in trees]
+    return BoostedTrees(model._baseline_prediction.ravel(), trees)
+
+
+def forest_trees(forest: Any) -> list[Any]:
+    """Return the tree_ of each tree of a fitted forest; they have missing_go_to_left."""
+    return [each.tree_ for each in forest.estimators_]

@@ -61,17 +61,18 @@ def rows(
     sparse: bool = True,
     blocks: bool = False,
     finite: bool = False,
+    gaps: bool = False,
     device: Device | None = None,
 ) -> Rows:
     """Return validated rows (n, d); `reset` in fit, which stores the number and names of features.
 
     With `blocks` the caller reads them by slices, and an array that needs a copy is returned as `ConvertedRows`. Rows
-    known to be `finite` are not read to check it. With a `device` a tensor is moved there and returned as
-    `TensorRows`. `checked` rows are returned as they are.
+    known to be `finite` are not read to check it. `gaps` allows NaN, a missing value. With a `device` a tensor is moved
+    there and returned as `TensorRows`. `checked` rows are returned as they are.
     """
     if isinstance(X, ValidatedRows):
         return X.rows
-    ready = _ready(X) and not hasattr(estimator, "feature_names_in_") and (finite or _finite(X))
+    ready = _ready(X) and not hasattr(estimator, "feature_names_in_") and (finite or _allowed(X, gaps))
     if ready and not reset and X.shape[1] == getattr(estimator, "n_features_in_", None):
         return X  # the usual case: validate_data takes longer than a product
     if device is not None and is_tensor(X) and _sound(X):
@@ -85,11 +86,12 @@ def rows(
             validate_data(estimator, X, reset=reset, skip_check_array=True)  # the number of features alone
             return X
         if blocks and _needs_copy(X):
-            return _stored(estimator, X, reset)
+            return _stored(estimator, X, reset, gaps)
+        usual: dict[str, Any] = {"ensure_all_finite": "allow-nan" if gaps else True}
         kind = "csr" if sparse else False
-        passed = validate_data(estimator, X, reset=reset, dtype="numeric", order="C", accept_sparse=kind)
+        passed = validate_data(estimator, X, reset=reset, dtype="numeric", order="C", accept_sparse=kind, **usual)
         if passed.dtype == object:  # frames with columns of several kinds pass unconverted
-            passed = check_array(passed.astype(np.float64), input_name="X")
+            passed = check_array(passed.astype(np.float64), input_name="X", **usual)
     except (ValueError, TypeError) as error:  # numpy's DTypePromotionError is a TypeError
         raise explained(error, X) from error
     return _floats(_canonical(sp.csr_matrix(passed)) if sp.issparse(passed) else passed)
@@ -147,12 +149,12 @@ def _needs_copy(X: Any) -> bool:
     return not (X.dtype in _FLOAT_TYPES and X.flags.c_contiguous)
 
 
-def _stored(estimator: Any, X: NDArray, reset: bool) -> ConvertedRows:
+def _stored(estimator: Any, X: NDArray, reset: bool, gaps: bool) -> ConvertedRows:
     """Validate an array block by block, because a test for NaN allocates as much as its input."""
     validate_data(estimator, X, reset=reset, dtype=None, ensure_all_finite=False)
     if X.dtype.kind == "f":
         for part in row_blocks(X):
-            assert_all_finite(X[part], estimator_name=type(estimator).__name__, input_name="X")
+            assert_all_finite(X[part], allow_nan=gaps, estimator_name=type(estimator).__name__, input_name="X")
     return ConvertedRows(np.asarray(X), _float_type(X))
 
 
@@ -165,11 +167,12 @@ def rows_and_labels(
     soft: bool = False,
     reset: bool = True,
     squared: bool = False,
+    gaps: bool = False,
     device: Device | None = None,
 ) -> tuple[Rows, Labels]:
     """Return validated rows and labels; `soft` allows targets (n, K), `squared` refuses values whose squares overflow.
 
-    With a `device` a tensor X is moved there.
+    `gaps` allows NaN in X. With a `device` a tensor X is moved there.
     """
     if y is None:
         raise InputError(
@@ -177,7 +180,7 @@ def rows_and_labels(
             "pass one label per row: requires y"
         )
     within = squared and _ready(X) and _within_squares(X)
-    X = rows(estimator, X, reset=reset, sparse=sparse, finite=within, device=device)
+    X = rows(estimator, X, reset=reset, sparse=sparse, finite=within, gaps=gaps, device=device)
     if squared and not within:
         _refuse_overflow(X)
     return X, labels_of(y, X.shape[0], soft)
@@ -348,6 +351,11 @@ def _finite(array: NDArray) -> bool:
         return True
     low, high = _ends(array)  # NaN would be either end
     return math.isfinite(low) and math.isfinite(high)
+
+
+def _allowed(array: NDArray, gaps: bool) -> bool:
+    """Return whether all values are finite or, with `gaps`, missing."""
+    return not any(np.isinf(array[part]).any() for part in row_blocks(array)) if gaps else _finite(array)
 
 
 def _ends(values: NDArray) -> tuple[float, float]:

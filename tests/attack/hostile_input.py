@@ -64,6 +64,8 @@ OTHERS: dict[str, Model] = {
     "centroids": kway.CentroidClassifier,
     "centroids cosine": lambda: kway.CentroidClassifier("cosine"),
     "exemplars": lambda: kway.ExemplarClassifier(max_iter=20),
+    "boosted trees": lambda: kway.TreesClassifier(n_trees=5),
+    "forest": lambda: kway.TreesClassifier("extra", n_trees=5),
 }
 LINEAR: dict[str, Model] = {
     "softmax": lambda: kway.SoftmaxClassifier(max_iter=50),

@@ -37,6 +37,8 @@ ESTIMATORS = [
     kway.CentroidClassifier("cosine"),
     kway.ExemplarClassifier(4, max_iter=10),
     kway.MappedClassifier(kway.NeighborsClassifier(4), "mixtures"),
+    kway.TreesClassifier(n_trees=5),
+    kway.TreesClassifier("extra", n_trees=5),
     kway.TemperatureScaledClassifier(kway.NeighborsClassifier(4), cv=0.3),
     kway.TemperatureScaledClassifier(kway.SVMClassifier(max_iter=50), cv=0.3),
     kway.ConformalClassifier(kway.NeighborsClassifier(4), cv=0.3),
@@ -167,6 +169,7 @@ def passes(monkeypatch):
         kway.NeighborsClassifier(3, index="kdtree"),
         kway.NeighborsClassifier(3, index=kway.search.Landmarks(n_landmarks=4)),
         kway.ExemplarClassifier(),
+        kway.TreesClassifier(n_trees=3),
     ],
     ids=lambda e: str(e)[:60],
 )

@@ -12,7 +12,7 @@ A class never loses its last training row: if all rows of a class were drawn, on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -156,6 +156,24 @@ def _length(value: Any) -> int | None:
     return len(value) if hasattr(value, "__len__") and not isinstance(value, str) else None
 
 
+def check_rows(who: str, X: Any, y: Any, to_labels: Callable[[Any], Labels] = encode) -> LabeledRows:
+    """Return rows in any form that can be indexed, with as many labels."""
+    if y is None:
+        raise InputError(f"{who} requires y to be passed, but the target y is None; pass one label per row")
+    X = on_host(X)
+    labels = to_labels(on_host(y))
+    try:
+        n = count_rows(X)
+    except TypeError as error:
+        raise KindError(f"X must be rows that can be counted and indexed; {error}") from error
+    if n != len(labels.codes):
+        raise InputError(
+            f"Found input variables with inconsistent numbers of samples: X has {n} rows, y has "
+            f"{len(labels.codes)}; pass one label per row"
+        )
+    return LabeledRows(indexable(X)[0], labels)
+
+
 class ConfidenceWrapper(EstimatorInside):
     """Base of the meta-estimators: fits the inner estimator and checks the labels; X is passed on as it is."""
 
@@ -189,28 +207,15 @@ class ConfidenceWrapper(EstimatorInside):
 
     def _check_rows(self, X: Any, y: Any, params: dict[str, Any], *more: Any) -> LabeledRows:
         """Return checked rows and labels; labels of a prefit estimator are among its classes and `more`."""
-        if y is None:
-            raise InputError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None; pass one label per row"
-            )
-        X, y = on_host(X), on_host(y)
-        labels = self._known_labels(y, *more) if self._is_prefit() else encode(y)
-        try:
-            n = count_rows(X)
-        except TypeError as error:
-            raise KindError(f"X must be rows that can be counted and indexed; {error}") from error
-        if n != len(labels.codes):
-            raise InputError(
-                f"Found input variables with inconsistent numbers of samples: X has {n} rows, y has "
-                f"{len(labels.codes)}; pass one label per row"
-            )
-        passed = self._passed_on(params, n)
+        known = (lambda y: self._known_labels(y, *more)) if self._is_prefit() else encode
+        rows = check_rows(type(self).__name__, X, y, known)
+        labels, passed = rows.labels, self._passed_on(params, len(rows.labels.codes))
         if passed and self._is_prefit():
             raise InputError(f"cv='prefit' fits no estimator, so {', '.join(passed)} has no use; omit it")
         weight = passed.get("sample_weight")
         if weight is not None and labels.n_classes > 1 and len(np.unique(labels.codes[np.asarray(weight) > 0])) < 2:
             raise InputError("sample_weight is above zero for fewer than 2 classes; give rows of each class a weight")
-        return LabeledRows(indexable(X)[0], labels, passed)
+        return rows._replace(params=passed)
 
     def _known_labels(self, y: Any, *more: Any) -> Labels:
         classes = np.asarray(self._prefit().classes_)

@@ -8,6 +8,7 @@ distances      exact distances of pairs of rows
 topk           the k nearest of each query, in heaps
 cells          landmark cells: batches of queries, and one query at a time
 votes          votes of the k nearest
+trees          leaves of decision trees, Shapley values of columns
 product_tiles  register tiles of the products of linear models
 linear/        losses and the inner loops of solvers
 certified/     exact search: bounds, and the rows that they leave

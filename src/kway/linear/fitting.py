@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import compute_class_weight
 
 from kway import progress, validation
 from kway.errors import InputError
-from kway.labels import Labels, encode_as, refuse_one_class
+from kway.labels import Labels, class_weighted, encode_as, refuse_one_class
 from kway.linear.classifier import ClassRows, LinearClassifier
 from kway.linear.equivalent import merge_equal_rows
 from kway.linear.losses import LOSSES, Targets
@@ -159,7 +158,7 @@ def _widen(X: Rows, tol: float) -> Rows:
 def weighted_rows(X: Rows, labels: Labels, sample_weight: NDArray | None, class_weight: Any) -> WeightedRows:
     """Return the rows with their weights, without rows of weight zero."""
     everything = np.arange(X.shape[0])
-    weight = _class_weighted(sample_weight, labels, class_weight)
+    weight = class_weighted(sample_weight, labels, class_weight)
     if weight is None:
         return WeightedRows(X, labels, None, everything)
     kept = everything[weight > 0]
@@ -167,24 +166,6 @@ def weighted_rows(X: Rows, labels: Labels, sample_weight: NDArray | None, class_
         X, weight = X[kept], weight[kept]
         labels = Labels(labels.classes, labels.codes[kept], None if labels.soft is None else labels.soft[kept])
     return WeightedRows(X, labels, (weight / weight.mean()).astype(X.dtype), kept)
-
-
-def _class_weighted(weight: NDArray | None, labels: Labels, class_weight: Any) -> NDArray | None:
-    """Return sample weights times class weights; "balanced" counts a row by its sample weight."""
-    if class_weight is None:
-        return weight
-    classes, codes = labels.classes, labels.codes
-    if isinstance(class_weight, str) and weight is not None:
-        totals = np.bincount(codes, weight, minlength=len(classes))
-        each = weight.sum() / (len(classes) * np.maximum(totals, np.finfo(float).tiny))
-    else:
-        try:
-            each = compute_class_weight(class_weight, classes=classes, y=classes[codes])
-        except (ValueError, TypeError) as error:
-            raise InputError(f"class_weight does not fit the labels: {error}") from error
-        if not (np.isfinite(each) & (each >= 0)).all():
-            raise InputError(f"class_weight must map labels to finite weights >= 0, got {class_weight!r:.100}")
-    return each[codes] if weight is None else weight * each[codes]
 
 
 def make_objective(model: LinearClassifier, plan: FitPlan, rows: WeightedRows) -> Objective:

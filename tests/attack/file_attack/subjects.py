@@ -76,6 +76,7 @@ def _fresh():
         when=[f"20{10 + i % 9}-01-{1 + i % 28:02d}" for i in range(N)],
     )
     pixels = (rng.uniform(0, 255, (N, 64))).astype(np.uint8)
+    levels = np.floor(3 * np.abs(narrow)).astype(float)
     near = kway.NeighborsClassifier
     labels = np.array(["ant", "bee", "wasp"])[y]
     plain = {
@@ -101,13 +102,20 @@ def _fresh():
         "pipeline-near": (make_pipeline(MinMaxScaler(clip=True), TruncatedSVD(2), near(3)), narrow, y),
         "pipeline-table": (make_pipeline(kway.Features(), MaxAbsScaler(), kway.SoftmaxClassifier()), words, y),
         "table": (FeaturedClassifier(), words, labels),
+        "table-trees": (FeaturedClassifier(kway.TreesClassifier(n_trees=3), kway.Features(form="columns")), words, y),
         "table-near": (FeaturedClassifier(near(3)), words, y),
         "pixels": (FeaturedClassifier(kway.CentroidClassifier()), pixels, y),
         "mapped": (kway.MappedClassifier(near(3), "mixtures"), narrow, y),
         "exemplar": (kway.ExemplarClassifier(3), narrow, y),
         "centroid-landmarks": (kway.CentroidClassifier(index=Landmarks(2, 1)), wide, labels),
         "centroid-bits": (kway.CentroidClassifier("cosine", index=Flat(store=Bits(2))), wide, y),
+        "kernel": (kway.KernelSoftmaxClassifier(20), narrow, labels),
+        "blend": (kway.BlendClassifier([kway.SoftmaxClassifier(), near(3), kway.SVMClassifier()]), narrow, labels),
+        "blend-table": (kway.BlendClassifier([FeaturedClassifier(), FeaturedClassifier(near(3))]), words, labels),
         "bayes": (kway.NaiveBayesClassifier(), np.abs(narrow), labels),
+        "boosted": (kway.TreesClassifier(n_trees=4), np.where(narrow > 1.5, np.nan, narrow), labels),
+        "boosted-categories": (kway.TreesClassifier(n_trees=5, categorical_features=[2, 4]), levels, y == 1),
+        "extra": (kway.TreesClassifier("extra", n_trees=4), narrow, y),
     }
     weighted = {
         "ids": (near(3), narrow, y, some),

@@ -2,8 +2,8 @@
 
 A part of the features is a table of its type and fields. Its arrays are named after its place: "0.numbers.mean".
 
-    NumbersPart  p sources, Numbers          VectorPart    width, Numbers or none (not scaled)
-    WordsPart    Levels or Terms                                                       EmbeddedPart  width
+    NumbersPart  p sources, Numbers or none  VectorPart    width, Numbers or none (not scaled)
+    WordsPart    Levels, Codes or Terms      EmbeddedPart  width
     Shapes       form of the images, filters (p, k), offset (k,), mean and spread (m,): makes m columns
     Numbers      fill, mean, spread (p,), flagged (f,) < p: makes p + f columns        SparseScaling  most (p,)
 
@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from kway.modelfile.schema import (
-    MOST_ITEMS,
     Array,
     Check,
     Schema,
@@ -39,7 +38,7 @@ from kway.modelfile.schema import (
     text,
     whole,
 )
-from kway.modelfile.schemas.wrappers import inner_manifest, same_labels
+from kway.modelfile.schemas.wrappers import inner_manifest, reasons, same_labels
 from kway.tables.features.shapes import LEAST_SIDE, patch_values, shape_columns
 
 _NAMES = many(text())
@@ -48,10 +47,11 @@ _NUMBERS = record({"type": one_of("Numbers"), "names": _NAMES})
 _DIVIDED = record({"type": one_of("SparseScaling"), "names": _NAMES})
 _SHAPES = record({"type": one_of("Shapes"), "form": many(whole(1, 2**31), 3), "top": number(0.0, above=True)})
 _LEVELS = record({"type": one_of("Levels"), "name": text(), "kept": _NAMES, "has_others": flag, "has_missing": flag})
+_CODES = record({"type": one_of("Codes"), "name": text(), "kept": _NAMES})
 _TEXT = record({"type": one_of("Terms"), "name": text()})
 _PARTS: dict[str, Check] = {
-    "NumbersPart": record({"type": one_of("NumbersPart"), "sources": many(_SOURCE), "numbers": _NUMBERS}),
-    "WordsPart": record({"type": one_of("WordsPart"), "column": text(), "encoder": either(_LEVELS, _TEXT)}),
+    "NumbersPart": record({"type": one_of("NumbersPart"), "sources": many(_SOURCE), "numbers": maybe(_NUMBERS)}),
+    "WordsPart": record({"type": one_of("WordsPart"), "column": text(), "encoder": either(_LEVELS, _CODES, _TEXT)}),
     "VectorPart": record(
         {"type": one_of("VectorPart"), "column": text(), "width": whole(1), "numbers": maybe(_NUMBERS)}
     ),
@@ -106,17 +106,10 @@ _SETTINGS = record(
         "image": maybe(many(whole(1, 2**31), 3)),
         "shapes": flag,
         "written": maybe(_written),
-    }
+        "form": one_of("scaled", "columns"),
+    },
+    optional=("form",),  # files of version 0.2 have none
 )
-
-
-def _reasons(value: Any) -> str | None:
-    """Check the importance of columns: the loss of accuracy without each, and how it was measured."""
-    expected = record({"how": text(1000), "columns": _NAMES, "falls": many(number(-1.0, 1.0))})(value)
-    if expected:
-        return expected
-    fits = len(value["columns"]) == len(value["falls"]) <= MOST_ITEMS
-    return None if fits else f"at most {MOST_ITEMS:,} columns, each with one fall"
 
 
 # ---- arrays of the parts, by type
@@ -224,6 +217,8 @@ def _measure_part(part: Mapping[str, Any], place: str, sizes: Mapping[str, int])
     encoder, inside_place = part["encoder"], f"{place}.encoder"
     if encoder["type"] == "Levels":
         return _PartWidth(len(encoder["kept"]) + encoder["has_others"] + encoder["has_missing"])
+    if encoder["type"] == "Codes":
+        return _PartWidth(1)
     return _PartWidth(sum(sizes[f"{half}s of {inside_place}*"] for half in ("word", "piece")))
 
 
@@ -281,7 +276,7 @@ def _read_by(part: Mapping[str, Any]) -> list[str]:
 
 
 FEATURED = Schema(
-    facts={"inner": inner_manifest, "learned": _LEARNED, "settings": _SETTINGS, "reasons": _reasons},
+    facts={"inner": inner_manifest, "learned": _LEARNED, "settings": _SETTINGS, "reasons": reasons},
     optional_facts=("reasons",),  # only for models without weights
     arrays=_arrays,
     sizes=lambda stored: {"columns made": stored.facts["learned"]["n_out"]},

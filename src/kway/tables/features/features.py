@@ -8,6 +8,9 @@
     matrix, images        not changed if all columns have one scale, else standardized; or edges and patches of images
 
 Constant columns, empty columns and ids are dropped. The result is dense float32, or CSR if that is much smaller.
+
+With form="columns", for trees, nothing is scaled and missing values stay NaN. A category is one column of codes, the
+most frequent level first. The result is dense float64.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from kway.errors import InputError
 from kway.labels import refuse_masked
 from kway.rows.gpu.device import on_host
 from kway.suggest import listing, nearest
+from kway.tables.features.codes import Codes
 from kway.tables.features.columns import MOST_LEVELS
 from kway.tables.features.embedder import (
     AnyEmbedder,
@@ -39,6 +43,8 @@ from kway.tables.features.parts import (
     EmbeddedPart,
     LearnedFeatures,
     embed_words,
+    keep_matrix,
+    learn_columns,
     learn_image_shapes,
     learn_matrix,
     learn_table,
@@ -52,6 +58,7 @@ from kway.tables.sources.images import ImageForm
 from kway.tables.sources.values import convert, convert_known
 from kway.validation import refuse_loose_entries
 
+FORMS = ("scaled", "columns")
 _SPARSE_BELOW = 0.1  # share of nonzero values below which CSR is smaller and faster than dense rows (T11: text)
 
 
@@ -78,6 +85,10 @@ class Features(TransformerMixin, BaseEstimator):
     written : dict of str to str, optional
         Decimal mark or date format per column, such as {"price": ",", "day": "%d.%m.%Y"}. If it is given, no other
         text column is converted to numbers or dates. By default the formats are detected.
+    form : {"scaled", "columns"}, default="scaled"
+        "scaled" standardizes numbers and makes a column of 0 and 1 per level. "columns" makes one column per column of
+        the table, for `TreesClassifier`: numbers as they are, codes of levels, parts of dates, NaN for missing values.
+        Free text is left out.
 
     Attributes
     ----------
@@ -89,6 +100,8 @@ class Features(TransformerMixin, BaseEstimator):
         Number of columns of the result.
     sparse_ : bool
         Whether the result is a CSR matrix.
+    categorical_ : list of int
+        Columns of the result that are codes of categories (form="columns").
     written_ : dict of str to str
         Decimal mark or date format of the converted columns.
     records_ : list of ColumnRecord
@@ -112,6 +125,7 @@ class Features(TransformerMixin, BaseEstimator):
         image: Any = None,
         shapes: bool = False,
         written: Any = None,
+        form: str = "scaled",
     ) -> None:
         self.kinds = kinds
         self.scale = scale
@@ -119,6 +133,7 @@ class Features(TransformerMixin, BaseEstimator):
         self.image = image
         self.shapes = shapes
         self.written = written
+        self.form = form
 
     # ---- learning
 
@@ -156,6 +171,8 @@ class Features(TransformerMixin, BaseEstimator):
         """
         for name in ("feature_names_in_", "embed_"):
             self.__dict__.pop(name, None)
+        if self.form not in FORMS:
+            raise InputError(f"form must be {listing(map(repr, FORMS))}, got {self.form!r:.60}")
         self._embedder = None if self.embed is None else open_embedder(self.embed)
         learned = self._learn_table(X) if is_table(X) else self._learn_matrix(X)
         self.parts_, self.records_ = learned.parts, learned.records
@@ -174,7 +191,11 @@ class Features(TransformerMixin, BaseEstimator):
         self._refuse_unknown(dict(self.kinds or {}), table.column_names)
         self.is_table_ = True
         table = self._learn_written(table)
-        learned = learn_table(table, dict(self.kinds or {}), self.scale, self._embedder)
+        kinds = dict(self.kinds or {})
+        if self.form == "columns":
+            learned = learn_columns(table, kinds, self._embedder)
+        else:
+            learned = learn_table(table, kinds, self.scale, self._embedder)
         self.feature_names_in_ = np.array(table.column_names, dtype=object)
         self.n_features_in_ = table.num_columns
         self.words_ = learned.words
@@ -195,7 +216,10 @@ class Features(TransformerMixin, BaseEstimator):
         self.n_features_in_ = rows.shape[1]
         if self.shapes:
             return self._learn_shapes(rows)
-        return learn_matrix(self._embedded(rows), self.scale, self._form(), self._embedder)
+        rows = self._embedded(rows)
+        if self.form == "columns":
+            return keep_matrix(rows)
+        return learn_matrix(rows, self.scale, self._form(), self._embedder)
 
     def _learn_shapes(self, rows: Any) -> LearnedFeatures:
         form = self._form()
@@ -333,6 +357,17 @@ class Features(TransformerMixin, BaseEstimator):
 
     # ---- descriptions
 
+    @property
+    def categorical_(self) -> list[int]:
+        """Columns of the result that are codes of categories."""
+        check_is_fitted(self, "parts_")
+        found, width = list[int](), 0
+        for part in self.parts_:
+            encoder = getattr(part, "encoder", None)
+            found += [width] if isinstance(encoder, Codes) and encoder.is_category else []
+            width += len(part.made)
+        return found
+
     def get_feature_names_out(self, input_features: Any = None) -> NDArray:
         """Return the names of the columns of the result.
 
@@ -349,6 +384,21 @@ class Features(TransformerMixin, BaseEstimator):
         if not self.parts_:
             return np.array(default_names(self.n_features_out_), dtype=object)
         return np.array([name for part in self.parts_ for name in part.made], dtype=object)
+
+    def column_sources(self) -> NDArray[np.int64]:
+        """Return the column of the input that each column of the result is made of.
+
+        Returns
+        -------
+        ndarray of int of shape (n_features_out_,)
+        """
+        check_is_fitted(self, "parts_")
+        if self.is_table_:
+            place = {name: j for j, name in enumerate(self.feature_names_in_)}
+            return np.array([place[name] for part in self.parts_ for name in part.columns], np.int64)
+        if getattr(self, "embed_", None) is not None or self.shapes:
+            raise InputError("columns of embeddings and shapes are made of all columns, and belong to none of them")
+        return self.parts_[0].sources if self.parts_ else np.arange(self.n_features_in_)
 
     def explain(self) -> list[dict[str, Any]]:
         """Return what was done with each column.
@@ -403,7 +453,7 @@ class Features(TransformerMixin, BaseEstimator):
             return None
         dropped = {**dict(self.kinds or {}), **dict.fromkeys(out, "drop")}
         embed = None if "text" in kinds else self.embed
-        return Features(dropped, self.scale, embed, self.image, written=self.written_)
+        return Features(dropped, self.scale, embed, self.image, written=self.written_, form=self.form)
 
     def with_shapes(self, X: Any) -> Features | None:
         """Return unfitted Features that use shapes instead of pixels.
@@ -438,6 +488,7 @@ class Features(TransformerMixin, BaseEstimator):
             "image": image,
             "shapes": bool(self.shapes),
             "written": written,
+            "form": self.form,
         }
 
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:

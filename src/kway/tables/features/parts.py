@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError, ModelFileError
 from kway.suggest import listing
+from kway.tables.features.codes import Codes, learn_codes, repeats_levels
 from kway.tables.features.columns import ColumnKind, as_numbers, as_parts, as_vectors, as_words, kind_as_asked, kind_of
 from kway.tables.features.numbers import (
     MANY_FEATURES,
@@ -100,19 +101,26 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class NumbersPart:
-    """All number, true/false and date columns of a table, as one dense block."""
+    """All number, true/false and date columns of a table, as one dense block; numbers is None if they do not change."""
 
     sources: tuple[Source, ...]
-    numbers: Numbers
+    numbers: Numbers | None
 
     @property
     def made(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
-        return self.numbers.made
+        return tuple(s.name for s in self.sources) if self.numbers is None else self.numbers.made
 
-    def apply(self, table: Any) -> NDArray[np.float32]:
-        """Return dense (n, sources + flags)."""
-        return self.numbers.apply(gather(table, self.sources))
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column of the table that each column of the result is made of."""
+        made_of = range(len(self.sources)) if self.numbers is None else self.numbers.sources
+        return tuple(self.sources[j].column for j in made_of)
+
+    def apply(self, table: Any) -> NDArray:
+        """Return dense (n, sources + flags), float32 if they are standardized."""
+        values = gather(table, self.sources)
+        return values if self.numbers is None else self.numbers.apply(values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,15 +128,20 @@ class WordsPart:
     """A category or a text column."""
 
     column: str
-    encoder: Levels | Terms
+    encoder: Levels | Terms | Codes
 
     @property
     def made(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
         return self.encoder.made
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column of the table that each column of the result is made of."""
+        return (self.column,) * len(self.made)
+
     def apply(self, table: Any) -> Any:
-        """Return CSR (n, levels or terms)."""
+        """Return CSR (n, levels or terms), or dense (n, 1) codes."""
         return self.encoder.apply(table.column(self.column))
 
 
@@ -145,6 +158,11 @@ class VectorPart:
         """Names of the columns of the result."""
         plain = tuple(f"{self.column}[{j}]" for j in range(self.width))
         return plain if self.numbers is None else self.numbers.made
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column of the table that each column of the result is made of."""
+        return (self.column,) * len(self.made)
 
     def apply(self, table: Any) -> NDArray[np.float32]:
         """Return dense (n, width + flags)."""
@@ -163,6 +181,11 @@ class EmbeddedPart:
     def made(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
         return tuple(f"{self.column}[{j}]" for j in range(self.width))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column of the table that each column of the result is made of."""
+        return (self.column,) * self.width
 
 
 def gather(table: Any, sources: Sequence[Source]) -> NDArray[np.float64]:
@@ -232,9 +255,7 @@ class LearnedFeatures:
 def learn_matrix(rows: Any, scale: str, form: ImageForm | None, embedder: Any) -> LearnedFeatures:
     """Learn the part of a matrix; there is none if the matrix is not changed."""
     scaling = choose_scaling(rows, (), scale)
-    gaps = 0.0
-    if not sp.issparse(rows) and rows.dtype.kind == "f":
-        gaps = float(np.isnan(rows).mean()) if np.isnan(np.sum(rows, dtype=np.float64)) else 0.0
+    gaps = _missing_share_of_matrix(rows)
     kind = "matrix" if form is None else f"images, {form}"
     done = f"{rows.shape[1]:,} columns {scaling.done}"
     if embedder is not None:
@@ -245,6 +266,18 @@ def learn_matrix(rows: Any, scale: str, form: ImageForm | None, embedder: Any) -
     else:
         learned.add(scaling.encoder, scaling.encoder.apply(rows))
     return learned
+
+
+def keep_matrix(rows: Any) -> LearnedFeatures:
+    """Return a matrix as it is, for trees: missing values stay NaN."""
+    record = ColumnRecord("(all)", "matrix", f"{rows.shape[1]:,} columns, not changed", _missing_share_of_matrix(rows))
+    return LearnedFeatures(blocks=[rows], records=[record])
+
+
+def _missing_share_of_matrix(rows: Any) -> float:
+    if sp.issparse(rows) or rows.dtype.kind != "f":
+        return 0.0
+    return float(np.isnan(rows).mean()) if np.isnan(np.sum(rows, dtype=np.float64)) else 0.0
 
 
 def learn_image_shapes(rows: Any, form: ImageForm) -> LearnedFeatures:
@@ -282,9 +315,9 @@ def learn_table(table: Any, kinds: dict[str, str], scale: str, embedder: Any) ->
         learned.records.append(record)
     if sources:
         values = gather(table, sources)
-        part = NumbersPart(tuple(sources), learn_numbers(values, tuple(s.name for s in sources)))
-        learned.parts.insert(0, part)
-        learned.blocks.insert(0, part.numbers.apply(values))
+        numbers = learn_numbers(values, tuple(s.name for s in sources))
+        learned.parts.insert(0, NumbersPart(tuple(sources), numbers))
+        learned.blocks.insert(0, numbers.apply(values))
     _refuse_nothing_left(learned, embedder)
     return learned
 
@@ -312,6 +345,49 @@ def _learn_as_matrix(learned: LearnedFeatures, table: Any, found: dict[str, Colu
     return True
 
 
+def learn_columns(table: Any, kinds: dict[str, str], embedder: Any) -> LearnedFeatures:
+    """Learn the parts of a table for trees: one column per column, missing values stay NaN, nothing is scaled."""
+    learned, sources = LearnedFeatures(words=text_columns(table)), list[Source]()
+    for name in table.column_names:
+        column = table.column(name)
+        kind, missing = _kind_of_column(column, name, kinds.get(name)), _missing_share(column)
+        if kind.name in ("number", "true/false"):
+            sources.append(Source(name, lenient=kind.note.startswith("mixed")))
+            missing = float(np.isnan(gather(table, sources[-1:])).mean())
+            record = ColumnRecord(name, kind.name, _noted("not changed", kind), missing)
+        elif kind.name == "date":
+            record = _learn_date(column, name, missing, sources, scaled=False)
+        elif kind.name == "vector":
+            vectors = as_vectors(column, name)
+            learned.add(VectorPart(name, vectors.shape[1], None), vectors)
+            record = ColumnRecord(name, "vector", f"{vectors.shape[1]} columns, not changed", missing)
+        elif kind.name == "text" and embedder is not None:
+            record = _learn_words(learned, column, name, missing, kind, "none", embedder)
+        elif kind.name in ("category", "text"):
+            record = _learn_codes(learned, column, name, missing, kind)
+        else:
+            record = ColumnRecord(name, kind.name, f"dropped: {kind.note}", missing, used=False)
+        learned.records.append(record)
+    if sources:
+        part = NumbersPart(tuple(sources), None)
+        learned.parts.insert(0, part)
+        learned.blocks.insert(0, part.apply(table))
+    _refuse_nothing_left(learned, embedder)
+    return learned
+
+
+def _learn_codes(learned: LearnedFeatures, column: Any, name: str, missing: float, kind: ColumnKind) -> ColumnRecord:
+    if kind.name == "text" and not repeats_levels(column):
+        return ColumnRecord(name, "text", "dropped: free text, which trees cannot use", missing, used=False)
+    codes = learn_codes(column, name)
+    if not codes.kept:
+        return ColumnRecord(name, kind.name, "dropped: no level occurs twice", missing, used=False)
+    learned.add(WordsPart(name, codes), codes.apply(column))
+    done = f"{len(codes.kept):,} levels as numbers, the most frequent first"
+    done += "" if codes.is_category else "; too many for sets of levels, compared by frequency"
+    return ColumnRecord(name, kind.name, _noted(done, kind), missing, levels=len(codes.kept))
+
+
 def _kind_of_column(column: Any, name: str, asked: str | None) -> ColumnKind:
     if asked is None:
         return kind_of(column, name)
@@ -324,11 +400,15 @@ def _kind_of_column(column: Any, name: str, asked: str | None) -> ColumnKind:
     return kind_as_asked(column, asked)
 
 
-def _learn_date(column: Any, name: str, missing: float, sources: list[Source]) -> ColumnRecord:
+def _learn_date(column: Any, name: str, missing: float, sources: list[Source], scaled: bool = True) -> ColumnRecord:
     parts = as_parts(column, name)
     vary = [part for part, values in parts.items() if len(np.unique(values[~np.isnan(values)])) > 1]
     sources += [Source(name, part) for part in vary]
-    done = f"{listing(vary)} as numbers, standardized" if vary else "dropped: the same date in every row"
+    done = (
+        f"{listing(vary)} as numbers{', standardized' if scaled else ''}"
+        if vary
+        else "dropped: the same date in every row"
+    )
     return ColumnRecord(name, "date", done, missing, used=bool(vary))
 
 
@@ -405,7 +485,10 @@ def _refuse_nothing_left(learned: LearnedFeatures, embedder: Any) -> None:
 
 _TYPES: dict[str, type] = {
     cls.__name__: cls
-    for cls in (NumbersPart, WordsPart, VectorPart, EmbeddedPart, Source, Numbers, Levels, Terms, SparseScaling, Shapes)
+    for cls in (
+        *(NumbersPart, WordsPart, VectorPart, EmbeddedPart),
+        *(Source, Numbers, Levels, Terms, Codes, SparseScaling, Shapes),
+    )
 }
 
 
