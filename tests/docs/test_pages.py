@@ -4,7 +4,7 @@
     ```text     directly after a block that runs: what it printed ("..." stands for anything, spaces do not count)
     ```bash     runs, with `kway` on the PATH
 
-A block under the line `<!-- not run -->` is left alone. Under `<!-- numbers vary -->`, numbers of an output may differ by a
+A block under the line `<!-- not run -->` is left alone. Under `<!-- numbers vary -->`, numbers may differ by a
 fifth, and times by any factor. New pages are found by themselves.
 """
 
