@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_wine, make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import StratifiedKFold
+from sklearn.neighbors import KNeighborsClassifier
 
 import kway
 from kway.auto.reasons import kept_facts
@@ -214,8 +215,8 @@ def test_weights_of_rows_reach_the_members_and_the_blend():
     weight = np.where(y == "ant", 20.0, 1.0)
     plain, weighted = (BlendClassifier(members()[:2]).fit(X, y, **more) for more in ({}, {"sample_weight": weight}))
     assert (weighted.predict(X) == "ant").sum() > (plain.predict(X) == "ant").sum()
-    with pytest.raises(InputError, match="'MappedClassifier' takes no sample_weight"):
-        BlendClassifier([kway.MappedClassifier()]).fit(X, y, sample_weight=weight)
+    with pytest.raises(InputError, match="'KNeighborsClassifier' takes no sample_weight"):
+        BlendClassifier([KNeighborsClassifier()]).fit(X, y, sample_weight=weight)
     with pytest.raises(TypeError, match="'groups'"):
         BlendClassifier(members()).fit(X, y, groups=y)
 
