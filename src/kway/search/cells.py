@@ -184,23 +184,6 @@ def by_cell(cells: NDArray[np.int64], n_cells: int) -> CellGroups:
     return CellGroups(np.concatenate([[0], ends]), np.arange(n_cells), pairs)
 
 
-def nearest_first(keys: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return the cells (q, c) in the order of their keys (q, c), ties by number.
-
-    Key and number are packed into one integer, because sorting integers takes a fifth of the time of `argsort` (T3).
-
-    >>> nearest_first(np.array([[0.5, -2.0, -1.0, 0.5]], np.float32))
-    array([[1, 2, 0, 3]])
-    """
-    both = keys.view(np.int32).astype(np.int64)
-    both ^= (both >> 63) & 0x7FFFFFFF  # bits of negative floats are in reverse order
-    both <<= 32
-    both |= np.arange(keys.shape[1])
-    both.sort(axis=1)
-    both &= 0xFFFFFFFF
-    return both
-
-
 @dataclass(frozen=True)
 class CellBounds:
     """Bounds that skip cells: landmarks (c, m), and the largest distance (c,) of a row to the landmark of its cell.

@@ -112,13 +112,6 @@ def holds(index: Index, queries: Any, k: int) -> bool:
     return not len(held) or bool((held.min() > 1 / limit) & (held.max() < limit))
 
 
-class Probed(NamedTuple):
-    """What a search with some number of probes found, and how many rows it measured a query (the mean)."""
-
-    found: Neighbors
-    touched: float
-
-
 def check_cells(metric: Metric) -> None:
     """Refuse what no device searches."""
     if not metric.distance.by_products:

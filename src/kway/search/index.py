@@ -355,9 +355,9 @@ class Index(ABC):
 
     def _nearest_of_tensor(self, queries: Any, k: int, n_jobs: int | None, probes: int | None) -> Neighbors:
         """Search on the GPU, or on the CPU and copy the result to the device of the queries."""
+        self._touched = float(k)
         found = self._tensors(queries, k, probes)
         if found is not None:
-            self._touched = float(k)
             return found
         device = Device(str(queries.device))
         return Neighbors(*map(device.put, self.nearest(on_host(queries), k, n_jobs, probes=probes)))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,14 +37,12 @@ from kway.search.cells import (
     Projection,
     by_cell,
     learn_projection,
-    nearest_first,
     projection_sample,
 )
 from kway.search.codecs.stores import Store, StoredRows
 from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
 from kway.search.gpu_dispatch import (
     FarTable,
-    Probed,
     check_cells,
     choose_for_cells,
     far_rows,
@@ -58,8 +56,7 @@ from kway.search.kmeans import ROUNDS, assign_centres, kmeans_sample, place_cent
 from kway.search.metrics import Metric, pick_metric
 from kway.search.power_scaling import Unit
 from kway.search.results import Heaps, Ids, Neighbors, empty_heaps, whole_k
-from kway.threads import at_most, even_spans, pmap, spans
-from kway.validation import plain_far
+from kway.threads import even_spans, pmap, spans
 
 if TYPE_CHECKING:
     from kway.rows.gpu.ivf_search import DeviceCells
@@ -195,6 +192,13 @@ class Landmarks(Recipe):
         return index
 
 
+class Probed(NamedTuple):
+    """What a search with some number of probes found, and the mean number of rows that a query measured."""
+
+    found: Neighbors
+    touched: float
+
+
 class LandmarksIndex(Index):
     """Live cells, on the CPU and perhaps on a GPU; `probes` may be set at any time."""
 
@@ -233,6 +237,11 @@ class LandmarksIndex(Index):
         if isinstance(self._held, FarTable):
             self._held = self._held.read(self._ground(), self.recipe.keeper.table())
         return self._held
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the CPU searches."""
+        return self._on_gpu is None
 
     @property
     def ends_exact(self) -> bool:
@@ -344,8 +353,12 @@ class LandmarksIndex(Index):
         if self._on_gpu is None or k > self._on_gpu.most_listed:
             return self._nearest_on_cpu(queries, k, wanted)
         found = self._on_gpu.nearest(queries, k, wanted, self._host(wanted))
-        self._touched = float(k)
+        self._touched = self._rows_of(wanted)
         return Neighbors(*found)
+
+    def _rows_of(self, probes: int) -> float:
+        """Return the mean number of rows in so many cells: a GPU measures all of them."""
+        return self.n_rows * probes / self.n_landmarks
 
     def _host(self, wanted: int) -> Any:
         """Return the search on the CPU for doubtful queries; None if the CPU does not have the rows."""
@@ -357,18 +370,8 @@ class LandmarksIndex(Index):
         cells, wanted = self._on_gpu, self._probes(probes)
         if cells is None or not holds(self, queries, k):
             return None
-        host = self._host(wanted)
+        host, self._touched = self._host(wanted), self._rows_of(wanted)
         return named_tensors(cells.device, self, queries, lambda tensor: cells.answer(tensor, k, wanted, host))
-
-    def _probed_on_gpu(self, queries: Any, k: int, steps: Sequence[int]) -> list[Probed] | None:
-        """Return the result of each of `steps` if the rows are only on a GPU; None if the CPU can search."""
-        cells = self._on_gpu
-        far = None if cells is None or not isinstance(self._held, FarTable) else plain_far(queries, cells.device)
-        if cells is None or far is None or not holds(self, far.tensor, k):
-            return None
-        found = (self.nearest(far.tensor, k, probes=step) for step in steps)
-        looked = (cells.rows_probed(far.tensor.double(), step) for step in steps)
-        return [Probed(Neighbors(*map(cells.device.fetch, one)), rows) for one, rows in zip(found, looked)]
 
     def _nearest_on_cpu(self, queries: NDArray, k: int, wanted: int) -> Neighbors:
         """Search on the CPU with so many probes."""
@@ -381,9 +384,7 @@ class LandmarksIndex(Index):
         self._touched = measured / len(queries)
         return heaps.neighbors()
 
-    def nearest_by_probes(
-        self, queries: ArrayLike, k: int, steps: Sequence[int], n_jobs: int | None = None
-    ) -> list[Probed]:
+    def nearest_by_probes(self, queries: ArrayLike, k: int, steps: Sequence[int]) -> list[Probed]:
         """Return the results of `nearest` with several numbers of probes, from one search.
 
         Each step searches only the cells that the steps before it have not searched, so all steps together cost as much
@@ -397,21 +398,12 @@ class LandmarksIndex(Index):
             Number of neighbors.
         steps : sequence of int
             Numbers of probes, ascending.
-        n_jobs : int or None, default=None
-            Number of threads; None uses all cores.
 
         Returns
         -------
         list of Probed
             Neighbors, and rows measured per query, of each step.
         """
-        probed = self._probed_on_gpu(queries, k, steps)
-        if probed is not None:
-            return probed
-        with at_most(n_jobs):
-            return self._probed_on_cpu(queries, k, steps)
-
-    def _probed_on_cpu(self, queries: ArrayLike, k: int, steps: Sequence[int]) -> list[Probed]:
         checked, k = self.unit.queries(self._prepared(queries, "queries")), whole_k(k)
         rows, ask = checked.rows, self._asked(checked, k)
         q = len(rows)
@@ -432,7 +424,7 @@ class LandmarksIndex(Index):
         exact = frozen(queries.astype(np.float64))
         projected = self._projection.of(self.metric.distance.place(exact), self._table.long.shape[1] > 0)
         keys = self._finder.marks - projected.lead @ self._landmarks.T  # (q, c)
-        cells = nearest_first(keys)
+        cells = np.argsort(keys, axis=1, kind="stable")  # nearest first
         keys = np.take_along_axis(keys, cells, axis=1)
         heaps, measured = empty_heaps(len(queries), kept[0].ids.shape[1]), 0
         done, touched = 0, []
