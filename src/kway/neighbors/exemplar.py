@@ -22,13 +22,13 @@ from scipy.optimize import minimize
 from sklearn.utils.validation import check_is_fitted
 
 from kway import validation
+from kway.base.class_rows import best_classes
 from kway.base.classifier import on_own_threads
 from kway.errors import BudgetError
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.neighbors.votes import Ballot, VotingClassifier, shares_of
 from kway.parameters import above, at_least, check_parameters, whole
 from kway.probabilities import log_sigmoid
-from kway.search.block_scan import top_products
 from kway.search.distances import EUCLIDEAN
 from kway.search.power_scaling import Unit
 from kway.threads import pmap, spans
@@ -163,7 +163,7 @@ class ExemplarClassifier(VotingClassifier):
         """Return the best exemplars (q, k) of a block of rows; each votes with its probability of "same class"."""
         placed = self._range.queries(rows).rows.astype(self.exemplars_.dtype, copy=False)  # float32 may be too narrow
         k = min(self.n_exemplars, len(self.exemplars_))
-        ids, logits = top_products(self._scaled(placed), self.exemplars_, k, offset=self.offsets_)
+        ids, logits = best_classes(self._scaled(placed), self.exemplars_, self.offsets_, k)
         logs = log_sigmoid(logits.astype(np.float64))
         votes = np.exp(logs - logs.max(axis=1, keepdims=True))  # far from all exemplars: proportions, not zeros
         return Ballot(ids, self._codes[ids], shares_of(votes, ids >= 0), -logs)

@@ -1,6 +1,5 @@
 """Scans: queries (q, d) against all rows (n, d), a tile of at most 2 MB of keys at a time, never q x n.
 
-top_products   the k best of scale_r * (q . x_r) + offset_r as they are computed: how a linear model predicts
 BlockScan      exact search. The distance (distances.py) defines the keys of a tile, in float32 if that is safe; the few
                rows whose key might be among the k best, rounding included, are measured in float64
 confirm        from neighbors found in another space (a tree, unit vectors) to proven neighbors under the metric: k and
@@ -22,7 +21,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.kernels.distances import KEY
 from kway.kernels.float32 import FLOAT32_SAFE
 from kway.kernels.jit import frozen
 from kway.kernels.topk import measure, merge, offer, offer_csr
@@ -30,8 +28,8 @@ from kway.memory import CACHE_BYTES
 from kway.rows.gpu.device import Device
 from kway.search.codecs.stores import StoredRows
 from kway.search.distances import Distance, Matrix, squares
-from kway.search.results import Heaps, Neighbors, TopK, empty_heaps, whole_k
-from kway.threads import at_most, pmap, shares, spans, spans_of, workers
+from kway.search.results import Heaps, Neighbors, empty_heaps
+from kway.threads import pmap, shares, spans, spans_of, workers
 
 TILE_KEYS = CACHE_BYTES // 4  # float32 keys of a tile (T1b)
 _MERGING = Lock()  # of heaps that several threads fill
@@ -316,68 +314,6 @@ def _centre(rows: NDArray) -> NDArray[np.float64] | None:
     away = float(mean @ mean)
     spread = max(0.0, total / len(rows) - away)
     return mean if away > 4.0 * spread else None
-
-
-def top_products(
-    queries: Matrix,
-    rows: NDArray,
-    k: int,
-    scale: NDArray | None = None,
-    offset: NDArray | None = None,
-    n_jobs: int | None = None,
-) -> TopK:
-    """Find the k best scores scale_r * (q . x_r) + offset_r of each query.
-
-    Parameters
-    ----------
-    queries : array or sparse matrix of shape (n_queries, d)
-        Queries.
-    rows : ndarray of shape (n, d)
-        Dense rows.
-    k : int
-        Number of best rows.
-    scale, offset : ndarray of shape (n,) or None, default=None
-        Factor and summand per row; None is 1 and 0.
-    n_jobs : int or None, default=None
-        Number of threads; None uses all cores.
-
-    Returns
-    -------
-    TopK
-        Positions and scores in the common float type; ties go to the lower position; -1 and -inf pad.
-    """
-    with at_most(n_jobs):
-        return _top_products(queries, rows, whole_k(k), scale, offset)
-
-
-def _top_products(queries: Matrix, rows: NDArray, k: int, scale: NDArray | None, offset: NDArray | None) -> TopK:
-    q, n = queries.shape[0], len(rows)
-    kind = np.result_type(queries.dtype, rows.dtype)
-    # lower keys are better, so both signs change
-    turned = frozen(np.full(n, -1, kind) if scale is None else -np.asarray(scale, kind))
-    moved = frozen(np.zeros(n, kind) if offset is None else -np.asarray(offset, kind))
-    heaps = empty_heaps(q, k)
-    nothing = frozen(np.empty((q, 0)))
-    still = np.zeros(q)
-
-    def work(where: slice) -> None:
-        block = queries[where]
-        m = block.shape[0]
-        copied = COPY_BYTES // (kind.itemsize * rows.shape[1]) if sp.issparse(block) else n
-        chunk = max(256, min(TILE_KEYS // m, copied))
-        which, part = np.arange(m), heaps.part(where)
-        for some in spans(n, chunk):
-            products = np.ascontiguousarray(block @ rows[some].T, dtype=kind)  # (m, c)
-            names = np.arange(some.start, some.stop)
-            offer(
-                KEY, products, turned[some], moved[some], nothing[where], nothing, names, which,
-                still[where], 0.0, 0.0, 0.0, *part,
-            )  # fmt: skip
-
-    size = 4096 if sp.issparse(queries) else 256  # a sparse product copies the rows, so it must serve many queries
-    pmap(work, spans(q, max(1, min(size, -(-q // workers())))))
-    ids, distances = heaps.neighbors()
-    return TopK(ids, (-distances).astype(kind, copy=False))
 
 
 EXTRA = 2  # neighbors beyond k that a proof needs; four more make a search by cosine 10% slower (T2b)

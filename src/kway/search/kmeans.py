@@ -1,6 +1,6 @@
 """k-means (Lloyd 1982): centers (c, d) with small distances of rows to their nearest center.
 
-Rounds on a sample place the centers; passes over all rows may follow (`cluster_blocks`).
+Rounds on a sample of the rows place the centers.
 
     assign   each row to argmin_c ||x - m_c||^2 = argmax_c (x . m_c - ||m_c||^2 / 2), one blocked matrix product
     update   each center to the mean of its rows; an empty one to a row far from its center
@@ -11,25 +11,19 @@ the first. This is the idea of k-means++ (Arthur and Vassilvitskii 2007), withou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.errors import InputError
 from kway.kernels.cells import nearest_center
 from kway.kernels.jit import frozen
-from kway.labels import check_width
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.progress import Tell, silent
 from kway.rows.gpu.device import Device
 from kway.rows.gpu.tensor_rows import TensorRows
-from kway.search.codecs.block_codes import iterate_blocks
-from kway.threads import at_most, pmap, spans
-from kway.validation import plain_rows
+from kway.threads import pmap, spans
 
 ROUNDS = 4  # rounds on the sample; after 8 the recall of landmarks differs by less than between seeds (T3)
 A_CENTRE = 32  # rows of the sample per center; more rows improve no recall (T3)
@@ -192,106 +186,3 @@ def _distant_rows(held: ClusteredRows, halves: NDArray, count: int, rng: np.rand
     if not len(far):
         return held.take(far)
     return held.take(rng.choice(far, min(count, len(far)), replace=False, p=gaps[far] / gaps[far].sum()))
-
-
-class StreamClusters(NamedTuple):
-    """Centers (c, d) float32, the rows (c,) of each in the last pass, and their mean squared distance to it.
-
-    For a source that was read once, sizes and spread are those of the sample.
-    """
-
-    centres: NDArray[np.float32]
-    sizes: NDArray[np.int64]
-    spread: float
-
-
-def cluster_blocks(
-    blocks: Any, n_centres: int, *, passes: int = 2, seed: int = 0, n_jobs: int | None = None
-) -> StreamClusters:
-    """Run k-means over rows that need not fit in memory.
-
-    Parameters
-    ----------
-    blocks : array of shape (n, d), path or iterable
-        An array, perhaps a memory map, a folder of .npy files, or an iterable of blocks (m, d).
-    n_centres : int
-        Number of centers.
-    passes : int, default=2
-        Passes over all rows after the sample, if the source can be read again (an array, a folder, a list).
-    seed : int, default=0
-        Seed of the sample and of the first centers.
-    n_jobs : int or None, default=None
-        Number of threads; None uses all cores.
-
-    Returns
-    -------
-    StreamClusters
-        Centers, rows per center, and mean squared distance.
-
-    Examples
-    --------
-    >>> rows = np.repeat(np.arange(4.0), 50)[:, None] * 10
-    >>> cluster_blocks([rows[:100], rows[100:]], 4).sizes.tolist()
-    [50, 50, 50, 50]
-    """
-    if not isinstance(n_centres, int | np.integer) or isinstance(n_centres, bool) or n_centres < 1:
-        raise InputError(f"n_centres must be a whole number of at least 1, got {n_centres!r}")
-    with at_most(n_jobs):
-        return _clustered(blocks, n_centres, passes, seed)
-
-
-def _clustered(blocks: Any, n_centres: int, passes: int, seed: int) -> StreamClusters:
-    rng = np.random.default_rng(seed)
-    sample = _sampled(_blocks(blocks), max(A_CENTRE * n_centres, SAMPLE_ROWS), rng)
-    if len(sample) < n_centres:
-        raise InputError(f"n_centres={n_centres} needs at least as many rows, got {len(sample)}; use fewer centers")
-    centres = place_centres(sample, int(n_centres), rng)
-    again = isinstance(blocks, str | Path | list | tuple) or hasattr(blocks, "shape")
-    if not again or passes < 1:
-        return _passed(iter([sample]), centres)._replace(centres=centres)
-    found = _passed(_blocks(blocks), centres)
-    for _ in range(passes - 1):
-        found = _passed(_blocks(blocks), found.centres)
-    return found
-
-
-def _blocks(source: Any) -> Iterator[NDArray[np.float32]]:
-    """Yield checked blocks, all with as many columns as the first."""
-    width = None
-    for block in iterate_blocks(source).each:
-        rows = plain_rows(block, "rows").astype(np.float32, copy=False)
-        width = check_width(rows, width)
-        yield rows
-    if width is None:
-        raise InputError("k-means needs at least one block of rows, got none")
-
-
-def _sampled(blocks: Iterator[NDArray[np.float32]], size: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Draw `size` of all rows (reservoir sampling): row i replaces a random one with probability size / (i + 1)."""
-    held: NDArray[np.float32] | None = None
-    seen = 0
-    for rows in blocks:
-        if held is None:
-            held = np.empty((size, rows.shape[1]), np.float32)
-        free = min(max(0, size - seen), len(rows))
-        held[seen : seen + free] = rows[:free]
-        places = rng.integers(0, seen + free + 1 + np.arange(len(rows) - free))
-        inside = np.flatnonzero(places < size)
-        held[places[inside]] = rows[free:][inside]  # the later of two in one place stays
-        seen += len(rows)
-    assert held is not None
-    return held[: min(seen, size)]
-
-
-def _passed(blocks: Iterator[NDArray], centres: NDArray[np.float32]) -> StreamClusters:
-    """Run one pass: the means of the rows of each center; one without rows stays."""
-    sums, sizes, total = np.zeros(centres.shape), np.zeros(len(centres), np.int64), 0.0
-    for rows in blocks:
-        near = nearest_centres(rows, centres)
-        sizes += np.bincount(near.centres, minlength=len(centres))
-        total += 2.0 * float(near.gaps.sum(dtype=np.float64))
-        order = np.argsort(near.centres, kind="stable")
-        present, starts = np.unique(near.centres[order], return_index=True)
-        sums[present] += np.add.reduceat(rows[order], starts, axis=0, dtype=np.float64)
-    means = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], centres)
-    return StreamClusters(means.astype(np.float32), sizes, max(0.0, total) / max(1, int(sizes.sum())))

@@ -89,9 +89,7 @@ def _lsh(facts: Facts) -> dict[str, Array]:
     points: str | int = {"haversine": 3, "dot": facts["n_features"] + 1}.get(base_of(facts), "d")
     return {
         "directions": Array(("float32",), (points, "B")),
-        "shift": Array(("float64",), ("B",), (finite,)),
-        "width": Array(("float64",), ("B",), (finite, _all_or_none)),
-        "factor": Array(("uint64",), ("T", "b")),
+        "middle": Array(("float64",), ("B",), (finite,)),
         "longest": Array(("float64",), (1,), (finite,)),
     }
 
@@ -215,9 +213,10 @@ def index_rules(key: str = "index") -> tuple[CrossRule, ...]:
         return None if fits else f"has projections of {length} out of {width or points} coordinates"
 
     def tables(stored: Any) -> str | None:
-        T, b, B = (stored.sizes.get(name) for name in ("T", "b", "B"))
-        fits = T is None or (T * b == B and b <= 62 and T <= MOST_ITEMS)
-        return None if fits else f"has {T} hash tables of {b} bits and {B} directions"
+        if "B" not in stored.sizes:
+            return None
+        B, T = stored.sizes["B"], stored.facts[key]["recipe"]["n_tables"]
+        return None if T <= MOST_ITEMS and B % T == 0 and B // T <= 62 else f"has {B} directions for {T} hash tables"
 
     def planes(stored: Any) -> str | None:
         from kway.kernels.codes.bits import WIDEST_FILTER
@@ -293,7 +292,3 @@ def _searchable(kind: IndexKind, facts: Facts) -> str | None:
         return "a metric that this index supports"
     columns_fit = base != "haversine" or facts["n_features"] == 2
     return None if columns_fit else "two columns for haversine"
-
-
-def _all_or_none(width: NDArray, _: Mapping[str, int]) -> str | None:
-    return None if (width > 0).all() or not width.any() else "contains 0 and other widths"
