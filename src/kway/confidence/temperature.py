@@ -38,13 +38,13 @@ from kway.base.class_rows import best_columns, lift_winners
 from kway.base.classifier import on_own_threads
 from kway.confidence import splits
 from kway.confidence.reliability import Reliability, reliability_of
-from kway.confidence.splits import SAMPLED_ROWS, ConfidenceWrapper, LabeledRows, Split
+from kway.confidence.splits import ConfidenceWrapper, LabeledRows, Split
 from kway.errors import CombinationError
 from kway.labels import Labels
 from kway.measures import log_loss
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.probabilities import log_sum_exp, softmax
-from kway.rows.blocks import take_rows
+from kway.rows.blocks import SAMPLE_ROWS, take_rows
 from kway.search.results import TopK
 from kway.threads import pmap, spans
 
@@ -133,7 +133,7 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
         fitted = self._prefit() if self._is_prefit() else self._fit_copy(*rows)
         self._adopt(fitted)
         rng = self._rng()
-        some = np.sort(rng.permutation(len(rows.labels.codes))[:SAMPLED_ROWS])
+        some = np.sort(rng.permutation(len(rows.labels.codes))[:SAMPLE_ROWS])
         source = pick_source(fitted, take_rows(rows.X, some))
         self._scale_by(source, *self._score_calibration_rows(rows, source, rng))
         return self

@@ -23,7 +23,9 @@ from kway.kernels.distances import COSINE, DOT, EUCLIDEAN, HAMMING, HAVERSINE, K
 from kway.kernels.float32 import PRODUCT_UNDERFLOW
 from kway.kernels.jit import kernel, strict_kernel
 
-EMPTY = 1e300  # used instead of infinity, which fastmath does not support
+# Distance of an empty entry: infinity is not supported by fastmath. Rows and queries are scaled (power_scaling.py), so
+# that every distance is smaller, and it stays finite in any unit of a certified frame (up to 2^250).
+EMPTY = 1e200
 NO_ROW = np.int64(2**62)  # id of an empty entry
 
 _MOST = float(np.finfo(np.float32).max)

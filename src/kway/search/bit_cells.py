@@ -30,6 +30,7 @@ from kway.kernels.codes.bit_cells import CellPairs, CodedCells, bound_bit_cells,
 from kway.kernels.codes.bit_scan import CodedRows, Estimator
 from kway.kernels.jit import frozen
 from kway.kernels.topk import EMPTY, merge
+from kway.rows.blocks import SAMPLE_ROWS
 from kway.rows.gpu.device import Device
 from kway.search.block_scan import measured_rows
 from kway.search.cells import CellGroups, CellOrder, Ground, Projected, Projection, one_by_one, ordered_by_cell, taken
@@ -38,7 +39,7 @@ from kway.search.codecs.bits import CODE_ARRAYS, BitRows, Bits, CenteredBits, re
 from kway.search.codecs.block_codes import BlockEncoder, check_same_job, code_arrays, encode_parts, job_settings
 from kway.search.codecs.stores import StoredRows
 from kway.search.distances import Distance
-from kway.search.kmeans import A_CENTRE, SAMPLE_ROWS
+from kway.search.kmeans import A_CENTRE
 from kway.search.results import Heaps, empty_heaps
 from kway.threads import pmap, workers
 from kway.validation import plain_rows

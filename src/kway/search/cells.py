@@ -46,13 +46,14 @@ from kway.kernels.cells import (
 from kway.kernels.jit import frozen
 from kway.kernels.topk import EMPTY
 from kway.memory import CACHE_BYTES, rows_per_block
+from kway.rows.blocks import SAMPLE_ROWS
 from kway.rows.gpu.device import Device
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.block_scan import measured_rows, sum_rounding
 from kway.search.codecs.int8 import ByteRows
 from kway.search.codecs.stores import Store, StoredRows
 from kway.search.distances import Distance
-from kway.search.kmeans import SAMPLE_ROWS, half_squares, in_cell_order
+from kway.search.kmeans import half_squares, in_cell_order
 from kway.search.results import Heaps
 from kway.threads import pmap, shares, single_blas, spans
 

@@ -21,13 +21,13 @@ from kway.kernels.cells import nearest_center
 from kway.kernels.jit import frozen
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.progress import Tell, silent
+from kway.rows.blocks import SAMPLE_ROWS
 from kway.rows.gpu.device import Device
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.threads import pmap, spans
 
 ROUNDS = 4  # rounds on the sample; after 8 the recall of landmarks differs by less than between seeds (T3)
 A_CENTRE = 32  # rows of the sample per center; more rows improve no recall (T3)
-SAMPLE_ROWS = 4096  # least rows of a sample: for centers, projections, hashes and bounds (T1f, T3)
 
 
 class ClusteredRows(Protocol):

@@ -24,17 +24,17 @@ from kway.kernels.jit import frozen
 from kway.kernels.topk import EMPTY, offer_buckets
 from kway.memory import rows_per_block
 from kway.parameters import AUTO, check_parameters, whole
+from kway.rows.blocks import SAMPLE_ROWS
 from kway.search.block_scan import BlockScan
 from kway.search.codecs.stores import StoredRows, drop_rows, join_rows
 from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN, squares
 from kway.search.index import Index, Recipe
-from kway.search.kmeans import SAMPLE_ROWS
 from kway.search.metrics import Metric
 from kway.search.results import Heaps, Ids, Neighbors, empty_heaps
 from kway.threads import pmap, spans, workers
 
 _PROBES = 32  # buckets per table that a query looks into (decided, as the other numbers of LSH, by tests of its recall)
-BUCKET = 8  # wanted rows per bucket; bits are added if a row shares its bucket with four times as many (tests of recall)
+BUCKET = 8  # wanted rows per bucket; bits are added while a row shares its bucket with four times as many
 MAX_MOVED = 10  # hyperplanes that probing considers: 2^10 buckets per table at most (tests of recall)
 MAX_BITS = np.iinfo(np.int64).bits - 2  # of a key
 

@@ -24,10 +24,9 @@ import numpy as np
 from kway.kernels.certified.sketch import byte_squares
 from kway.kernels.certified.tiles import scan_codes, weigh_codes
 from kway.kernels.distances import absolute_gaps, squared_gaps
+from kway.kernels.float32 import FLOAT32_SAFE
 from kway.kernels.jit import BIG, kernel
 from kway.kernels.lanes import ctz, touch_row
-
-FARTHEST = 1e200  # distance of an empty place in a list; it stays finite in any unit of a frame (up to 2^250)
 
 
 @kernel
@@ -164,14 +163,13 @@ def warm(packed, bias, ids, start, rows, near, members, asked, queries, keep, be
 
 
 AHEAD = 4  # rows that are prefetched (T1)
-_MOST = 1e12  # above all distances in the space of the codes; its square is finite in float32
 FLOOR = (np.iinfo(np.int32).max + 1) // 2  # above any sum of codes: tau = -FLOOR marks all rows, tau = FLOOR none
 
 
 @kernel
 def _kth(best, i, unit):
     """Return the k-th distance of query i so far, in units of the space of the codes."""
-    return min(best[i, best.shape[1] - 1] * unit, _MOST)
+    return min(best[i, best.shape[1] - 1] * unit, FLOAT32_SAFE[1])
 
 
 @kernel

@@ -12,10 +12,10 @@ from typing import Any
 from kway.modelfile.schema import (
     FLOAT_TYPES,
     LARGEST,
-    MOST_ITEMS,
     Array,
     Check,
     CrossRule,
+    FileLimit,
     Schema,
     StoredObject,
     anything,
@@ -152,7 +152,10 @@ def _every_row_voted_on(stored: StoredObject) -> str | None:
 
 
 def _bounded_lists(stored: StoredObject) -> str | None:
-    k, most = stored.params["n_neighbors"], max(stored.sizes["m"], MOST_ITEMS)  # lists of n_neighbors are allocated
+    k, most = (
+        stored.params["n_neighbors"],
+        max(stored.sizes["m"], FileLimit.ITEMS),
+    )  # lists of n_neighbors are allocated
     return None if k <= most else f"has n_neighbors={k}, above {most:,}"
 
 

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from kway.modelfile.schema import (
-    MOST_ITEMS,
     Array,
     Check,
+    FileLimit,
     Schema,
     StoredObject,
     Values,
@@ -115,8 +115,8 @@ def _reasons(value: Any) -> str | None:
     expected = record({"how": text(1000), "columns": _NAMES, "falls": many(number(-1.0, 1.0))})(value)
     if expected:
         return expected
-    fits = len(value["columns"]) == len(value["falls"]) <= MOST_ITEMS
-    return None if fits else f"at most {MOST_ITEMS:,} columns, each with one fall"
+    fits = len(value["columns"]) == len(value["falls"]) <= FileLimit.ITEMS
+    return None if fits else f"at most {FileLimit.ITEMS:,} columns, each with one fall"
 
 
 # ---- arrays of the parts, by type

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from kway.modelfile.schema import (
     FLOAT_TYPES,
     INT32_64,
-    MOST_ITEMS,
     Array,
     Check,
     CrossRule,
+    FileLimit,
     Schema,
     StoredObject,
     ascending_in_rows,
@@ -216,7 +216,9 @@ def index_rules(key: str = "index") -> tuple[CrossRule, ...]:
         if "B" not in stored.sizes:
             return None
         B, T = stored.sizes["B"], stored.facts[key]["recipe"]["n_tables"]
-        return None if T <= MOST_ITEMS and B % T == 0 and B // T <= 62 else f"has {B} directions for {T} hash tables"
+        return (
+            None if T <= FileLimit.ITEMS and B % T == 0 and B // T <= 62 else f"has {B} directions for {T} hash tables"
+        )
 
     def planes(stored: Any) -> str | None:
         from kway.kernels.codes.bits import WIDEST_FILTER

@@ -20,6 +20,7 @@ from kway.kernels.certified import tiles
 from kway.kernels.certified.sketch import MOST_COLUMNS
 from kway.kernels.certified.tiles import best_variant
 from kway.kernels.jit import frozen
+from kway.rows.blocks import SAMPLE_ROWS
 from kway.search.block_scan import EXTRA, BlockScan, confirm
 from kway.search.certified.choose import (
     Probe,
@@ -34,11 +35,10 @@ from kway.search.certified.manhattan import ManhattanCodes, ManhattanSpace, corr
 from kway.search.certified.pipeline import Certified, make_cells
 from kway.search.certified.sketches import ROUNDING, Frame, SketchCodes, Space, codes_taken, measure_frame, sketch_all
 from kway.search.distances import COSINE, EUCLIDEAN, MANHATTAN, Distance
-from kway.search.kmeans import SAMPLE_ROWS
 from kway.search.results import Neighbors
 from kway.threads import pmap, single_blas, spans
 
-LEAST_ROWS, LEAST_COLUMNS = 1024, 8  # below these a plain scan is as fast (T1b)
+MIN_ROWS = 1024  # below this a plain scan is as fast (T1b)
 FIRST_AXES = 128  # axes that are computed first; their number doubles if the choice needs all of them (T1, T1f)
 
 
@@ -58,8 +58,7 @@ def certify(rows: NDArray, distance: Distance, seed: int = 0, always: bool = Fal
 
     The rows are not copied. `always` builds bounds even if they save no time (None only for rows without spread).
     """
-    small = len(rows) < LEAST_ROWS or rows.shape[1] < LEAST_COLUMNS
-    if rows.shape[1] > MOST_COLUMNS or (small and not always):
+    if rows.shape[1] > MOST_COLUMNS or (len(rows) < MIN_ROWS and not always):
         return None
     rows = frozen(rows)
     rng = np.random.default_rng(seed)
@@ -88,7 +87,7 @@ def _euclidean(job: Job) -> Certified | None:
     space = euclidean_space(job.frame, axes, job.sample[:512], job.rng)
     n, d = job.rows.shape
     why = f"certified: {choice.few} of {d} dimensions scanned, about {choice.survivors:.0f} of {n} rows survive"
-    return _index(job, space, EuclideanCodes.encode, variant, True, why)
+    return _index(job, space, EuclideanCodes.encode, variant, why)
 
 
 def _manhattan(job: Job) -> Certified | None:
@@ -102,18 +101,16 @@ def _manhattan(job: Job) -> Certified | None:
     if choice is None or not (choice.pays or job.always):
         return None
     why = f"certified: sums of {choice.few} of {d} features scanned, about {choice.survivors:.0f} of {n} rows survive"
-    return _index(job, ManhattanSpace(job.frame, groups, choice.few), ManhattanCodes.encode, variant, False, why)
+    return _index(job, ManhattanSpace(job.frame, groups, choice.few), ManhattanCodes.encode, variant, why)
 
 
-def _index(
-    job: Job, space: Space, codes_of: Callable[..., SketchCodes], variant: int, root: bool, why: str
-) -> Certified:
+def _index(job: Job, space: Space, codes_of: Callable[..., SketchCodes], variant: int, why: str) -> Certified:
     """Sketch every row, sort the rows by cell, and encode them."""
     sketch = sketch_all(job.rows, space)
     cells = make_cells(sketch.coarse, job.rng)
     codes = codes_of(sketch.coarse, cells, space, variant)
     fine = codes_taken(sketch.fine, cells.ids)
-    return Certified(job.rows, space, cells, codes, sketch._replace(fine=fine), job.frame.unit, root, why)
+    return Certified(job.rows, space, cells, codes, sketch._replace(fine=fine), job.frame.unit, why)
 
 
 _BUILDERS: dict[Distance, Callable[[Job], Certified | None]] = {EUCLIDEAN: _euclidean, MANHATTAN: _manhattan}

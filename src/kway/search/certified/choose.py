@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh, qr
 
 from kway.kernels.certified.sketch import nearness_l1, signed_sums, survivors, tail_norms
+from kway.rows.blocks import SAMPLE_ROWS
 from kway.search.certified.manhattan import FeatureGroups
 from kway.search.certified.sketches import Frame
 from kway.search.distances import Distance
-from kway.search.kmeans import SAMPLE_ROWS
 from kway.threads import pmap, shares, single_blas, spans
 
 
@@ -71,10 +71,8 @@ def random_turn(width: int, rng: np.random.Generator) -> NDArray[np.float32]:
 
 NEIGHBORS = 10  # k for which the choice is made (T1, T2)
 _ASKED = 128  # rows that serve as queries; more lead to the same choice
-_WARM = 1.04  # radius of the scan relative to the true one: codes are rounded, and thresholds not final
 LOOK, BYTE = 30e-9, 0.03e-9  # seconds per survivor of the scan on one thread, and per column (T1, T2)
 _PLAIN = 42e9  # products (or differences) per second and thread of a plain search (T1, T2)
-FIXED = 5e-6  # seconds per query that do not depend on the choice: nearest cells, first radius (T1b)
 PAYS = 0.8  # bounds are built if they take less than this share of the plain time
 _STEP = 16  # length of the shortest sketch that is compared, and the unit of all lengths
 
@@ -161,18 +159,18 @@ def choose_axes(seen: Probe, axes: NDArray[np.float32], scan_rate: float, most_c
     cost = seen.n * words / scan_rate + counts * (LOOK + BYTE * d) + sketches
     cost[words * 4 > most_coarse] = np.inf
     a = int(cost.argmin())
-    return SketchChoice(int(grid[a]), float(counts[a]), float(cost[a]) + FIXED, _plain(seen.n, d))
+    return SketchChoice(int(grid[a]), float(counts[a]), float(cost[a]), _plain(seen.n, d))
 
 
 def _survivors(
     seen: Probe, coordinates: NDArray[np.float32], tails: NDArray[np.float32], grid: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return the expected number of rows (grid,) within _WARM times the radius by the bound of each length.
+    """Return the expected number of rows (grid,) within the radius by the bound of each length.
 
     coordinates (s + a, p), and tails (s + a, grid), the norms of the remaining ones: of rows, then of queries.
     """
     n = len(coordinates) - len(seen.asked)
-    limits = (_WARM * seen.radius) ** 2
+    limits = seen.radius**2
 
     def count(part: slice) -> NDArray[np.int64]:
         counts, own = np.zeros(len(grid), np.int64), slice(n + part.start, n + part.stop)
@@ -195,8 +193,8 @@ def choose_groups(
         signed_sums(seen.asked, *groups, size, asked)
         bound = np.empty((len(asked), len(rows)), np.float32)
         nearness_l1(rows, asked, 0, bound)
-        survivors = float((bound < _WARM * seen.radius[:, None]).mean()) * seen.n
-        seconds = seen.n * -(-width // 8) / scan_rate + survivors * (LOOK + BYTE * d) + FIXED
+        survivors = float((bound < seen.radius[:, None]).mean()) * seen.n
+        seconds = seen.n * -(-width // 8) / scan_rate + survivors * (LOOK + BYTE * d)
         if width <= most_coarse:
             choices.append(SketchChoice(size, survivors, seconds, _plain(seen.n, d)))
     return min(choices, key=lambda choice: choice.seconds, default=None)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.kernels.certified.sweep import FARTHEST, FLOOR, SweptPanel, SweptRows, nearest_cells, sweep_rows, warm
+from kway.kernels.certified.sweep import FLOOR, SweptPanel, SweptRows, nearest_cells, sweep_rows, warm
 from kway.kernels.jit import frozen
-from kway.memory import BLOCK_BYTES, rows_per_block
+from kway.kernels.topk import EMPTY
+from kway.memory import BLOCK_BYTES, CACHE_BYTES, rows_per_block
 from kway.search.certified.sketches import (
-    BLOCK,
     CHUNK,
     BoundSketch,
     Panel,
@@ -91,11 +91,10 @@ class Certified:
         codes: SketchCodes,
         sketch: BoundSketch,
         unit: float,
-        root: bool,
         why: str,
     ) -> None:
-        """sketch: of the rows, with fine in cell order. root: whether distances are roots of sums (Euclidean)."""
-        self._space, self._cells, self._codes, self._root = space, cells, codes, root
+        """sketch: of the rows, with fine in cell order."""
+        self._space, self._cells, self._codes = space, cells, codes
         self._shelf = Shelf(rows, cells.ids, cells.start, frozen(sketch.fine), unit)
         self._slack, self._coarse_slack = float(sketch.slack.max()), float(sketch.coarse_slack.max())
         self._means = _chunk_means(sketch.coarse, cells.ids)  # (chunks, w)
@@ -122,15 +121,13 @@ class Certified:
     def nearest(self, queries: NDArray, k: int) -> Neighbors:
         """Return ids and distances (q, k) of the k <= n nearest rows of queries (q, d)."""
         queries = frozen(queries)
-        best = np.full((len(queries), k), FARTHEST)
+        best = np.full((len(queries), k), EMPTY)
         found = np.full((len(queries), k), -1, np.int64)
         tallies = []
         for part in spans(len(queries), rows_per_block(8 * queries.shape[1], BLOCK_BYTES)):
             tallies += self._group(queries[part], best[part], found[part])
         self.marked = sum(tally.marked for tally in tallies) / max(1, len(queries))
         self.touched = sum(tally.visited for tally in tallies) / max(1, len(queries))
-        for i in np.flatnonzero(found[:, -1] < 0):  # distances beyond FARTHEST
-            best[i], found[i] = self._brute(queries[i], k)
         return Neighbors(found, best)
 
     def _group(self, queries: NDArray, best: NDArray, found: NDArray) -> list[SweepTally]:
@@ -161,17 +158,8 @@ class Certified:
             self._space.sketch(queries[part], out.part(part))
             near[part] = self._cells.nearest(out.coarse[part], probes)
 
-        pmap(work, even_spans(q, BLOCK))
+        pmap(work, even_spans(q, rows_per_block(4 * queries.shape[1], CACHE_BYTES)))
         return out, near
-
-    def _brute(self, query: NDArray, k: int) -> tuple[NDArray, NDArray]:
-        """Return distances and ids for one query by brute force, if distances exceed the range of the kernels."""
-        rows = self._shelf.rows
-        with np.errstate(over="ignore"):
-            gaps = np.abs(rows.astype(np.float64) - query.astype(np.float64))
-            values = np.sqrt((gaps * gaps).sum(axis=1)) if self._root else gaps.sum(axis=1)
-        ids = np.argsort(values, kind="stable")[:k]
-        return values[ids], ids
 
 
 def _answer(codes: SketchCodes, shelf: Shelf, panel: Panel) -> SweepTally:

@@ -12,6 +12,7 @@ The norm and the distance are both Euclidean or both Manhattan. The slacks inclu
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from kway.kernels.certified.sketch import peaks_of, place
 from kway.kernels.jit import frozen
+from kway.memory import CACHE_BYTES, rows_per_block
 from kway.threads import pmap, spans
 
 ROUNDING = float(np.finfo(np.float32).eps) / 2  # largest relative rounding error of float32
@@ -65,7 +67,6 @@ def measure_frame(sample: NDArray) -> Frame | None:
 
 
 CHUNK = 16  # blocks of 64 rows between two updates of the thresholds (T1)
-BLOCK = 512  # rows sketched at a time: 512 x 784 floats fill the L2 cache (T1f)
 
 
 class BoundSketch(NamedTuple):
@@ -113,7 +114,7 @@ def sketch_all(rows: NDArray, space: Space) -> BoundSketch:
     def work(part: slice) -> None:
         space.sketch(rows[part], out.part(part))
 
-    pmap(work, spans(len(rows), BLOCK))
+    pmap(work, spans(len(rows), rows_per_block(4 * rows.shape[1], CACHE_BYTES)))
     return out
 
 
@@ -192,36 +193,29 @@ class QueryCodes(NamedTuple):
     errors: NDArray[np.float64]  # (m,) rounding error of each
 
 
-class SketchCodes(Protocol):
-    """Byte codes of rows, and the codes of queries that are compared with them."""
+@dataclass(frozen=True)
+class SketchCodes(ABC):
+    """Byte codes of rows, which encode queries too.
 
-    @property
-    def packed(self) -> NDArray:
-        """(blocks, words, 64); see kernels/certified/tiles.py."""
+    packed (blocks, words, 64) and variant (instructions that scan them, 0 on any CPU): see kernels/certified/tiles.py.
+    limits: range of the codes, as their kernel reads it. step: of the codes, in units of the frame. error: the largest
+    rounding error of a row. margin: factor from a bound (squared if Euclidean) to a fine sum. bias (blocks, 64):
+    initial values of the rows' sums; None for Manhattan.
+    """
 
-    @property
-    def bias(self) -> NDArray[np.int32] | None:
-        """Initial values (blocks, 64) of the rows' sums; None for Manhattan."""
-
-    @property
-    def variant(self) -> int:
-        """Instructions that scan the codes, 0 on any CPU; see kernels/certified/tiles.py."""
-
-    @property
-    def step(self) -> float:
-        """Step of the codes, in units of the frame."""
-
-    @property
-    def error(self) -> float:
-        """Largest rounding error of a row."""
-
-    @property
-    def margin(self) -> float:
-        """Factor from a bound (squared if Euclidean) to a fine sum."""
+    packed: NDArray
+    limits: NDArray[np.float64]
+    step: float
+    error: float
+    margin: float
+    variant: int
+    bias: NDArray[np.int32] | None = None
 
     @property
     def nbytes(self) -> int:
         """Bytes in memory."""
+        return self.packed.nbytes + self.limits.nbytes + (0 if self.bias is None else self.bias.nbytes)
 
+    @abstractmethod
     def encode_queries(self, coarse: NDArray[np.float32], members: NDArray[np.int32]) -> QueryCodes:
         """Encode queries coarse[members], padded to whole tiles."""
