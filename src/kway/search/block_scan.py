@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Lock
-from typing import Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,12 +24,15 @@ from numpy.typing import NDArray
 from kway.kernels.float32 import FLOAT32_SAFE
 from kway.kernels.jit import frozen
 from kway.kernels.topk import measure, merge, offer, offer_csr
-from kway.memory import CACHE_BYTES
+from kway.memory import CACHE_BYTES, rows_per_block
 from kway.rows.gpu.device import Device
 from kway.search.codecs.stores import StoredRows
-from kway.search.distances import Distance, Matrix, squares
+from kway.search.distances import COSINE, EUCLIDEAN, Distance, Matrix, squares
 from kway.search.results import Heaps, Neighbors, empty_heaps
 from kway.threads import pmap, shares, spans, spans_of, workers
+
+if TYPE_CHECKING:
+    from kway.search.certified.pipeline import Certified
 
 TILE_KEYS = CACHE_BYTES // 4  # float32 keys of a tile (T1b)
 _MERGING = Lock()  # of heaps that several threads fill
@@ -150,9 +153,10 @@ class BlockScan(Scan):
         """Return this scan, with bounds if its rows are full and dense, the distance has bounds, and they pay."""
         if self.kept.codes is not None or sp.issparse(self.kept.full) or not self.distance.bounded or not self.n:
             return self
-        from kway.search.certified.build import Angles, certify
+        from kway.search.certified.build import certify
 
-        bounds = Angles.over(self) if self.distance.by_angle else certify(self.kept.full, self.distance)
+        angles = self.distance.by_angle
+        bounds = certify(unit_rows(self.kept.full), EUCLIDEAN) if angles else certify(self.kept.full, self.distance)
         return self if bounds is None else BoundedScan(self, bounds)
 
     def measure(self, queries: NDArray[np.float64], ids: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -239,27 +243,55 @@ class _Block:
 
 @dataclass(eq=False)
 class BoundedScan:
-    """A scan, and bounds (certified/) that skip most of its rows without reading them."""
+    """A scan, and bounds (certified/) that skip most of its rows without reading them.
+
+    Cosine is searched through unit vectors: ||u - v||^2 = 2 (1 - cos), so the order is the same. The unit rows are
+    rounded to float32, so results are confirmed on the rows as given. A zero row stays at the origin. It is then nearer
+    to every query than its cosine distance of 1, so it is never missed. For a zero query the bounds prove nothing.
+    """
 
     scan: BlockScan
-    bounds: Any  # Certified or Angles
+    bounds: Certified
     touched: float = field(default=float("nan"), init=False)
 
     @property
     def nbytes(self) -> int:
         """Bytes held, rows included."""
-        return self.scan.nbytes + int(self.bounds.nbytes)
+        return self.scan.nbytes + self.bounds.nbytes
 
     def why(self) -> str:
         """Return what was chosen."""
-        return str(self.bounds.why)
+        return f"cosine through unit vectors; {self.bounds.why}" if self.scan.distance.by_angle else self.bounds.why
 
     def nearest(self, queries: Matrix, k: int) -> Neighbors:
         """Positions and distances (q, k) by (float64 distance, position), k <= n."""
-        search = self.bounds if self.bounds.pays(k) else self.scan
-        found: Neighbors = search.nearest(queries.toarray() if sp.issparse(queries) else queries, k)
-        self.touched = float(search.touched)
+        angles = self.scan.distance.by_angle
+        dense = queries.toarray() if sp.issparse(queries) else queries
+        if not self.bounds.pays(k + EXTRA * angles):
+            found, self.touched = self.scan.nearest(dense, k), self.scan.touched
+            return found
+        found = self.bounds.nearest(unit_rows(dense) if angles else dense, min(self.scan.n, k + EXTRA * angles))
+        self.touched = self.bounds.touched
+        if angles:
+            confirmed = confirm(self.scan, dense, found, k, _UNIT_ROUNDING)
+            found, self.touched = confirmed.neighbors, self.touched + confirmed.measured / len(dense)
         return found
+
+
+_UNIT_ROUNDING = 4 * float(
+    np.finfo(np.float32).eps
+)  # bounds the distance of two rounded unit vectors from the exact ones
+
+
+def unit_rows(rows: NDArray) -> NDArray[np.float32]:
+    """Return rows (n, d) scaled to length 1."""
+    units = np.empty(rows.shape, dtype=np.float32)
+
+    def work(part: slice) -> None:
+        units[part] = COSINE.place(rows[part].astype(np.float64))
+
+    pmap(work, spans(len(rows), rows_per_block(8 * rows.shape[1], CACHE_BYTES)))
+    return units
 
 
 def row_keys(kept: StoredRows, distance: Distance) -> RowKeys:

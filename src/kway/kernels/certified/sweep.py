@@ -142,24 +142,39 @@ def _keep_largest(weights, low, high, base, values, places, count):
     return count
 
 
+class SweptRows(NamedTuple):
+    """The rows of an index; all arrays except `rows` are in cell order."""
+
+    packed: Any  # (blocks, words, 64) codes
+    fine: Any  # (n, w)
+    ids: Any  # (n,)
+    start: Any  # (c + 1,) first row of each cell
+    rows: Any  # (n, d) in the order of their ids
+    step: float  # step of the codes
+    unit: float  # unit of the frame
+    margin: float  # factor from a bound (squared if Euclidean) to a fine sum
+    variant: int  # instructions that scan the codes; see tiles.py
+
+
 @kernel
-def warm(packed, bias, ids, start, rows, near, members, asked, queries, keep, best, found, variant):
+def warm(index, bias, near, members, asked, queries, keep, best, found):
     """Measure the best `keep` rows, by their codes, of the cells near[members[r]] for each query members[r].
 
     asked[r] are the codes of the query; bias is None for Manhattan codes.
     """
+    ids, start = index.ids, index.start
     values, places, weights = np.empty(keep, np.int32), np.empty(keep, np.int64), np.empty(64, np.int32)
     for r in range(members.size):
         i, count = np.int64(members[r]), 0
         for p in range(near.shape[1]):
             c = near[i, p]
             for b in range(start[c] // 64, (start[c + 1] + 63) // 64):
-                weigh_codes(packed, bias, b, asked, r, weights, variant)
+                weigh_codes(index.packed, bias, b, asked, r, weights, index.variant)
                 low, high = max(0, start[c] - 64 * b), min(64, start[c + 1] - 64 * b)
                 count = _keep_largest(weights, low, high, 64 * b, values, places, count)
         for u in range(count):
             places[u] = ids[places[u]]
-        visit(rows, queries, i, places, count, bias is not None, best, found)
+        visit(index.rows, queries, i, places, count, bias is not None, best, found)
 
 
 AHEAD = 4  # rows that are prefetched (T1)
@@ -209,19 +224,6 @@ def _sift(fine, asked, i, limit, bias, places, n):
             places[kept] = places[u]
             kept += 1
     return kept
-
-
-class SweptRows(NamedTuple):
-    """The rows of an index; all arrays except `rows` are in cell order."""
-
-    packed: Any  # (blocks, words, 64) codes
-    fine: Any  # (n, w)
-    ids: Any  # (n,)
-    rows: Any  # (n, d) in the order of their ids
-    step: float  # step of the codes
-    unit: float  # unit of the frame
-    margin: float  # factor from a bound (squared if Euclidean) to a fine sum
-    variant: int  # instructions that scan the codes; see tiles.py
 
 
 class SweptPanel(NamedTuple):

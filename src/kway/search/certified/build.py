@@ -1,17 +1,9 @@
-"""`certify` builds the bounds of an exact search, or returns None if they do not save time.
-
-Cosine is searched through unit vectors: ||u - v||^2 = 2 (1 - cos), so the order is the same.
-
-The unit rows are rounded to float32, so results are confirmed on the rows as given (block_scan.py). A zero row stays at
-the origin. It is then nearer to every query than its cosine distance of 1, so it is never missed. For a zero query the
-bounds prove nothing.
-"""
+"""`certify` builds the bounds of an exact search, or returns None if they do not save time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +13,6 @@ from kway.kernels.certified.sketch import MOST_COLUMNS
 from kway.kernels.certified.tiles import best_variant
 from kway.kernels.jit import frozen
 from kway.rows.blocks import SAMPLE_ROWS
-from kway.search.block_scan import EXTRA, BlockScan, confirm
 from kway.search.certified.choose import (
     Probe,
     choose_axes,
@@ -33,10 +24,9 @@ from kway.search.certified.choose import (
 from kway.search.certified.euclidean import EuclideanCodes, euclidean_space
 from kway.search.certified.manhattan import ManhattanCodes, ManhattanSpace, correlated_groups
 from kway.search.certified.pipeline import Certified, make_cells
-from kway.search.certified.sketches import ROUNDING, Frame, SketchCodes, Space, codes_taken, measure_frame, sketch_all
-from kway.search.distances import COSINE, EUCLIDEAN, MANHATTAN, Distance
-from kway.search.results import Neighbors
-from kway.threads import pmap, single_blas, spans
+from kway.search.certified.sketches import Frame, SketchCodes, Space, codes_taken, measure_frame, sketch_all
+from kway.search.distances import EUCLIDEAN, MANHATTAN, Distance
+from kway.threads import single_blas
 
 MIN_ROWS = 1024  # below this a plain scan is as fast (T1b)
 FIRST_AXES = 128  # axes that are computed first; their number doubles if the choice needs all of them (T1, T1f)
@@ -114,53 +104,3 @@ def _index(job: Job, space: Space, codes_of: Callable[..., SketchCodes], variant
 
 
 _BUILDERS: dict[Distance, Callable[[Job], Certified | None]] = {EUCLIDEAN: _euclidean, MANHATTAN: _manhattan}
-
-
-_ROUNDING = 8 * ROUNDING  # bounds the distance of two rounded unit vectors from the exact ones
-
-
-@dataclass
-class Angles:
-    """A certified search over the unit vectors of a segment's rows."""
-
-    segment: BlockScan
-    certified: Any
-    touched: float = float("nan")
-
-    @staticmethod
-    def over(segment: BlockScan) -> Angles | None:
-        """Return the search, or None if bounds would not save time."""
-        certified = certify(_units(segment.rows), EUCLIDEAN)
-        return None if certified is None else Angles(segment, certified)
-
-    @property
-    def why(self) -> str:
-        """Description of the choice."""
-        return f"cosine through unit vectors; {self.certified.why}"
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes in memory, without the rows."""
-        return int(self.certified.nbytes)
-
-    def pays(self, k: int) -> bool:
-        """Return whether this is faster than a plain scan for k neighbors."""
-        return bool(self.certified.pays(k + EXTRA))
-
-    def nearest(self, queries: NDArray, k: int) -> Neighbors:
-        """Return the k nearest by cosine distance; ids are those of brute force in float64."""
-        found = self.certified.nearest(_units(queries), min(len(self.segment.rows), k + EXTRA))
-        confirmed = confirm(self.segment, queries, Neighbors(*found), k, _ROUNDING)
-        self.touched = float(self.certified.touched) + confirmed.measured / len(queries)
-        return confirmed.neighbors
-
-
-def _units(rows: NDArray) -> NDArray[np.float32]:
-    """Return rows (n, d) scaled to length 1."""
-    units = np.empty(rows.shape, dtype=np.float32)
-
-    def work(part: slice) -> None:
-        units[part] = COSINE.place(rows[part].astype(np.float64))
-
-    pmap(work, spans(len(rows), max(64, 2**18 // rows.shape[1])))
-    return units

@@ -71,6 +71,7 @@ def random_turn(width: int, rng: np.random.Generator) -> NDArray[np.float32]:
 
 NEIGHBORS = 10  # k for which the choice is made (T1, T2)
 _ASKED = 128  # rows that serve as queries; more lead to the same choice
+_WARM = 1.04  # radius of the scan relative to the true one: codes are rounded, and thresholds not final (T1b)
 LOOK, BYTE = 30e-9, 0.03e-9  # seconds per survivor of the scan on one thread, and per column (T1, T2)
 _PLAIN = 42e9  # products (or differences) per second and thread of a plain search (T1, T2)
 PAYS = 0.8  # bounds are built if they take less than this share of the plain time
@@ -165,12 +166,12 @@ def choose_axes(seen: Probe, axes: NDArray[np.float32], scan_rate: float, most_c
 def _survivors(
     seen: Probe, coordinates: NDArray[np.float32], tails: NDArray[np.float32], grid: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return the expected number of rows (grid,) within the radius by the bound of each length.
+    """Return the expected number of rows (grid,) within _WARM times the radius by the bound of each length.
 
     coordinates (s + a, p), and tails (s + a, grid), the norms of the remaining ones: of rows, then of queries.
     """
     n = len(coordinates) - len(seen.asked)
-    limits = seen.radius**2
+    limits = (_WARM * seen.radius) ** 2
 
     def count(part: slice) -> NDArray[np.int64]:
         counts, own = np.zeros(len(grid), np.int64), slice(n + part.start, n + part.stop)
@@ -193,7 +194,7 @@ def choose_groups(
         signed_sums(seen.asked, *groups, size, asked)
         bound = np.empty((len(asked), len(rows)), np.float32)
         nearness_l1(rows, asked, 0, bound)
-        survivors = float((bound < seen.radius[:, None]).mean()) * seen.n
+        survivors = float((bound < _WARM * seen.radius[:, None]).mean()) * seen.n
         seconds = seen.n * -(-width // 8) / scan_rate + survivors * (LOOK + BYTE * d)
         if width <= most_coarse:
             choices.append(SketchChoice(size, survivors, seconds, _plain(seen.n, d)))

@@ -19,7 +19,6 @@ from kway.search.certified.sketches import (
     CHUNK,
     BoundSketch,
     Panel,
-    Shelf,
     SketchCodes,
     Space,
     SweepTally,
@@ -95,7 +94,17 @@ class Certified:
     ) -> None:
         """sketch: of the rows, with fine in cell order."""
         self._space, self._cells, self._codes = space, cells, codes
-        self._shelf = Shelf(rows, cells.ids, cells.start, frozen(sketch.fine), unit)
+        self._index = SweptRows(
+            codes.packed,
+            frozen(sketch.fine),
+            cells.ids,
+            cells.start,
+            rows,
+            codes.step,
+            unit,
+            codes.margin,
+            codes.variant,
+        )
         self._slack, self._coarse_slack = float(sketch.slack.max()), float(sketch.coarse_slack.max())
         self._means = _chunk_means(sketch.coarse, cells.ids)  # (chunks, w)
         self.why = why
@@ -105,9 +114,8 @@ class Certified:
     @property
     def nbytes(self) -> int:
         """Bytes in memory, without the rows."""
-        return (
-            self._shelf.fine.nbytes + self._cells.nbytes + self._codes.nbytes + self._space.nbytes + self._means.nbytes
-        )
+        parts = (self._index.fine, self._cells, self._codes, self._space, self._means)
+        return sum(int(part.nbytes) for part in parts)
 
     @property
     def variant(self) -> int:
@@ -116,7 +124,7 @@ class Certified:
 
     def pays(self, k: int) -> bool:
         """Return whether bounds save time for this k; if k is a large part of all rows, they rule out few."""
-        return k <= max(20, len(self._shelf.ids) // 50)
+        return k <= max(20, len(self._index.ids) // 50)
 
     def nearest(self, queries: NDArray, k: int) -> Neighbors:
         """Return ids and distances (q, k) of the k <= n nearest rows of queries (q, d)."""
@@ -143,14 +151,14 @@ class Certified:
             gap = self._means - coarse[members].mean(axis=0)
             chunks = np.argsort(np.einsum("ij,ij->i", gap, gap))
             panel = Panel(members, chunks, near, coarse, fine, slack, reach, queries, k + _SPARE, best, found)
-            return _answer(self._codes, self._shelf, panel)
+            return _answer(self._codes, self._index, panel)
 
         return pmap(work, even_spans(q, PANEL))
 
     def _sketch(self, queries: NDArray, k: int) -> tuple[BoundSketch, NDArray[np.int32]]:
         """Return sketches of the queries, and their nearest cells (q, probes), which contain about 2 k rows."""
         q, cells = len(queries), len(self._cells.centers)
-        probes = min(cells, max(_PROBES, -(-2 * k * cells // len(self._shelf.ids))))
+        probes = min(cells, max(_PROBES, -(-2 * k * cells // len(self._index.ids))))
         near = np.empty((q, probes), np.int32)
         out = empty_sketch(q, self._space)
 
@@ -162,18 +170,12 @@ class Certified:
         return out, near
 
 
-def _answer(codes: SketchCodes, shelf: Shelf, panel: Panel) -> SweepTally:
+def _answer(codes: SketchCodes, index: SweptRows, panel: Panel) -> SweepTally:
     """Compute the lists of the panel's queries."""
     members, (words, base, errors) = panel.members, codes.encode_queries(panel.coarse, panel.members)
-    warm(
-        codes.packed, codes.bias, shelf.ids, shelf.start, shelf.rows, panel.near, members, words, panel.queries,
-        panel.keep, panel.best, panel.found, codes.variant,
-    )  # fmt: skip
+    warm(index, codes.bias, panel.near, members, words, panel.queries, panel.keep, panel.best, panel.found)
     reach = (panel.reach[members] + errors) * (1 + 1e-9)
     tau = np.full(len(words), FLOOR, np.int32)
-    index = SweptRows(
-        codes.packed, shelf.fine, shelf.ids, shelf.rows, codes.step, shelf.unit, codes.margin, codes.variant
-    )
     swept = SweptPanel(members, words, base, reach, tau, panel.slack, panel.fine, panel.queries, panel.order)
     marked, visited = sweep_rows(index, codes.bias, swept, CHUNK, panel.best, panel.found)
     return SweepTally(marked, visited + len(members) * panel.keep)

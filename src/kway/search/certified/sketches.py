@@ -148,16 +148,6 @@ def packed_words(codes: NDArray, word: type) -> NDArray:
     return np.ascontiguousarray(words.reshape(-1, 64, words.shape[1]).transpose(0, 2, 1))
 
 
-class Shelf(NamedTuple):
-    """The index: rows (n, d) as given; ids (n,), start (c + 1,) and fine (n, W) in cell order; unit of the frame."""
-
-    rows: NDArray
-    ids: NDArray[np.int32]
-    start: NDArray[np.int64]
-    fine: NDArray
-    unit: float
-
-
 class Panel(NamedTuple):
     """Queries that are searched together. members selects them; all other arrays are those of all queries.
 
