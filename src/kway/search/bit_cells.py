@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,6 @@ from kway.kernels.codes.bit_scan import CodedRows, Estimator
 from kway.kernels.jit import frozen
 from kway.kernels.topk import EMPTY, merge
 from kway.rows.blocks import SAMPLE_ROWS
-from kway.rows.gpu.device import Device
-from kway.search.block_scan import measured_rows
 from kway.search.cells import CellGroups, CellOrder, Ground, Projected, Projection, one_by_one, ordered_by_cell, taken
 from kway.search.codecs.bit_scan import coded_rows
 from kway.search.codecs.bits import CODE_ARRAYS, BitRows, Bits, CenteredBits, residual_frame
@@ -57,8 +55,7 @@ class BitCells(CellOrder):
 
     distance: Distance
     z: float  # standard deviations of an estimate that filters allow for
-    full: NDArray | None
-    codes: BitRows
+    kept: StoredRows  # its codes are BitRows
     centres: NDArray[np.float32]  # (c, d)
     names: NDArray[np.int64]
     offsets: NDArray[np.int64]
@@ -110,44 +107,37 @@ class BitCells(CellOrder):
                 spans[filled, column] = np.sqrt(2.0 * ufunc.reduceat(codes.half, offsets[filled]))
         turned = codes.frame.rotate(centres)
         return BitCells(
-            ground.distance, _bits(ground).z, full, codes, centres, names, offsets, frozen(spans), frozen(turned)
+            ground.distance,
+            _bits(ground).z,
+            StoredRows(full, codes),
+            centres,
+            names,
+            offsets,
+            frozen(spans),
+            frozen(turned),
         )
 
     @property
     def nbytes(self) -> int:
         """Bytes held, rows included."""
         arrays = (self.centres, self.names, self.offsets, self.spans, self.turned)
-        full = 0 if self.full is None else self.full.nbytes
-        return int(full + self.codes.nbytes + sum(array.nbytes for array in arrays))
+        return int(self.kept.nbytes + sum(array.nbytes for array in arrays))
 
     @property
-    def best(self) -> Any:
-        """The rows (n, d) in this order, as precisely as they are stored."""
-        return self.codes if self.full is None else self.full
-
-    @property
-    def has_full(self) -> bool:
-        """Whether full rows are stored."""
-        return self.full is not None
-
-    def on_device(self, device: Device) -> Any:
-        """Return the rows on a GPU, in the order of their cells."""
-        return self.codes.on_device(device) if self.full is None else device.put(self.full)
-
-    def measure(self, distance: Distance, queries: NDArray, places: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return distances (q, k) of queries (q, d) to the rows at places (q, k), computed on the CPU."""
-        return measured_rows(distance, queries, frozen(np.asarray(self.full)), places)
+    def codes(self) -> BitRows:
+        """The codes, in the order of the cells."""
+        return cast(BitRows, self.kept.codes)
 
     @property
     def ends_exact(self) -> bool:
         """Whether a search of all cells gives the answer to compare with: for codes alone; bits may miss full rows."""
-        return self.full is None
+        return not self.has_full
 
     def rows(self) -> StoredRows:
         """Return the rows in the order of their positions."""
         places = self.places
         codes = CenteredBits(self.codes, self.centres, self.cells_in_order).take(places)
-        return StoredRows(taken(self.full, places), codes)
+        return StoredRows(taken(self.kept.full, places), codes)
 
     def more(self, rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> StoredRows:
         """Return more rows (n, d) of these cells (n,), stored like these."""
@@ -155,7 +145,7 @@ class BitCells(CellOrder):
 
     def arrays(self) -> dict[str, NDArray]:
         """Return the arrays of a model file."""
-        full = {} if self.full is None else {"rows": self.full}
+        full = {"rows": self.kept.full} if self.has_full else {}
         codes = CenteredBits(self.codes, self.centres, self.names).arrays()
         return full | codes | {"names": self.names, "sizes": np.diff(self.offsets)}
 
@@ -189,7 +179,7 @@ class BitCells(CellOrder):
         def work(part: int) -> _Looked:
             own = heaps if parts == 1 else empty_heaps(*heaps.ids.shape)
             counts = search_bit_cells(how, coded, cells, look, part, parts, bounds, *own)
-            return _Looked(own, int(counts[0] if self.full is None else counts[1]))
+            return _Looked(own, int(counts[self.has_full]))
 
         if parts == 1:
             bounds = np.full(len(exact), EMPTY)
@@ -202,13 +192,13 @@ class BitCells(CellOrder):
 
     @cached_property
     def _how(self) -> Estimator:
-        distance, bar = self.distance, self.z * float(self.codes.widest[0]) if self.full is not None else 0.0
+        distance, bar = self.distance, self.z * float(self.codes.widest[0]) if self.has_full else 0.0
         least = -EMPTY if distance.signed else 0.0
         return Estimator(distance.code, distance.order > 0, distance.shifts, least, self.z, bar)
 
     @cached_property
     def _coded(self) -> CodedRows:
-        full = np.empty((0, len(self.centres.T)), dtype=np.float32) if self.full is None else self.full
+        full = self.kept.full if self.has_full else np.empty((0, len(self.centres.T)), dtype=np.float32)
         return coded_rows(self.codes, frozen(full), self.names)
 
     def _rows_in(self, groups: CellGroups) -> int:

@@ -17,9 +17,6 @@ CellTable     rows in the order of their cells, with projections that rule out m
     names (n,)         their positions in the index
     short, long        projections in the space of the distance; codes replace the long ones
     errors (n,)        distance of a row to its code, if both are stored
-
-Under manhattan the scan is the distance itself: `short` holds the rows in float32, and the norms are replaced by the
-rounding error of each row and query, ||x - float32(x)||_1.
 """
 
 from __future__ import annotations
@@ -216,7 +213,6 @@ class CellBounds:
 
 
 _NO_FLOATS = frozen(np.empty(0, dtype=np.float32))
-_NO_RADII, _NO_TILE = np.empty(0, dtype=np.float32), (np.empty((0, 0), dtype=np.float32), np.empty(0))
 _NO_CODES = ByteRows(np.empty((0, 0), dtype=np.int8), _NO_FLOATS, _NO_FLOATS)
 
 
@@ -233,8 +229,7 @@ class Ground(NamedTuple):
         half = half_squares(self.landmarks)
         marks = half if self.distance.order else frozen(np.zeros_like(half))
         mean, basis = frozen(self.projection.mean), self.projection.basis
-        middle = frozen(np.einsum("d,dm->m", mean, basis, dtype=np.float64))
-        return CellFinder(mean, basis, middle, self.landmarks, marks)
+        return CellFinder(mean, basis, self.landmarks, marks)
 
     def centres(self) -> NDArray[np.float32]:
         """Return the landmarks (c, d) in the space of the distance."""
@@ -246,22 +241,31 @@ class Ground(NamedTuple):
 class CellOrder:
     """Rows in the order of their cells: what CellTable and BitCells share."""
 
+    kept: StoredRows
     names: NDArray[np.int64]  # (n,)
     offsets: NDArray[np.int64]  # (c + 1,)
 
     @property
     def best(self) -> Any:
         """The rows (n, d) in this order, as precisely as they are stored."""
-        raise NotImplementedError
+        return self.kept.best
 
     @property
     def has_full(self) -> bool:
         """Whether full rows are stored."""
-        raise NotImplementedError
+        return self.kept.has_full
+
+    def on_device(self, device: Device) -> Any:
+        """Return the rows on a GPU, in this order."""
+        return self.kept.on_device(device)
 
     def device_bytes(self) -> int:
         """Return the bytes of a search on a GPU: the rows, their products, and temporary arrays."""
         return (3 if self.has_full else 2) * int(self.best.nbytes)
+
+    def measure(self, distance: Distance, queries: NDArray, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return distances (q, k) of queries (q, d) to the rows at places (q, k), computed on the CPU."""
+        return measured_rows(distance, queries, frozen(self.kept.full), places)
 
     @property
     def cells_in_order(self) -> NDArray[np.int64]:
@@ -294,8 +298,7 @@ class CellTable(CellOrder):
     half: NDArray[np.float32]  # (n,) half squares of the norms
     errors: NDArray[np.float32]
     bounds: CellBounds | None
-    shift: NDArray[np.float64] | None  # (d,) of manhattan's rows, if float32 would round them too much
-    reach: float  # the largest norm, or the largest float32 rounding of a row
+    reach: float  # the largest norm
     slack: float  # rounding of a product, relative to the norms
     largest: int  # rows of the largest cell
     views: tuple[NDArray, ...]  # rows, codes, steps, errors and center as the kernel reads them, empty if not stored
@@ -320,9 +323,8 @@ class CellTable(CellOrder):
         errors = _NO_FLOATS
         if ordered.codes is not None and ordered.full is not None:
             errors = frozen((ordered.codes.errors(ordered.full, distance) * (1 + 1e-6)).astype(np.float32))
-        view = _product_view if distance.product else _tile_view
-        short, long, norms, shift = view(ordered, projection, distance)
-        bounded, reach = distance.product and distance.order > 0, float(norms.max(initial=0.0))
+        short, long, norms = _project(ordered, projection, distance)
+        bounded, reach = distance.order > 0, float(norms.max(initial=0.0))
         bounds = None
         if bounded:
             radii = cell_radii(frozen(short), landmarks, offsets)
@@ -332,7 +334,6 @@ class CellTable(CellOrder):
             half=frozen((0.5 * norms**2 if bounded else np.zeros_like(norms)).astype(np.float32)),
             errors=errors,
             bounds=bounds,
-            shift=shift,
             reach=reach,
             slack=sum_rounding(short.shape[1], np.float32) + 1e-5,  # the rotation rounds too
             largest=max(1, int(np.diff(offsets).max())),
@@ -342,27 +343,8 @@ class CellTable(CellOrder):
     @property
     def nbytes(self) -> int:
         """Bytes held, rows included."""
-        own = () if not self.distance.product and self.shift is None else (self.short,)  # else the rows themselves
-        arrays = (*own, self.long, self.half, self.errors, self.names, self.offsets)
+        arrays = (self.short, self.long, self.half, self.errors, self.names, self.offsets)
         return int(self.kept.nbytes + sum(array.nbytes for array in arrays))
-
-    @property
-    def best(self) -> Any:
-        """The rows (n, d) in this order as precisely as they are kept."""
-        return self.kept.best
-
-    @property
-    def has_full(self) -> bool:
-        """Whether full rows are kept."""
-        return self.kept.has_full
-
-    def on_device(self, device: Device) -> Any:
-        """The rows on a device, in the order of their cells."""
-        return self.kept.on_device(device)
-
-    def measure(self, distance: Distance, queries: NDArray, places: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return distances (q, k) of queries (q, d) to the rows at places (q, k), computed on the CPU."""
-        return measured_rows(distance, queries, frozen(self.kept.full), places)
 
     @property
     def ends_exact(self) -> bool:
@@ -386,20 +368,19 @@ class CellTable(CellOrder):
         starts, cells, pairs = groups
         if not len(pairs):
             return 0
-        short, norms = (projected.short, projected.norms) if self.distance.product else self._tiled(exact)
         tile = np.empty(max(CACHE_BYTES // 16, self.largest), dtype=np.float32)
-        asked = CellQueries(short, projected.long, exact, norms)
+        asked = CellQueries(projected.short, projected.long, exact, projected.norms)
         return int(search_cells(self.distance.code, starts, cells, pairs, asked, self._table, tile, *heaps))
 
     def look_alone(
         self, exact: NDArray[np.float64], placed: NDArray[np.float64], finder: CellFinder, probes: int, heaps: Heaps,
     ) -> int:  # fmt: skip
         """Offer each query (q, d) the rows of its nearest cells, on one thread; return the rows measured in full."""
-        bounds, tiled = self.bounds, _NO_TILE if self.distance.product else self._tiled(exact)
-        radii, nearest = (_NO_RADII, False) if bounds is None else (bounds.radii, bounds.nearest)
+        bounds = self.bounds
+        radii, nearest = (_NO_FLOATS, False) if bounds is None else (frozen(bounds.radii), bounds.nearest)
         return int(
             search_alone(
-                self.distance.code, probes, placed, finder, *tiled, exact, self._table, radii, nearest, self.largest,
+                self.distance.code, probes, placed, finder, exact, self._table, radii, nearest, self.largest,
                 *heaps,
             )
         )  # fmt: skip
@@ -413,10 +394,6 @@ class CellTable(CellOrder):
             self.slack,
         )  # fmt: skip
 
-    def _tiled(self, exact: NDArray[np.float64]) -> Tiled:
-        """Return queries (q, d) for a scan that is no product."""
-        return Tiled.of(exact, self.shift)
-
 
 def _kernel_views(kept: StoredRows, errors: NDArray[np.float32]) -> tuple[NDArray, ...]:
     """Return rows, codes, steps, errors and center as the kernel reads them."""
@@ -425,53 +402,15 @@ def _kernel_views(kept: StoredRows, errors: NDArray[np.float32]) -> tuple[NDArra
     return tuple(frozen(array) for array in (rows, codes.codes, codes.scale, errors, codes.center))
 
 
-class Tiled(NamedTuple):
-    """Rows (n, d) minus a shift in float32, and the rounding error (n,) ||z - float32(z)||_1, z = x - shift."""
-
-    values: NDArray[np.float32]
-    lost: NDArray[np.float64]
-
-    @staticmethod
-    def of(rows: NDArray, shift: NDArray[np.float64] | None) -> Tiled:
-        """Round rows of either float type; float32 rows without a shift have no error."""
-        if shift is None and rows.dtype == np.float32:
-            return Tiled(rows, np.zeros(len(rows)))
-        values, lost = np.empty(rows.shape, np.float32), np.empty(len(rows))
-        for part in spans(len(rows), rows_per_block(8 * rows.shape[1], CACHE_BYTES)):
-            z = rows[part] if shift is None else rows[part] - shift
-            values[part] = z
-            lost[part] = np.abs(z - values[part]).sum(axis=1) + 2.0**-52 * np.abs(z).sum(axis=1)
-        return Tiled(values, lost)
-
-
-class _View(NamedTuple):
-    """Rows in cell order as the scan reads them; shift (d,) is None if they are read unchanged.
-
-    norms (n,): the rounding errors of the rows if they are no projections.
-    """
-
-    short: NDArray[np.float32]
-    long: NDArray[np.float32]
-    norms: NDArray[np.float64]
-    shift: NDArray[np.float64] | None
-
-
-def _product_view(kept: StoredRows, projection: Projection, distance: Distance) -> _View:
-    """Return projections, computed part by part."""
+def _project(kept: StoredRows, projection: Projection, distance: Distance) -> Projected:
+    """Return the projections of all rows, computed part by part."""
     rows, out = kept.best, projection.room(len(kept), long=kept.codes is None)
 
     def work(part: slice) -> None:
         projection.fill(distance.place(rows[part]), out.part(part))
 
     pmap(work, spans(len(kept), rows_per_block(4 * kept.shape[1])))
-    return _View(*out, None)
-
-
-def _tile_view(kept: StoredRows, projection: Projection, distance: Distance) -> _View:
-    """Return the rows themselves, in float32, minus the mean if they are float64."""
-    shift = None if kept.full.dtype == np.float32 else projection.mean
-    tiled = Tiled.of(kept.full, shift)
-    return _View(tiled.values, np.empty((len(kept), 0), dtype=np.float32), tiled.lost, shift)
+    return out
 
 
 class RowOrder(NamedTuple):

@@ -40,7 +40,7 @@ from kway.search.cells import (
     projection_sample,
 )
 from kway.search.codecs.stores import Store, StoredRows
-from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
+from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE
 from kway.search.gpu_dispatch import (
     FarTable,
     check_cells,
@@ -106,7 +106,7 @@ class Landmarks(Recipe):
     device: str = "cpu"
 
     name = "landmarks"
-    distances = (EUCLIDEAN, COSINE, DOT, MANHATTAN, GREAT_CIRCLE)
+    distances = (EUCLIDEAN, COSINE, DOT, GREAT_CIRCLE)
     narrow = True
 
     def __post_init__(self) -> None:

@@ -109,7 +109,7 @@ _KINDS: dict[str, IndexKind] = {
         {"n_landmarks": _AUTO, "probes": _AUTO, "seed": whole(), "store": _STORE, "verbose": flag},
         {"length": whole(1), "trained": whole(1), "probes": whole(1)},
         _landmarks,
-        ("euclidean", "cosine", "dot", "manhattan", "haversine"),
+        ("euclidean", "cosine", "dot", "haversine"),
         coded_bases=("euclidean", "cosine", "dot"),
         ordered=True,
     ),
