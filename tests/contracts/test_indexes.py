@@ -180,7 +180,9 @@ def test_add_then_remove(recipe, metric):
     index = recipe.build(rows[:450], metric)
     index.add(rows[450:])
     assert index.n_rows == 500
-    assert index.remove([3, 400, 460, 999]) == 3
+    with pytest.raises(InputError, match="999"):
+        index.remove([3, 999])
+    assert index.remove([3, 400, 460]) == 3
     left = np.delete(np.arange(500), [3, 400, 460])
     expected = brute_distances(queries, kept_rows(index, rows[left]), metric)
     best = left[in_order(expected, np.float64)[:, :5]]

@@ -179,7 +179,7 @@ class BitCells(CellOrder):
         def work(part: int) -> _Looked:
             own = heaps if parts == 1 else empty_heaps(*heaps.ids.shape)
             counts = search_bit_cells(how, coded, cells, look, part, parts, bounds, *own)
-            return _Looked(own, int(counts[self.has_full]))
+            return _Looked(own, int(counts[int(self.has_full)]))
 
         if parts == 1:
             bounds = np.full(len(exact), EMPTY)

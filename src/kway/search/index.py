@@ -409,23 +409,41 @@ class Index(ABC):
             return self._ids.names(np.arange(first, self.n_rows))
 
     def remove(self, ids: ArrayLike) -> int:
-        """Remove rows by id; unknown ids are ignored.
+        """Remove rows by id.
 
         Parameters
         ----------
         ids : array-like of int
-            Ids of the rows.
+            Ids of the rows. If one is not in the index, InputError is raised and no row is removed.
 
         Returns
         -------
         int
             Number of rows removed.
         """
-        positions = self._ids.asked(ids)
+        positions = self._ids.known(ids)
         if len(positions):
             self._drop(positions)
             self._ids.drop(positions)
         return len(positions)
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the index to a file, which `kway.load` reads.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file; an existing one is replaced.
+        force : bool, default=False
+            Whether to replace a file that is not a model file of kway.
+        """
+        from kway.modelfile import save_index
+
+        save_index(*self.parts(), path, force)
+
+    def __repr__(self) -> str:
+        size = f"{self.n_rows:,} rows x {self.n_features:,} columns"
+        return f"<{type(self).__name__} of {self.recipe}: {size}, metric {self.metric.name!r}; {self.why_}>"
 
     def parts(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         """Return the index as parts of a model file.

@@ -88,7 +88,7 @@ def open_shard(
 
 def _opened(recipe: Recipe, file: Path, shape: tuple[int, int]) -> Shard:
     held = container.read(file)
-    check_index(held.manifest.get("index"), held.tensors, *shape)
+    check_index(held.manifest.get("index"), held.tensors, shape)
     return Shard(type(recipe).restore(held.manifest["index"], held.tensors))
 
 

@@ -128,7 +128,7 @@ _AGREEMENT = record(
 
 
 def _neighbors_arrays(stored: StoredObject) -> dict[str, Array]:
-    index = index_arrays(stored.facts["index"], stored.under("index."), ids=True)
+    index = index_arrays(stored.facts["index"], stored.under("index."), ids="n")
     kept = "rows" in stored.arrays or "rows.indptr" in stored.arrays
     return {
         "codes": Array(("int64",), ("n",), (below("K"),)),
@@ -179,7 +179,7 @@ def _centroid_arrays(stored: StoredObject) -> dict[str, Array]:
     """Declare the means, and the index over the means of classes with rows."""
     found = {"means": Array(FLOAT_TYPES, ("K", "d")), "weights": Array(("float64",), ("K",), (counts,))}
     if "index" in stored.facts:
-        index = index_arrays(stored.facts["index"], stored.under("index."), ids=True)
+        index = index_arrays(stored.facts["index"], stored.under("index."), ids="n")
         found |= {f"index.{name}": array for name, array in index.items()}
     return found
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from kway.modelfile.schema import (
     FLOAT_TYPES,
     INT32_64,
+    LARGEST,
     Array,
     Check,
     CrossRule,
@@ -160,10 +161,10 @@ def index_facts(value: Any) -> str | None:
     return expected or (None if kind is None else _searchable(kind, value))
 
 
-def index_arrays(facts: Facts, present: Mapping[str, NDArray], ids: bool) -> dict[str, Array]:
-    """Declare the arrays of an index, given those that are present; `ids`: rows may have ids below n."""
+def index_arrays(facts: Facts, present: Mapping[str, NDArray], ids: str | int | None) -> dict[str, Array]:
+    """Return the arrays of an index; `ids`: what its own ids are below, None if it may have none."""
     kind, store = _KINDS.get(facts["recipe"]["index"], IndexKind()), facts["recipe"].get("store")
-    own = {"ids": Array(("int64",), ("m",), (below("n"), distinct), optional=True)} if ids else {}
+    own = {} if ids is None else {"ids": Array(("int64",), ("m",), (below(ids), distinct), optional=True)}
     codes_only = store is not None and not store["rerank"]
     if _of_bits(facts):
         own |= {name: array for name, array in _BITTED.items() if name != "codes.center" or not kind.ordered}
@@ -242,11 +243,11 @@ def index_rules(key: str = "index") -> tuple[CrossRule, ...]:
     return (sketch, tables, planes, cells, *row_rules("m", f"{key}."))
 
 
-def check_index(facts: Any, arrays: Mapping[str, NDArray], n_rows: int, n_features: int) -> None:
-    """Raise ModelFileError for invalid facts and arrays of an index without a classifier."""
+def check_index(facts: Any, arrays: Mapping[str, NDArray], shape: tuple[int, int] | None = None) -> None:
+    """Raise ModelFileError for invalid facts and arrays of an index without a classifier; of this shape, if given."""
     under = {f"index.{name}": array for name, array in arrays.items()}
     check_facts(_ALONE, {"index": facts}, "index")
-    sizes = {"m": n_rows, "d": n_features}
+    sizes = {} if shape is None else dict(zip("md", shape))
     check_arrays(_ALONE, StoredObject("index", {}, {"index": facts}, under, np.empty(0), sizes))
 
 
@@ -277,7 +278,7 @@ _ALONE = Schema(
     facts={"index": index_facts},
     arrays=lambda stored: {
         f"index.{name}": array
-        for name, array in index_arrays(stored.facts["index"], stored.under("index."), ids=False).items()
+        for name, array in index_arrays(stored.facts["index"], stored.under("index."), ids=LARGEST).items()
     },
     sizes=lambda stored: index_sizes(stored.facts["index"]),
     rules=index_rules(),

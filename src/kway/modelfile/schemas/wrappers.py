@@ -177,7 +177,7 @@ _REPORT = record(
 def _index_arrays(stored: StoredObject) -> dict[str, Array]:
     if stored.facts["index"] is None:
         return {}
-    found = index_arrays(stored.facts["index"], stored.under("index."), ids=False)
+    found = index_arrays(stored.facts["index"], stored.under("index."), ids=None)
     return {f"index.{name}": array for name, array in found.items()}
 
 
