@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from kway.errors import InputError
 from kway.rows.gpu.device import on_host
 from kway.rows.gpu.tensor_rows import TensorRows
+from kway.search.index import NO_GUARANTEE
 from kway.search.results import Neighbors
 from kway.validation import checked
 
@@ -224,7 +225,7 @@ def tune(
         index.why_ = f"Flat: {agreement}"
     else:
         index.probes = found.probes
-        index.why_ = f"{index.why_}; {agreement}" if index.why_ else str(agreement)
+        index.why_ = f"{index.why_.removesuffix(NO_GUARANTEE)}; {agreement}"
     return TunedIndex(index, agreement)
 
 

@@ -51,12 +51,12 @@ from kway.search.codecs.int8 import ByteRows
 from kway.search.codecs.stores import Store, StoredRows
 from kway.search.distances import Distance
 from kway.search.kmeans import half_squares, in_cell_order
+from kway.search.principal_axes import leading_axes
 from kway.search.results import Heaps
-from kway.threads import pmap, shares, single_blas, spans
+from kway.threads import pmap, shares, spans
 
 _SMALL = 24  # columns up to which a row is its own projection (T3)
 _SHORT = 64  # most coordinates of a short projection (T3)
-ENERGY = 0.85  # share of the variance that a short projection should keep (T3)
 _LONG = 192  # coordinates of a long projection; 128 to 256 take the same time within a tenth (T3)
 
 
@@ -114,44 +114,19 @@ def projection_sample(rows: Any, seed: int) -> Any:
     return rows[:] if n <= size else rows[np.sort(np.random.default_rng(seed).choice(n, size, replace=False))]
 
 
-def learn_projection(rows: NDArray | TensorRows, centred: bool, seed: int) -> Projection:
+def learn_projection(rows: NDArray | TensorRows, centered: bool, seed: int) -> Projection:
     """Return the projection for rows like these (n, d), centered at their mean or at the origin.
 
     A short projection, its norm, the position and the half square take at most the bytes of a row minus a sixteenth, so
     that an index is within twice its rows (T9).
     """
-    d = rows.shape[1]
-    mean = rows.mean(axis=0, dtype=np.float64) if centred else np.zeros(d)
+    rows, d = np.asarray(rows), rows.shape[1]
+    mean = rows.mean(axis=0, dtype=np.float64) if centered else np.zeros(d)
     if d <= _SMALL:
         return Projection(mean, np.empty((d, 0), dtype=np.float32), d)
-    spread = _spread(rows, mean)
-    most = _LONG if d >= 1.5 * _LONG else min(_SHORT, d - d // 16 - 4)
-    values, vectors = _leading(spread, most, np.random.default_rng(seed))
-    held = np.cumsum(values) / max(np.trace(spread), 1e-300)
-    length = next((m for m in (16, 24, 32, 48) if m <= most and held[m - 1] >= ENERGY), min(_SHORT, most))
-    kept = most if most > _SHORT else length
-    return Projection(mean, frozen(vectors[:, :kept].astype(np.float32)), length)
-
-
-def _spread(rows: NDArray | TensorRows, mean: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return z'z (d, d) of z = x - mean, summed in float32."""
-    if isinstance(rows, TensorRows):
-        return rows.subtract_mean(mean).gram(None, False, np.dtype(np.float32)).astype(np.float64)
-    z = (rows - mean).astype(np.float32)
-    return (z.T @ z).astype(np.float64)
-
-
-def _leading(spread: NDArray, count: int, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
-    """Return approximate leading eigenvalues (count,) and eigenvectors (d, count) by subspace iteration.
-
-    Any orthonormal basis gives valid bounds, so three iterations are enough; `eigh` takes ten times as long (T3).
-    """
-    with single_blas():
-        basis = rng.standard_normal((len(spread), count))
-        for _ in range(3):
-            basis = np.linalg.qr(spread @ basis)[0]
-        values, turn = np.linalg.eigh(basis.T @ spread @ basis)
-    return np.maximum(values[::-1], 0.0), (basis @ turn)[:, ::-1]
+    width = _LONG if d >= 1.5 * _LONG else min(_SHORT, d - d // 16 - 4)
+    axes = leading_axes((rows - mean).astype(np.float32), width, np.random.default_rng(seed))
+    return Projection(mean, frozen(axes), min(_SHORT, width))
 
 
 class CellGroups(NamedTuple):

@@ -37,6 +37,9 @@ from kway.threads import at_most
 from kway.validation import is_sparse, plain_rows
 
 _SINGLE = np.dtype(np.float32)
+NO_GUARANTEE = (
+    "; no recall is guaranteed: set probes, or let NeighborsClassifier tune them"  # of an index with probes="auto"
+)
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ from kway.search.gpu_dispatch import (
     named_tensors,
     placed_of,
 )
-from kway.search.index import Index, Recipe
+from kway.search.index import NO_GUARANTEE, Index, Recipe
 from kway.search.kmeans import ROUNDS, assign_centres, kmeans_sample, place_centres
 from kway.search.metrics import Metric, pick_metric
 from kway.search.power_scaling import Unit
@@ -74,7 +74,9 @@ class Landmarks(Recipe):
     n_landmarks : int or "auto", default="auto"
         Number of cells; "auto" is twice the square root of the rows.
     probes : int or "auto", default="auto"
-        Cells that a query looks into; "auto" is 24, and a NeighborsClassifier tunes it.
+        Cells that a query looks into. A NeighborsClassifier tunes "auto" until its votes agree with exact search. An
+        index that is built directly uses 24 and guarantees no recall: if rows are not in clusters, as on random
+        directions, most neighbors may be missed. Compare it with `Flat` on some queries.
     seed : int, default=0
         Seed of the samples and of the first landmarks.
     store : None, Int8 or Bits, default=None
@@ -303,7 +305,7 @@ class LandmarksIndex(Index):
         where = f" ({self._device_choice.why})" if self._device_choice.why else ""
         self.why_ = (
             f"{self.n_landmarks} landmarks over {len(table.names):,} rows: approximate, searches the cells nearest "
-            f"to each query{where}"
+            f"to each query{where}{NO_GUARANTEE if self.recipe.probes == 'auto' else ''}"
         )
         self._copy_to_gpu()
 

@@ -28,7 +28,7 @@ from kway.rows.blocks import SAMPLE_ROWS
 from kway.search.block_scan import BlockScan
 from kway.search.codecs.stores import StoredRows, drop_rows, join_rows
 from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN, squares
-from kway.search.index import Index, Recipe
+from kway.search.index import NO_GUARANTEE, Index, Recipe
 from kway.search.metrics import Metric
 from kway.search.results import Heaps, Ids, Neighbors, empty_heaps
 from kway.threads import pmap, spans, workers
@@ -50,7 +50,8 @@ class LSH(Recipe):
     n_bits : int or "auto", default="auto"
         Hashes per table, at most 62; "auto" takes as many as give buckets of about 8 rows.
     probes : int or "auto", default="auto"
-        Buckets per table that a query looks into; "auto" is 32, and a NeighborsClassifier tunes it.
+        Buckets per table that a query looks into. A NeighborsClassifier tunes "auto" until its votes agree with exact
+        search. An index that is built directly uses 32 and guarantees no recall.
     seed : int, default=0
         Seed of the random hyperplanes.
 
@@ -177,6 +178,7 @@ class LSHIndex(Index):
         self._members = frozen(members.astype(np.int32 if len(self._rows) < 2**31 else np.int64))  # (T, n)
         self._scan = BlockScan(StoredRows(self._rows), self.metric.distance)
         self.why_ = f"{tables} hash tables of {width // tables} bits over {len(self._rows):,} rows: approximate"
+        self.why_ += NO_GUARANTEE if self.recipe.probes == "auto" else ""
 
     def _nearest(self, queries: NDArray, k: int, probes: int | None) -> Neighbors:
         wanted = max(1, self.probes if probes is None else int(probes))

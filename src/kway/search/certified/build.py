@@ -18,7 +18,6 @@ from kway.search.certified.choose import (
     choose_axes,
     choose_groups,
     draw_rows,
-    leading_axes,
     probe,
 )
 from kway.search.certified.euclidean import EuclideanCodes, euclidean_space
@@ -26,6 +25,7 @@ from kway.search.certified.manhattan import ManhattanCodes, ManhattanSpace, corr
 from kway.search.certified.pipeline import Certified, make_cells
 from kway.search.certified.sketches import Frame, SketchCodes, Space, codes_taken, measure_frame, sketch_all
 from kway.search.distances import EUCLIDEAN, MANHATTAN, Distance
+from kway.search.principal_axes import leading_axes
 from kway.threads import single_blas
 
 MIN_ROWS = 1024  # below this a plain scan is as fast (T1b)

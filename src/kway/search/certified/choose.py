@@ -15,46 +15,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh, qr
 
 from kway.kernels.certified.sketch import nearness_l1, signed_sums, survivors, tail_norms
 from kway.rows.blocks import SAMPLE_ROWS
 from kway.search.certified.manhattan import FeatureGroups
 from kway.search.certified.sketches import Frame
 from kway.search.distances import Distance
+from kway.search.principal_axes import pooled_product
 from kway.threads import pmap, shares, single_blas, spans
-
-
-def leading_axes(values: NDArray[np.float32], count: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Return about the `count` leading principal axes (d, count) of values Z (s, d), by subspace iteration on Z'Z."""
-
-    small = values.shape[1] <= len(values)  # then Z'Z takes no more memory than Z; it is multiplied three times
-    gram = _cross(values, values) if small else None
-
-    spread = (
-        (lambda basis: pooled_product(gram, basis))
-        if gram is not None
-        else (lambda basis: _cross(values, pooled_product(values, basis)))
-    )
-    with single_blas():  # BLAS threads would slow down qr and eigh; the pool computes the products
-        basis = rng.standard_normal((values.shape[1], count)).astype(np.float32)
-        basis = qr(spread(spread(basis)), mode="economic", overwrite_a=True)[0]
-        return np.ascontiguousarray(basis @ _descending(basis.T @ spread(basis)), np.float32)
-
-
-def pooled_product(values: NDArray[np.float32], axes: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return values (s, d) @ axes (d, p), computed by the thread pool."""
-    parts = shares(len(values), least=128) if len(values) <= 8192 else spans(len(values), 4096)
-    return np.concatenate(pmap(lambda part: values[part] @ axes, parts))
-
-
-def _cross(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return left (s, a)' @ right (s, b), computed by the thread pool, one part per thread."""
-    return np.add.reduce(pmap(lambda part: left[part].T @ right[part], shares(len(left), least=512)))
-
-
-def _descending(gram: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.ascontiguousarray(eigh(gram, driver="evd", overwrite_a=True)[1][:, ::-1], np.float32)
 
 
 def flaw(axes: NDArray[np.float32]) -> float:
