@@ -70,9 +70,9 @@ def clustered(metric, n=500, d=12, q=40, seed=0):
     rng = np.random.default_rng(seed)
     base = pick_metric(metric).distance.name
     d = 2 if base == "haversine" else d
-    centres = rng.normal(size=(12, d)) * 3
-    rows = centres[rng.integers(12, size=n)] + rng.normal(size=(n, d))
-    queries = centres[rng.integers(12, size=q)] + rng.normal(size=(q, d))
+    centers = rng.normal(size=(12, d)) * 3
+    rows = centers[rng.integers(12, size=n)] + rng.normal(size=(n, d))
+    queries = centers[rng.integers(12, size=q)] + rng.normal(size=(q, d))
     if base == "hamming":
         rows, queries = np.rint(rows), np.rint(queries)
     if base == "haversine":

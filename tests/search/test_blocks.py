@@ -8,7 +8,7 @@ from scipy.spatial.distance import cdist
 from kway.errors import InputError
 from kway.search import Flat, Landmarks
 from kway.search import block_scan as blocks
-from kway.search.block_scan import BlockScan, top_products
+from kway.search.block_scan import BlockScan
 from kway.search.codecs.stores import StoredRows
 from kway.search.distances import DISTANCES, EUCLIDEAN
 
@@ -117,25 +117,6 @@ def test_tiles_do_not_change_the_answer(monkeypatch):
     np.testing.assert_array_equal(answers[0].distances, answers[1].distances)
 
 
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_top_products_against_the_full_matrix(sparse, dtype):
-    rng = np.random.default_rng(0)
-    W, X = rng.normal(size=(2500, 30)).astype(dtype), rng.normal(size=(70, 30)).astype(dtype)
-    bias, scale = rng.normal(size=2500).astype(dtype), rng.uniform(0.5, 2, size=2500).astype(dtype)
-    found = top_products(sp.csr_matrix(X) if sparse else X, W, 5, scale=scale, offset=bias)
-    full = scale * (X @ W.T) + bias
-    assert found.scores.dtype == dtype
-    np.testing.assert_allclose(found.scores, -np.sort(-full, axis=1)[:, :5], rtol=1e-4)
-    np.testing.assert_allclose(np.take_along_axis(full, found.ids, axis=1), found.scores, rtol=1e-4)
-
-
-def test_top_products_ties_and_padding():
-    found = top_products(np.ones((2, 3)), np.ones((4, 3)), 6)
-    assert found.ids.tolist() == [[0, 1, 2, 3, -1, -1]] * 2
-    assert np.isneginf(found.scores[:, 4:]).all()
-
-
 @pytest.mark.parametrize("k", [0, -1, 2.0, "3", None, True, np.float64(1)])
 def test_k_is_checked_with_one_sentence(k):
     index, rows = Landmarks(n_landmarks=2).build(np.eye(4)), np.eye(4)
@@ -145,6 +126,6 @@ def test_k_is_checked_with_one_sentence(k):
         Flat().build(rows).nearest,
         lambda q, k: index.nearest_by_probes(q, k, [1, 2]),
     )
-    for call in (*calls, lambda q, k: top_products(q, rows, k)):
+    for call in calls:
         with pytest.raises(InputError, match=r"k must be a whole number of at least 1, got"):
             call(rows, k)

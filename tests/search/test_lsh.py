@@ -7,8 +7,8 @@ from kway.search import LSH, Flat
 
 def clusters(n, seed=0, d=20):
     rng = np.random.default_rng(seed)
-    centres = np.random.default_rng(9).normal(size=(100, d)) * 2
-    return (centres[rng.integers(100, size=n)] + 0.5 * rng.normal(size=(n, d))).astype(np.float32)
+    centers = np.random.default_rng(9).normal(size=(100, d)) * 2
+    return (centers[rng.integers(100, size=n)] + 0.5 * rng.normal(size=(n, d))).astype(np.float32)
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine", "manhattan", "dot"])

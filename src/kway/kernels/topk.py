@@ -28,7 +28,7 @@ from kway.kernels.jit import kernel, strict_kernel
 EMPTY = 1e200
 NO_ROW = np.int64(2**62)  # id of an empty entry
 
-_MOST = float(np.finfo(np.float32).max)
+_MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 STRIP = 32  # keys compared together by a vector minimum, since almost none passes (T1b)
 
@@ -167,7 +167,7 @@ def narrow(distances, given):
     for i in range(len(distances)):
         for j in range(distances.shape[1]):
             value = distances[i, j]
-            given[i, j] = value if value == np.inf else min(max(value, -_MOST), _MOST)
+            given[i, j] = value if value == np.inf else min(max(value, -_MAX_FLOAT32), _MAX_FLOAT32)
             tied = tied or (j > 0 and given[i, j] == given[i, j - 1])
     return tied
 

@@ -44,8 +44,8 @@ class RowKeys(NamedTuple):
 
     scale: NDArray  # (n,)
     offset: NDArray  # (n,)
-    centre: NDArray[np.float64] | None  # (d,)
-    reach: float  # the largest norm of a (centred) row
+    center: NDArray[np.float64] | None  # (d,)
+    reach: float  # the largest norm of a (centered) row
     slack: float  # rounding of a key, relative to the norms
     blur: float  # how far a scanned row may lie from the full one
     dtype: type[np.floating]  # of keys
@@ -181,7 +181,7 @@ class BlockScan(Scan):
         together: other threads scan other rows for the same heaps, so results are merged at the end.
         """
         block, own = _Block.of(self, queries), empty_heaps(*heaps.ids.shape) if together else heaps
-        plain = isinstance(self.rows, np.ndarray) and self.rows.dtype == block.keys.dtype and self.keys.centre is None
+        plain = isinstance(self.rows, np.ndarray) and self.rows.dtype == block.keys.dtype and self.keys.center is None
         chunk = max(256, TILE_KEYS // block.keys.shape[0])
         if not plain and not sp.issparse(self.rows):
             chunk = min(chunk, max(64, COPY_BYTES // (4 * self.d)))
@@ -207,7 +207,7 @@ class _Block:
         if sp.issparse(queries) != sp.issparse(scan.rows):
             queries = queries.toarray() if sp.issparse(queries) else sp.csr_matrix(queries)
         exact = queries.astype(np.float64)
-        keys = scan.distance.query_side(_about(exact, scan.keys.centre))
+        keys = scan.distance.query_side(_about(exact, scan.keys.center))
         norms, which = np.sqrt(squares(keys)), np.arange(exact.shape[0])
         if sp.issparse(keys):
             return _Block(scan, exact, keys, norms, which)
@@ -230,7 +230,7 @@ class _Block:
                     code, products, k.scale[part], k.offset[part], *arrays, names, self.norms, k.reach, k.slack, *heaps
                 )
             )
-        products = s.distance.tile(self.keys, s.distance.row_side(_about(rows, k.centre)))
+        products = s.distance.tile(self.keys, s.distance.row_side(_about(rows, k.center)))
         measured = rows if s.kept.codes is None or s.kept.full is None else s.kept.full[part]
         scale, offset = (frozen(form[part].astype(products.dtype, copy=False)) for form in (k.scale, k.offset))
         return int(
@@ -301,11 +301,11 @@ def row_keys(kept: StoredRows, distance: Distance) -> RowKeys:
     """
     scanned, (n, d) = kept.scanned, kept.shape
     dense = not sp.issparse(scanned)
-    centre = _centre(scanned) if distance.shifts and n and dense else None
+    center = _center(scanned) if distance.shifts and n and dense else None
     halves = np.empty(n)
     for part in spans(n, max(64, COPY_BYTES // (8 * d))):
         exact = scanned[part].astype(np.float64)
-        halves[part] = 0.5 * squares(distance.row_side(_about(exact, centre)))
+        halves[part] = 0.5 * squares(distance.row_side(_about(exact, center)))
     reach = float(np.sqrt(2.0 * halves.max(initial=0.0)))
     narrow = dense and not distance.wide and FLOAT32_SAFE[0] < reach < FLOAT32_SAFE[1]
     if not (distance.product or scanned.dtype == np.float32):
@@ -315,7 +315,7 @@ def row_keys(kept: StoredRows, distance: Distance) -> RowKeys:
     blur = 0.0
     if kept.codes is not None and kept.full is not None:
         blur = float(kept.codes.errors(kept.full, distance).max(initial=0.0))
-    return RowKeys(scale, offset, centre, distance.reach(halves, d), sum_rounding(d, kind), blur, kind)
+    return RowKeys(scale, offset, center, distance.reach(halves, d), sum_rounding(d, kind), blur, kind)
 
 
 def sum_rounding(d: int, key_type: type[np.floating]) -> float:
@@ -325,8 +325,8 @@ def sum_rounding(d: int, key_type: type[np.floating]) -> float:
     return float(error / (1.0 - error)) if error < 0.5 else 1.0
 
 
-def _about(rows: Matrix, centre: NDArray | None) -> Matrix:
-    return rows if centre is None else rows - centre
+def _about(rows: Matrix, center: NDArray | None) -> Matrix:
+    return rows if center is None else rows - center
 
 
 def _block_size(q: int, d: int) -> int:
@@ -334,7 +334,7 @@ def _block_size(q: int, d: int) -> int:
     return max(1, min(most, -(-q // workers())))
 
 
-def _centre(rows: NDArray) -> NDArray[np.float64] | None:
+def _center(rows: NDArray) -> NDArray[np.float64] | None:
     """Return the mean if rows are far from the origin and close together, so that float32 keeps its digits."""
     mean = np.zeros(rows.shape[1])
     total = 0.0

@@ -206,7 +206,7 @@ class Ground(NamedTuple):
         mean, basis = frozen(self.projection.mean), self.projection.basis
         return CellFinder(mean, basis, self.landmarks, marks)
 
-    def centres(self) -> NDArray[np.float32]:
+    def centers(self) -> NDArray[np.float32]:
         """Return the landmarks (c, d) in the space of the distance."""
         basis = self.projection.basis[:, : self.projection.length]
         moved = self.landmarks @ basis.T if basis.shape[1] else self.landmarks
@@ -363,9 +363,9 @@ class CellTable(CellOrder):
     @cached_property
     def _table(self) -> CellRows:
         """The table as the kernels read it."""
-        rows, codes, steps, errors, centre = self.views
+        rows, codes, steps, errors, center = self.views
         return CellRows(
-            self.short, self.long, self.half, rows, codes, steps, errors, centre, self.names, self.offsets, self.reach,
+            self.short, self.long, self.half, rows, codes, steps, errors, center, self.names, self.offsets, self.reach,
             self.slack,
         )  # fmt: skip
 

@@ -49,7 +49,7 @@ class Distance(ABC):
     order: ClassVar[int] = 2  # of the norm in the space; 0: there is no space
     moves: ClassVar[bool] = False  # whether rows are elsewhere in the space than they are given
     product: ClassVar[bool] = True  # keys come from matrix products; else a kernel's tile holds the keys themselves
-    shifts: ClassVar[bool] = False  # products may be taken about any centre
+    shifts: ClassVar[bool] = False  # products may be taken about any center
     wide: ClassVar[bool] = False  # float32 keys would be too coarse
     sparse: ClassVar[bool] = False  # CSR rows can be measured
     coded: ClassVar[bool] = True  # rows may be rounded to codes

@@ -31,7 +31,7 @@ from kway.search.results import Ids, Neighbors, empty_heaps
 from kway.threads import at_most
 
 TAIL_SHARE = 0.2  # share of added rows at which the main search is built again (S2)
-MOST_DEAD = 64  # removed rows that a search may find in vain before it is built again (S2)
+MAX_DEAD = 64  # removed rows that a search may find in vain before it is built again (S2)
 BOUNDS_AFTER = 256  # queries that an index from a file scans before it builds bounds, which costs as much (T1b)
 
 
@@ -221,7 +221,7 @@ class FlatIndex(Index):
         tail = positions[positions >= len(alive)] - len(alive)
         if len(tail) and self._tail is not None:
             self._tail = self._tail.remove(tail) if len(tail) < self._tail.n else None
-        self._stale |= len(self._dead) > MOST_DEAD
+        self._stale |= len(self._dead) > MAX_DEAD
 
     def _settle(self) -> None:
         """Build the main search again over all rows that are left."""

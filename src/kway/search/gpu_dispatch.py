@@ -193,7 +193,7 @@ class FarTable:
         if isinstance(best, TensorRows):
             kept = kind.keep(np.asarray(best)[places], cells, ground)
         elif isinstance(best, GpuBitRows):
-            kept = StoredRows(None, CenteredBits(best, ground.centres(), in_order).take(places))
+            kept = StoredRows(None, CenteredBits(best, ground.centers(), in_order).take(places))
         else:
             kept = StoredRows(None, best.take(places))
         return kind.of(kept, cells, ground)

@@ -27,7 +27,7 @@ from kway.rows.gpu.tensor_rows import TensorRows
 from kway.threads import pmap, spans
 
 ROUNDS = 4  # rounds on the sample; after 8 the recall of landmarks differs by less than between seeds (T3)
-A_CENTRE = 32  # rows of the sample per center; more rows improve no recall (T3)
+ROWS_PER_CENTER = 32  # rows of the sample per center; more rows improve no recall (T3)
 
 
 class ClusteredRows(Protocol):
@@ -41,45 +41,45 @@ class ClusteredRows(Protocol):
     def reach(self) -> float:
         """Return half the squared length of the longest row."""
 
-    def nearest(self, centres: NDArray) -> tuple[NDArray, NDArray]:
+    def nearest(self, centers: NDArray) -> tuple[NDArray, NDArray]:
         """Return the nearest center (n,) of each row, and half their squared distance (n,)."""
 
-    def means(self, near: NDArray, centres: NDArray) -> NDArray:
+    def means(self, near: NDArray, centers: NDArray) -> NDArray:
         """Return the mean of the rows of each center; a center without rows stays."""
 
 
-class NearestCentre(NamedTuple):
+class NearestCenter(NamedTuple):
     """The nearest center (n,) of each row, and half their squared distance (n,)."""
 
-    centres: NDArray[np.int64]
+    centers: NDArray[np.int64]
     gaps: NDArray[np.float32]
 
 
-def kmeans_sample(rows: Any, n_centres: int, rng: np.random.Generator) -> Any:
+def kmeans_sample(rows: Any, n_centers: int, rng: np.random.Generator) -> Any:
     """Return a sample of rows that is large enough to place so many centers; on a GPU if the rows are."""
-    n, size = len(rows), max(A_CENTRE * n_centres, SAMPLE_ROWS)
+    n, size = len(rows), max(ROWS_PER_CENTER * n_centers, SAMPLE_ROWS)
     return rows[:] if n <= size else rows[np.sort(rng.choice(n, size, replace=False))]
 
 
-def place_centres(
+def place_centers(
     sample: NDArray[np.float32] | TensorRows,
-    n_centres: int,
+    n_centers: int,
     rng: np.random.Generator,
     *,
     rounds: int = ROUNDS,
     tell: Tell = silent,
     device: Device | None = None,
 ) -> NDArray[np.float32]:
-    """Return centers (n_centres, d) for rows like the sample (n, d) float32, computed on the device if one is given.
+    """Return centers (n_centers, d) for rows like the sample (n, d) float32, computed on the device if one is given.
 
     `tell` is called before each round.
     """
     held = _held(sample if isinstance(sample, TensorRows) else np.ascontiguousarray(sample), device)
-    centres = _seeds(held, n_centres, rng)
+    centers = _seeds(held, n_centers, rng)
     for done in range(rounds):
         tell(done, f"round {done + 1} of {rounds}")
-        centres = _moved(held, centres, rng)
-    return centres
+        centers = _moved(held, centers, rng)
+    return centers
 
 
 @dataclass(frozen=True)
@@ -99,16 +99,16 @@ class HostSample:
         """Return half the squared length of the longest row."""
         return float(half_squares(self.rows).max())
 
-    def nearest(self, centres: NDArray) -> tuple[NDArray, NDArray]:
+    def nearest(self, centers: NDArray) -> tuple[NDArray, NDArray]:
         """Return the nearest center of each row, on all threads."""
-        return nearest_centres(self.rows, centres)
+        return nearest_centers(self.rows, centers)
 
-    def means(self, near: NDArray, centres: NDArray) -> NDArray:
+    def means(self, near: NDArray, centers: NDArray) -> NDArray:
         """Return the means, by adding rows in the order of their centers."""
-        counts = np.bincount(near, minlength=len(centres))
+        counts = np.bincount(near, minlength=len(centers))
         filled, starts = np.flatnonzero(counts), np.cumsum(counts) - counts
-        new = centres.copy()
-        sums = np.add.reduceat(self.rows[in_cell_order(near, len(centres))], starts[filled], axis=0)
+        new = centers.copy()
+        sums = np.add.reduceat(self.rows[in_cell_order(near, len(centers))], starts[filled], axis=0)
         new[filled] = sums / counts[filled, None].astype(np.float32)
         return new
 
@@ -123,25 +123,25 @@ def _held(rows: NDArray | TensorRows, device: Device | None) -> ClusteredRows:
         return DeviceSample.build(device, rows)
 
 
-def nearest_centres(rows: NDArray[np.float32], centres: NDArray[np.float32]) -> NearestCentre:
+def nearest_centers(rows: NDArray[np.float32], centers: NDArray[np.float32]) -> NearestCenter:
     """Return the nearest center of each row (n, d); ties go to the first."""
-    found = NearestCentre(np.empty(len(rows), np.int64), np.empty(len(rows), np.float32))
+    found = NearestCenter(np.empty(len(rows), np.int64), np.empty(len(rows), np.float32))
 
     def work(part: slice) -> None:
-        assign_centres(rows[part], centres, found.centres[part], found.gaps[part])
+        assign_centers(rows[part], centers, found.centers[part], found.gaps[part])
 
     pmap(work, spans(len(rows), rows_per_block(4 * rows.shape[1], CACHE_BYTES)))
     return found
 
 
-def assign_centres(rows: NDArray, centres: NDArray, near: NDArray, gaps: NDArray) -> None:
-    """Compute `nearest_centres` on one thread, into near (n,) and gaps (n,)."""
-    halves, half = half_squares(rows), half_squares(centres)
-    tile = max(16, rows_per_block(4 * len(centres), CACHE_BYTES // 4))  # their products stay in the cache
-    room = np.empty((min(tile, len(rows)), len(centres)), np.float32)
+def assign_centers(rows: NDArray, centers: NDArray, near: NDArray, gaps: NDArray) -> None:
+    """Compute `nearest_centers` on one thread, into near (n,) and gaps (n,)."""
+    halves, half = half_squares(rows), half_squares(centers)
+    tile = max(16, rows_per_block(4 * len(centers), CACHE_BYTES // 4))  # their products stay in the cache
+    room = np.empty((min(tile, len(rows)), len(centers)), np.float32)
     for part in spans(len(rows), tile):
         block = rows[part]
-        products = np.matmul(block, centres.T, out=room[: len(block)])  # (m, c)
+        products = np.matmul(block, centers.T, out=room[: len(block)])  # (m, c)
         nearest_center(products, products.view(np.int32), half, halves[part], near[part], gaps[part])
 
 
@@ -150,9 +150,9 @@ def half_squares(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     return frozen(0.5 * np.einsum("ij,ij->i", rows, rows))
 
 
-def _seeds(held: ClusteredRows, n_centres: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    first = held.take(rng.choice(len(held), max(1, n_centres // 2), replace=False))
-    wanted = n_centres - len(first)
+def _seeds(held: ClusteredRows, n_centers: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    first = held.take(rng.choice(len(held), max(1, n_centers // 2), replace=False))
+    wanted = n_centers - len(first)
     if not wanted:
         return first
     more = _distant_rows(held, held.nearest(first)[1], wanted, rng)
@@ -161,11 +161,11 @@ def _seeds(held: ClusteredRows, n_centres: int, rng: np.random.Generator) -> NDA
     return np.concatenate([first, more])
 
 
-def _moved(held: ClusteredRows, centres: NDArray, rng: np.random.Generator) -> NDArray[np.float32]:
+def _moved(held: ClusteredRows, centers: NDArray, rng: np.random.Generator) -> NDArray[np.float32]:
     """Run one round: the means of the rows of each center; empty centers move to rows far from their center."""
-    near, gaps = held.nearest(centres)
-    new = held.means(near, centres)
-    empty = np.flatnonzero(np.bincount(near, minlength=len(centres)) == 0)
+    near, gaps = held.nearest(centers)
+    new = held.means(near, centers)
+    empty = np.flatnonzero(np.bincount(near, minlength=len(centers)) == 0)
     if len(empty):
         far = _distant_rows(held, gaps, len(empty), rng)
         new[empty[: len(far)]] = far

@@ -52,7 +52,7 @@ from kway.search.gpu_dispatch import (
     placed_of,
 )
 from kway.search.index import NO_GUARANTEE, Index, Recipe
-from kway.search.kmeans import ROUNDS, assign_centres, kmeans_sample, place_centres
+from kway.search.kmeans import ROUNDS, assign_centers, kmeans_sample, place_centers
 from kway.search.metrics import Metric, pick_metric
 from kway.search.power_scaling import Unit
 from kway.search.results import Heaps, Ids, Neighbors, empty_heaps, whole_k
@@ -166,7 +166,7 @@ class Landmarks(Recipe):
         n = self.keeper.fill_cells(index, blocks, folder)
         if n is None:
             return super().build_blocks(blocks, metric, folder)
-        index._ids, index._n_features = Ids.of(n, None), index._table.centres.shape[1]
+        index._ids, index._n_features = Ids.of(n, None), index._table.centers.shape[1]
         index.unit = Unit.again(0, np.dtype(np.float32), picked.distance, self._narrow)  # blocks are not scaled
         return index
 
@@ -263,7 +263,7 @@ class LandmarksIndex(Index):
     @property
     def landmarks_(self) -> NDArray[np.float64]:
         """Landmarks (n_landmarks, d): among unit rows for cosine, among points on the sphere for haversine."""
-        return np.asarray(self.unit.given(self._ground().centres().astype(np.float64)))
+        return np.asarray(self.unit.given(self._ground().centers().astype(np.float64)))
 
     def _ground(self) -> Ground:
         return Ground(self.metric.distance, self._projection, self._landmarks, self.recipe.keeper)
@@ -292,7 +292,7 @@ class LandmarksIndex(Index):
         some = leads_of(placed_of(kmeans_sample(rows, count, rng), distance), self._projection)
         device = self._device_choice.device
         with progress.bar("landmarks", ROUNDS, asked=recipe.verbose) as tell:
-            self._landmarks = frozen(place_centres(some, count, rng, tell=tell, device=device))
+            self._landmarks = frozen(place_centers(some, count, rng, tell=tell, device=device))
         self._trained = n
 
     def _arrange(self, kept: StoredRows, cells: NDArray[np.int64]) -> None:
@@ -319,7 +319,7 @@ class LandmarksIndex(Index):
 
         def work(part: slice) -> None:
             lead = self._projection.of(place(rows[part]), long=False).lead
-            assign_centres(lead, self._landmarks, near[part], np.empty(len(lead), dtype=np.float32))
+            assign_centers(lead, self._landmarks, near[part], np.empty(len(lead), dtype=np.float32))
 
         pmap(work, spans(len(rows), rows_per_block(4 * rows.shape[1], 2 * CACHE_BYTES)))
         return near

@@ -234,7 +234,7 @@ EXEMPLAR = Schema(
         "exemplars": Array(FLOAT_TYPES, ("n", "d")),
         "offsets": Array(FLOAT_TYPES, ("n",)),
         "codes": Array(("int64",), ("n",), (below("K"),)),
-        "centre": Array(FLOAT_TYPES, ("d",), (finite,)),
+        "center": Array(FLOAT_TYPES, ("d",), (finite,)),
     },
     rules=(same_dtype("exemplars", "offsets"),),
 )

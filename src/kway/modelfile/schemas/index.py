@@ -229,8 +229,8 @@ def index_rules(key: str = "index") -> tuple[CrossRule, ...]:
             return None
         W, bits, m = D // 64, stored.facts[key]["recipe"]["store"]["bits"], stored.sizes["m"]
         fits = D % 64 == 0 and stored.sizes["d"] <= D and min(W, WIDEST_FILTER) == P and P + words == bits * W
-        centre = stored.arrays.get(f"{key}.codes.center")
-        plain = base_of(stored.facts[key]) == "cosine" and centre is not None and not centre.any()
+        center = stored.arrays.get(f"{key}.codes.center")
+        plain = base_of(stored.facts[key]) == "cosine" and center is not None and not center.any()
         kept = (stored.arrays[f"{key}.codes.factor"].itemsize, stored.sizes["halves*"])
         fits = fits and kept == ((2, 0) if plain else (4, m))
         return None if fits else f"has codes of {P} and {words} words per row for {D} columns of {bits} bits"

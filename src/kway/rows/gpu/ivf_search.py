@@ -355,6 +355,6 @@ def _cell_codes(codes: Any, encoded: EncodedBits, offsets: Tensor, ground: Any, 
     half = encoded.half if distance.order else None
     searched = BitCodes(device, codes.frame.bits, encoded.words, encoded.factor, half, bar=0.0, least=0.0)
     rotation = codes.frame.rotate(np.eye(codes.shape[1], dtype=np.float32))
-    arrays = (ground.centres(), ground.projection.mean, rotation)
+    arrays = (ground.centers(), ground.projection.mean, rotation)
     centers, mean, rotation = (device.put(a, torch.float64) for a in arrays)
     return CellCodes.build(searched, cells, centers, mean, rotation, distance.shifts, distance.by_angle)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.kernels.certified import tiles
-from kway.kernels.certified.sketch import MOST_COLUMNS
+from kway.kernels.certified.sketch import MAX_COLUMNS
 from kway.kernels.certified.tiles import best_variant
 from kway.kernels.jit import frozen
 from kway.rows.blocks import SAMPLE_ROWS
@@ -48,7 +48,7 @@ def certify(rows: NDArray, distance: Distance, seed: int = 0, always: bool = Fal
 
     The rows are not copied. `always` builds bounds even if they save no time (None only for rows without spread).
     """
-    if rows.shape[1] > MOST_COLUMNS or (len(rows) < MIN_ROWS and not always):
+    if rows.shape[1] > MAX_COLUMNS or (len(rows) < MIN_ROWS and not always):
         return None
     rows = frozen(rows)
     rng = np.random.default_rng(seed)
@@ -63,12 +63,12 @@ def certify(rows: NDArray, distance: Distance, seed: int = 0, always: bool = Fal
 
 
 def _euclidean(job: Job) -> Certified | None:
-    variant, most = best_variant(tiles.L2_VARIANTS), min(job.rows.shape[1], tiles.MOST_DIMS)
+    variant, most = best_variant(tiles.L2_VARIANTS), min(job.rows.shape[1], tiles.MAX_DIMS)
     count = 0
     while True:  # until there are more axes than the choice needs
         count = min(most, max(FIRST_AXES, 2 * count))
         axes = leading_axes(job.seen.values, count, job.rng)
-        choice = choose_axes(job.seen, axes, tiles.L2_VARIANTS[variant].words_per_second, tiles.MOST_DIMS)
+        choice = choose_axes(job.seen, axes, tiles.L2_VARIANTS[variant].words_per_second, tiles.MAX_DIMS)
         if count == most or choice.few < count - 1:
             break
     if not (choice.pays or job.always):
@@ -87,7 +87,7 @@ def _manhattan(job: Job) -> Certified | None:
     left, right = (values[job.rng.choice(len(values), 2000)] for _ in range(2))
     groups = correlated_groups(left - right, levels)
     sizes = [2**level for level in range(levels + 1)]
-    choice = choose_groups(job.seen, groups, sizes, tiles.L1_VARIANTS[variant].words_per_second, tiles.L1_MOST_DIMS)
+    choice = choose_groups(job.seen, groups, sizes, tiles.L1_VARIANTS[variant].words_per_second, tiles.L1_MAX_DIMS)
     if choice is None or not (choice.pays or job.always):
         return None
     why = f"certified: sums of {choice.few} of {d} features scanned, about {choice.survivors:.0f} of {n} rows survive"

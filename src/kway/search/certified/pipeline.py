@@ -24,7 +24,7 @@ from kway.search.certified.sketches import (
     SweepTally,
     empty_sketch,
 )
-from kway.search.kmeans import in_cell_order, kmeans_sample, nearest_centres, place_centres
+from kway.search.kmeans import in_cell_order, kmeans_sample, nearest_centers, place_centers
 from kway.search.results import Neighbors
 from kway.threads import even_spans, pmap, spans
 
@@ -54,10 +54,10 @@ def make_cells(coarse: NDArray[np.float32], rng: np.random.Generator) -> CellOrd
     """Make about sqrt(n) cells of coarse (n, w), by k-means on a sample."""
     n = len(coarse)
     count = max(8, int(n**0.5))
-    centers = place_centres(kmeans_sample(coarse, count, rng), count, rng)
+    centers = place_centers(kmeans_sample(coarse, count, rng), count, rng)
     centers = frozen(centers[_tree_order(centers, np.arange(count))])
     norms = frozen(np.einsum("ij,ij->i", centers, centers))
-    cell = nearest_centres(coarse, centers).centres
+    cell = nearest_centers(coarse, centers).centers
     ids = in_cell_order(cell, count).astype(np.int32)
     start = np.concatenate([[0], np.cumsum(np.bincount(cell, minlength=count))])
     return CellOrder(centers, norms, frozen(ids), frozen(start))
