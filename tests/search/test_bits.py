@@ -228,7 +228,7 @@ def test_cells_find_what_brute_force_does(metric, bits):
     by_cells = recall(alone.nearest(queries, 10, probes=alone.n_landmarks), true)
     assert by_cells > recall(about_one.nearest(queries, 10), true) - 0.02
     assert by_cells > {1: 0.3, 2: 0.5, 4: 0.75}[bits]
-    assert alone.nbytes < about_one.nbytes + alone.n_landmarks * 4 * (96 + 128 + 8) + 16 * len(rows)
+    assert alone.nbytes < about_one.nbytes + alone.n_landmarks * 4 * (96 + 128 + 64 + 8) + 16 * len(rows)
 
 
 @pytest.mark.parametrize("metric", METRICS)

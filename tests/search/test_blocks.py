@@ -3,7 +3,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.spatial.distance import cdist
+from tests.helpers.neighbors import brute_distances
 
 from kway.errors import InputError
 from kway.search import Flat, Landmarks
@@ -13,11 +13,6 @@ from kway.search.codecs.stores import StoredRows
 from kway.search.distances import DISTANCES, EUCLIDEAN
 
 BY_NAME = {distance.name: distance for distance in DISTANCES}
-
-
-def brute(queries, rows, base):
-    q, x = queries.astype(np.float64), rows.astype(np.float64)
-    return -q @ x.T if base == "dot" else cdist(q, x, {"manhattan": "cityblock"}.get(base, base))
 
 
 def adversarial(kind, rng, n=700, d=16):
@@ -53,7 +48,7 @@ def test_scans_equal_brute_force(kind, base, dtype, k, seed):
     rows = adversarial(kind, rng).astype(dtype)
     queries = np.concatenate([rows[:4], adversarial(kind, rng)[:9].astype(dtype)])
     ids, distances = BlockScan(StoredRows(rows), BY_NAME[base]).nearest(queries, k)
-    expected = brute(queries, rows, base)
+    expected = brute_distances(queries, rows, base)
     best = np.sort(expected, axis=1)[:, :k]
     size = np.abs(expected).max(axis=1, keepdims=True)
     np.testing.assert_allclose(
@@ -90,7 +85,7 @@ def test_sparse_scans_equal_brute_force_and_measure_few(base, n, k, tile, intege
         ids, distances = scan.nearest(sp.csr_matrix(queries), k)
     finally:
         blocks.TILE_KEYS = before
-    expected = brute(queries, rows, base)
+    expected = brute_distances(queries, rows, base)
     np.testing.assert_allclose(distances, np.sort(expected, axis=1)[:, :k], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(np.take_along_axis(expected, ids, axis=1), distances, rtol=1e-9, atol=1e-12)
     assert (np.diff(np.sort(ids, axis=1), axis=1) > 0).all()  # nobody twice
@@ -102,7 +97,10 @@ def test_few_queries_share_out_the_rows():
     rng = np.random.default_rng(0)
     rows, queries = rng.normal(size=(9000, 5)), rng.normal(size=(1, 5))
     scan = BlockScan(StoredRows(rows), EUCLIDEAN)
-    assert scan.nearest(queries, 9).ids[0].tolist() == np.argsort(cdist(queries, rows)[0])[:9].tolist()
+    assert (
+        scan.nearest(queries, 9).ids[0].tolist()
+        == np.argsort(brute_distances(queries, rows, "euclidean")[0])[:9].tolist()
+    )
     assert scan.touched < 900
 
 

@@ -1,6 +1,7 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+from tests.helpers.rows import blobs
 
 from kway.search.kmeans import kmeans_sample, nearest_centers, place_centers
 from kway.threads import at_most
@@ -17,10 +18,8 @@ def kmeans(rows, n_centers, seed=0, **how):
     return Clustering(centers, nearest_centers(rows, centers).centers)
 
 
-def blobs(seed=0, n=3000, c=20):
-    rng = np.random.default_rng(seed)
-    centers = rng.normal(size=(c, 6)) * 20
-    return (centers[rng.integers(c, size=n)] + rng.normal(size=(n, 6))).astype(np.float32)
+def clusters(seed=0, n=3000, c=20):
+    return blobs(n, 6, c, seed, distance=20)[0]
 
 
 def inertia(rows, centers):
@@ -28,7 +27,7 @@ def inertia(rows, centers):
 
 
 def test_rows_belong_to_their_nearest_landmark():
-    rows = blobs()
+    rows = clusters()
     cells = kmeans(rows, 30)
     expected = ((rows[:, None] - cells.centers[None]) ** 2).sum(-1).argmin(1)
     assert (cells.nearest == expected).mean() > 0.999
@@ -40,9 +39,12 @@ def test_rows_belong_to_their_nearest_landmark():
 def test_as_good_as_scikit_learn():
     from sklearn.cluster import KMeans
 
-    rows = blobs()
-    peer = KMeans(40, n_init=1, random_state=0).fit(rows).cluster_centers_
-    assert inertia(rows, kmeans(rows, 40).centers) < 1.3 * inertia(rows, peer)
+    ratios = []
+    for seed in range(5):  # one start may miss a cluster, of either library
+        rows = clusters(seed)
+        peer = KMeans(40, n_init=1, random_state=0).fit(rows).cluster_centers_
+        ratios.append(inertia(rows, kmeans(rows, 40).centers) / inertia(rows, peer))
+    assert np.median(ratios) < 1.1
 
 
 def test_no_cell_stays_empty():
@@ -52,12 +54,12 @@ def test_no_cell_stays_empty():
 
 def test_few_distinct_rows_and_every_row_a_landmark():
     assert kmeans(np.ones((40, 2), dtype=np.float32), 8).centers.shape == (8, 2)
-    rows = blobs(n=25)
+    rows = clusters(n=25)
     assert len(np.unique(kmeans(rows, 25).nearest)) == 25
 
 
 def test_same_seed_same_landmarks():
-    rows = blobs()
+    rows = clusters()
     told = []
     first, second = kmeans(rows, 10, seed=3), kmeans(rows, 10, seed=3, rounds=4, tell=lambda *news: told.append(news))
     np.testing.assert_array_equal(first.centers, second.centers)
