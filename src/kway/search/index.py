@@ -503,4 +503,4 @@ def _padded(ids: NDArray, distances: NDArray, k: int) -> Neighbors:
 
 
 def _as_facts(value: Any) -> Any:
-    return value.facts() if isinstance(value, Store) else value
+    return value.facts() if isinstance(value, Store | Recipe) else value

@@ -12,7 +12,7 @@ the first. This is the idea of k-means++ (Arthur and Vassilvitskii 2007), withou
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,26 +26,11 @@ from kway.rows.gpu.device import Device
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.threads import pmap, spans
 
+if TYPE_CHECKING:
+    from kway.rows.gpu.ivf_search import DeviceSample
+
 ROUNDS = 4  # rounds on the sample; after 8 the recall of landmarks differs by less than between seeds (T3)
 ROWS_PER_CENTER = 32  # rows of the sample per center; more rows improve no recall (T3)
-
-
-class ClusteredRows(Protocol):
-    """Rows (n, d) that are clustered, on the CPU or on a GPU."""
-
-    def __len__(self) -> int: ...
-
-    def take(self, which: NDArray[np.int64]) -> NDArray:
-        """Return some of the rows as an array."""
-
-    def reach(self) -> float:
-        """Return half the squared length of the longest row."""
-
-    def nearest(self, centers: NDArray) -> tuple[NDArray, NDArray]:
-        """Return the nearest center (n,) of each row, and half their squared distance (n,)."""
-
-    def means(self, near: NDArray, centers: NDArray) -> NDArray:
-        """Return the mean of the rows of each center; a center without rows stays."""
 
 
 class NearestCenter(NamedTuple):
@@ -113,7 +98,7 @@ class HostSample:
         return new
 
 
-def _held(rows: NDArray | TensorRows, device: Device | None) -> ClusteredRows:
+def _held(rows: NDArray | TensorRows, device: Device | None) -> HostSample | DeviceSample:
     """Return the rows on the CPU or on the device."""
     if device is None:
         return HostSample(np.asarray(rows))
@@ -150,7 +135,7 @@ def half_squares(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     return frozen(0.5 * np.einsum("ij,ij->i", rows, rows))
 
 
-def _seeds(held: ClusteredRows, n_centers: int, rng: np.random.Generator) -> NDArray[np.float32]:
+def _seeds(held: HostSample | DeviceSample, n_centers: int, rng: np.random.Generator) -> NDArray[np.float32]:
     first = held.take(rng.choice(len(held), max(1, n_centers // 2), replace=False))
     wanted = n_centers - len(first)
     if not wanted:
@@ -161,7 +146,7 @@ def _seeds(held: ClusteredRows, n_centers: int, rng: np.random.Generator) -> NDA
     return np.concatenate([first, more])
 
 
-def _moved(held: ClusteredRows, centers: NDArray, rng: np.random.Generator) -> NDArray[np.float32]:
+def _moved(held: HostSample | DeviceSample, centers: NDArray, rng: np.random.Generator) -> NDArray[np.float32]:
     """Run one round: the means of the rows of each center; empty centers move to rows far from their center."""
     near, gaps = held.nearest(centers)
     new = held.means(near, centers)
@@ -178,7 +163,7 @@ def in_cell_order(cells: NDArray[np.int64], n_cells: int) -> NDArray[np.int64]:
     return np.argsort(narrow, kind="stable")
 
 
-def _distant_rows(held: ClusteredRows, halves: NDArray, count: int, rng: np.random.Generator) -> NDArray:
+def _distant_rows(held: HostSample | DeviceSample, halves: NDArray, count: int, rng: np.random.Generator) -> NDArray:
     """Draw up to `count` rows with probability in proportion to their squared distance, given half of it (n,)."""
     gaps = 2.0 * halves.astype(np.float64)
     gaps[gaps <= 2e-6 * held.reach()] = 0.0  # rounding

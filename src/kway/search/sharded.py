@@ -167,17 +167,6 @@ class Sharded(Recipe):
         """
         self.recipe.check(metric, sparse)
 
-    def facts(self) -> dict[str, Any]:
-        """Return the JSON facts that a model file contains about the recipe.
-
-        Returns
-        -------
-        dict
-            The name of the index, its parameters, and the facts of the inner recipe.
-        """
-        inner = self.recipe.facts()
-        return {"index": self.name, "recipe": inner, "shards": self.shards, "replicas": self.replicas}
-
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> Recipe:
         """Return the recipe that `facts()` described.

@@ -20,10 +20,10 @@ from kway.search.certified.choose import (
     draw_rows,
     probe,
 )
-from kway.search.certified.euclidean import EuclideanCodes, euclidean_space
+from kway.search.certified.euclidean import EuclideanCodes, EuclideanSpace, euclidean_space
 from kway.search.certified.manhattan import ManhattanCodes, ManhattanSpace, correlated_groups
 from kway.search.certified.pipeline import Certified, make_cells
-from kway.search.certified.sketches import Frame, SketchCodes, Space, codes_taken, measure_frame, sketch_all
+from kway.search.certified.sketches import Frame, SketchCodes, codes_taken, measure_frame, sketch_all
 from kway.search.distances import EUCLIDEAN, MANHATTAN, Distance
 from kway.search.principal_axes import leading_axes
 from kway.threads import single_blas
@@ -94,7 +94,9 @@ def _manhattan(job: Job) -> Certified | None:
     return _index(job, ManhattanSpace(job.frame, groups, choice.few), ManhattanCodes.encode, variant, why)
 
 
-def _index(job: Job, space: Space, codes_of: Callable[..., SketchCodes], variant: int, why: str) -> Certified:
+def _index(
+    job: Job, space: EuclideanSpace | ManhattanSpace, codes_of: Callable[..., SketchCodes], variant: int, why: str
+) -> Certified:
     """Sketch every row, sort the rows by cell, and encode them."""
     sketch = sketch_all(job.rows, space)
     cells = make_cells(sketch.coarse, job.rng)

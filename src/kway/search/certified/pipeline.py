@@ -7,6 +7,7 @@ their nearest center, and near cells are near in memory. They only order the wor
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +21,16 @@ from kway.search.certified.sketches import (
     BoundSketch,
     Panel,
     SketchCodes,
-    Space,
     SweepTally,
     empty_sketch,
 )
 from kway.search.kmeans import in_cell_order, kmeans_sample, nearest_centers, place_centers
 from kway.search.results import Neighbors
 from kway.threads import even_spans, pmap, spans
+
+if TYPE_CHECKING:
+    from kway.search.certified.euclidean import EuclideanSpace
+    from kway.search.certified.manhattan import ManhattanSpace
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ class Certified:
     def __init__(
         self,
         rows: NDArray,
-        space: Space,
+        space: EuclideanSpace | ManhattanSpace,
         cells: CellOrder,
         codes: SketchCodes,
         sketch: BoundSketch,

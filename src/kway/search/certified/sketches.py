@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,10 @@ from kway.kernels.certified.sketch import peaks_of, place
 from kway.kernels.jit import frozen
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.threads import pmap, spans
+
+if TYPE_CHECKING:
+    from kway.search.certified.euclidean import EuclideanSpace
+    from kway.search.certified.manhattan import ManhattanSpace
 
 ROUNDING = float(np.finfo(np.float32).eps) / 2  # largest relative rounding error of float32
 UNDERFLOW = ROUNDING**2  # more than the root of a sum of squares below 1e-38, which may underflow
@@ -82,32 +86,13 @@ class BoundSketch(NamedTuple):
         return BoundSketch(self.coarse[rows], self.fine[rows], self.slack[rows], self.coarse_slack[rows])
 
 
-class Space(Protocol):
-    """Computes sketches of rows or queries."""
-
-    @property
-    def widths(self) -> tuple[int, int]:
-        """Number of columns of coarse and of fine."""
-
-    @property
-    def fine_type(self) -> type[np.float32] | type[np.int8]:
-        """Type of fine."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes in memory."""
-
-    def sketch(self, block: NDArray, into: BoundSketch) -> None:
-        """Write the sketch of block (b, d) into arrays of b rows."""
-
-
-def empty_sketch(n: int, space: Space) -> BoundSketch:
+def empty_sketch(n: int, space: EuclideanSpace | ManhattanSpace) -> BoundSketch:
     """Allocate the sketches of n rows."""
     coarse, fine = space.widths
     return BoundSketch(aligned(n, coarse), aligned(n, fine, space.fine_type), np.empty(n), np.empty(n))
 
 
-def sketch_all(rows: NDArray, space: Space) -> BoundSketch:
+def sketch_all(rows: NDArray, space: EuclideanSpace | ManhattanSpace) -> BoundSketch:
     """Return the sketch of every row."""
     out = empty_sketch(len(rows), space)
 
