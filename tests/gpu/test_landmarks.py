@@ -158,7 +158,7 @@ def test_stores_with_full_rows_are_searched_there_and_lose_nobody(by_device, dev
     rows = hostile("gaussian", 1500, 40)
     queries = rows[:60] + np.float32(0.1)
     index = by_device(Landmarks(n_landmarks=40, store=store)).build(rows, metric)
-    assert "full rows are searched there" in index.why_
+    assert "searches full rows" in index.why_
     assert index._on_gpu is not None
     bare = Landmarks.restore(*index.parts())  # by the CPU, over the same cells
     found, here = index.nearest(queries, 6, probes=7), bare.nearest(queries, 6, probes=7)
@@ -173,10 +173,10 @@ def test_stores_with_full_rows_are_searched_there_and_lose_nobody(by_device, dev
 def test_codes_alone_are_searched_by_the_cpu_which_is_said(by_device, store):
     rows = hostile("gaussian", 900, 40)
     index = by_device(Landmarks(n_landmarks=30, store=store)).build(rows)
-    assert "cells are found there, codes alone are searched here" in index.why_
+    assert "the CPU searches the codes" in index.why_
     same(index.nearest(rows[:40], 5), Landmarks.restore(*index.parts()).nearest(rows[:40], 5))
     model = NeighborsClassifier(3, index=Landmarks(30, 5, store=store), device="cuda").fit(rows, np.arange(900) % 3)
-    assert "codes alone are searched here" in model.index_.why_
+    assert "the CPU searches the codes" in model.index_.why_
     if isinstance(store, Bits):
         streamed = by_device(Landmarks(30, store=store)).build_blocks([rows[:500], rows[500:]])
         assert "on the CPU: rows that come in blocks" in streamed.why_

@@ -18,11 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kway.kernels.distances import COSINE, DOT, EUCLIDEAN, HAVERSINE, distance
+from kway.kernels.float32 import SUM_ROUNDING
 from kway.kernels.jit import BIG, kernel, strict_kernel
 from kway.kernels.lanes import touch_row
 from kway.kernels.topk import EMPTY, NO_ROW, push, settle, sift, threshold
-
-UNSURE = 1e-12  # rounding of 1 - cos in float64, up to some thousand columns
 
 
 class CellRows(NamedTuple):
@@ -157,7 +156,7 @@ def chord(code, worst):
 @kernel
 def widest_chord(code, worst):
     """Return the chord of a distance that may be rounded: 1 - cos loses digits if rows nearly coincide."""
-    return chord(code, worst + UNSURE if code == COSINE else worst)
+    return chord(code, worst + SUM_ROUNDING if code == COSINE else worst)
 
 
 @kernel

@@ -29,7 +29,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.kernels.cells import (
-    UNSURE,
     CellFinder,
     CellQueries,
     CellRows,
@@ -40,6 +39,7 @@ from kway.kernels.cells import (
     search_alone,
     search_cells,
 )
+from kway.kernels.float32 import SUM_ROUNDING
 from kway.kernels.jit import frozen
 from kway.kernels.topk import EMPTY
 from kway.memory import CACHE_BYTES, rows_per_block
@@ -177,7 +177,7 @@ class CellBounds:
 
         keys (q, any): ||m||^2 / 2 - q.m of their landmarks; worst is a distance, EMPTY if there is none yet.
         """
-        sure = worst + UNSURE if self.distance.by_angle else worst  # 1 - cos loses digits if rows nearly coincide
+        sure = worst + SUM_ROUNDING if self.distance.by_angle else worst  # 1 - cos loses digits if rows nearly coincide
         gaps = np.where(worst < EMPTY, np.minimum(self.distance.gap(sure), 1e100), 1e100)  # squares without overflow
         squares = np.einsum("ij,ij->i", queries.lead, queries.lead)
         blurs = 1e-5 * (queries.norms + self.reach) ** 2

@@ -1,8 +1,8 @@
-"""Indexes on a device: what can be searched there, which rows stay there, and answers to tensors.
+"""Indexes on a GPU: which searches a GPU can run, which rows stay on it, and results as tensors.
 
-The searches themselves are those of rows/gpu: flat_search.py and ivf_search.py. FarTable is to rows that are a tensor
-what CellTable and BitCells are to rows in memory: in the order of cells, full or as codes alone. If full rows are kept,
-a device searches these, and no codes are made until the table is read.
+The searches are those of rows/gpu: flat_search.py and ivf_search.py. FarTable does for rows that are a tensor what
+CellTable and BitCells do for rows in memory. It has the rows in the order of their cells, in full or as codes alone. If
+it has full rows, the GPU searches these, and codes are computed only if the CPU reads the table.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kway.search.power_scaling import NARROW
 from kway.search.results import Neighbors
 from kway.validation import plain_far
 
-_FLOATS = ("torch.float32", "torch.float64")  # that tensors are answered in
+_FLOATS = ("torch.float32", "torch.float64")  # types of tensors that a GPU searches
 ENOUGH = 2**24  # values of all rows from which on device="auto" takes a GPU (G1)
 
 
@@ -42,7 +42,7 @@ class ChosenSearch(NamedTuple):
 
 
 def check_device(metric: Metric, sparse: bool) -> None:
-    """Refuse what no device searches."""
+    """Raise CombinationError for a metric that a GPU does not search."""
     what = "sparse rows" if sparse else f"the metric {metric.name!r}" if not metric.distance.by_products else ""
     if what:
         raise CombinationError(
@@ -60,7 +60,7 @@ def far_rows(rows: Any, metric: Metric, device: str) -> TensorRows | None:
     if far is None:
         return None
     peaks = far.row_peaks()
-    wild = (peaks >= limit) | ((peaks > 0) & (peaks <= 1 / limit))  # these want a unit of their own
+    wild = (peaks >= limit) | ((peaks > 0) & (peaks <= 1 / limit))  # rows that have to be scaled
     return None if bool(wild.any()) else far
 
 
@@ -113,7 +113,7 @@ def holds(index: Index, queries: Any, k: int) -> bool:
 
 
 def check_cells(metric: Metric) -> None:
-    """Refuse what no device searches."""
+    """Raise CombinationError for a metric that a GPU does not search."""
     if not metric.distance.by_products:
         raise CombinationError(
             f"Landmarks(device='cuda') cannot search the metric {metric.name!r}; it searches rows under 'euclidean', "
@@ -130,8 +130,8 @@ def choose_for_cells(device: str, metric: Metric, store: Store, n_values: int) -
     chosen = resolve(device, pays=n_values >= ENOUGH)
     if chosen.device is None or not store.bits_per_value:
         return chosen
-    alone = "cells are found there, codes alone are searched here, those of tensors there"
-    how = "full rows are searched there" if store.rerank else alone
+    alone = "it finds the cells, and the CPU searches the codes, except for tensors"
+    how = "it searches full rows" if store.rerank else alone
     return ChosenDevice(chosen.device, f"{chosen.why}: {how}")
 
 
