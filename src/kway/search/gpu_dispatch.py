@@ -35,7 +35,7 @@ ENOUGH = 2**24  # values of all rows from which on device="auto" takes a GPU (G1
 
 
 class ChosenSearch(NamedTuple):
-    """The search on a device, None for the CPU's, and in one sentence why."""
+    """A search on a GPU, or None if the CPU searches, and one sentence that says why."""
 
     search: Any
     why: str
@@ -52,7 +52,7 @@ def check_device(metric: Metric, sparse: bool) -> None:
 
 
 def far_rows(rows: Any, metric: Metric, device: str) -> TensorRows | None:
-    """Rows that a device searches where they are: a tensor of plain size; None where the host has to look at them."""
+    """Return the rows if a GPU can search them without scaling; None if the CPU has to read them."""
     chosen = staying(device, rows)
     if chosen is None or not metric.distance.by_products or not metric.bare:
         return None
@@ -65,7 +65,7 @@ def far_rows(rows: Any, metric: Metric, device: str) -> TensorRows | None:
 
 
 def staying(device: str, rows: Any) -> Device | None:
-    """Where rows stay, or go, if they are a tensor (or have stayed already); None: they are read here."""
+    """Return the GPU for rows that are a tensor; None if the CPU reads them."""
     if device == "cpu" or not (is_tensor(rows) or isinstance(getattr(rows, "rows", None), TensorRows)):
         return None
     shape = rows.shape if is_tensor(rows) else rows.rows.shape
@@ -73,7 +73,7 @@ def staying(device: str, rows: Any) -> Device | None:
 
 
 def search_over(scan: Scan, metric: Metric, device: str) -> ChosenSearch:
-    """The search over scanned rows on the device that the word means, if it can be done there."""
+    """Return the search of all rows on `device`, if a GPU can run it."""
     if scan.kept.sparse or not metric.distance.by_products or not scan.n:
         return ChosenSearch(None, "on the CPU: a GPU searches dense rows under euclidean, cosine and dot")
     chosen = resolve(device, pays=scan.n * scan.d >= ENOUGH)
@@ -84,14 +84,14 @@ def search_over(scan: Scan, metric: Metric, device: str) -> ChosenSearch:
 
 
 def tensors(search: Any, index: Index, queries: Any, k: int) -> Neighbors | None:
-    """The k nearest of queries that are a tensor, as tensors and never on the host; None where that is not possible."""
+    """Return the k nearest of queries that are a tensor, as tensors; None if the GPU cannot search them."""
     if not getattr(search, "answers_tensors", False) or not holds(index, queries, k):
         return None
     return named_tensors(search.device, index, queries, lambda asked: search.answer(asked, k))
 
 
 def named_tensors(device: Device, index: Index, queries: Any, answer: Callable[[Any], Any]) -> Neighbors:
-    """What the device answers to queries, wherever these are, with the caller's ids."""
+    """Return the neighbors that `answer` finds on the GPU, with the ids of the caller, on the device of the queries."""
     with device.room(f"a search of {len(queries):,} queries"):
         found = answer(device.put(queries))
         ids = found.ids if index.plain_ids else device.put(index.ids)[found.ids]
@@ -99,7 +99,7 @@ def named_tensors(device: Device, index: Index, queries: Any, answer: Callable[[
 
 
 def holds(index: Index, queries: Any, k: int) -> bool:
-    """Whether tensors can be answered on a device as they are; the host refuses or converts the others."""
+    """Return whether a GPU can search these queries without converting them; the CPU converts or refuses others."""
     if str(queries.dtype) not in _FLOATS or queries.ndim != 2 or not isinstance(k, int) or not 0 < k < index.n_rows:
         return False
     if not (index.unit.plain and index.metric.bare and k < MAX_NEIGHBORS):
@@ -122,7 +122,7 @@ def check_cells(metric: Metric) -> None:
 
 
 def choose_for_cells(device: str, metric: Metric, store: Store, n_values: int) -> ChosenDevice:
-    """The device that a word means for so many values of rows."""
+    """Return the device for landmark cells over so many values of rows."""
     if device == "cpu":
         return ChosenDevice(None, "")
     if not metric.distance.by_products:
@@ -137,7 +137,7 @@ def choose_for_cells(device: str, metric: Metric, store: Store, n_values: int) -
 
 @dataclass(frozen=True)
 class FarTable:
-    """Rows on a device in the order of their cells: all of them, or their codes alone."""
+    """Rows on a GPU in the order of their cells, in full or as codes alone."""
 
     best: TensorRows | GpuBitRows | GpuByteRows
     names: Tensor  # (n,) int64
@@ -145,13 +145,13 @@ class FarTable:
 
     @staticmethod
     def needs(far: TensorRows, store: Store) -> int:
-        """Bytes beside the rows: in the order of cells, as they enter products, or as codes; and whose each row is."""
+        """Return the bytes that a build needs in addition to the rows."""
         n, d = far.shape
         return 2 * far.nbytes + 16 * n if store.rerank else n * (d * store.bits_per_value // 4 + 32)
 
     @staticmethod
     def of(far: TensorRows, ground: Ground) -> FarTable:
-        """Rows (n, d), each in the cell of its nearest landmark."""
+        """Put each row (n, d) into the cell of its nearest landmark."""
         from kway.rows.gpu.ivf_search import assign_rows, cell_finder
 
         device, store = far.device, ground.store
@@ -164,28 +164,28 @@ class FarTable:
 
     @property
     def has_full(self) -> bool:
-        """Whether full rows are kept."""
+        """Whether full rows are stored."""
         return isinstance(self.best, TensorRows)
 
     def on_device(self, device: Device) -> Any:
-        """The rows, or codes, where they are."""
+        """Return the rows or codes, which are on the GPU already."""
         return self.best.tensor if isinstance(self.best, TensorRows) else self.best.on_device(device)
 
     def device_bytes(self) -> int:
-        """What enters the products."""
+        """Return the bytes that enter the products."""
         return int(self.best.nbytes)
 
     def measure(self, distance: Distance, queries: NDArray, places: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Distances (q, k) of queries (q, d) to the rows at places (q, k), which alone are copied."""
+        """Return distances (q, k) of queries (q, d) to the rows at places (q, k); only these rows are copied."""
         return measured_rows(distance, queries, *SelectedRows.select(self.best, places))
 
     @property
     def ends_exact(self) -> bool:
-        """Whether all cells together hold the answer that is promised: of bits alone there is no other."""
+        """Whether a search of all cells gives the result to compare with: full rows, or bits that are stored alone."""
         return not isinstance(self.best, GpuByteRows)
 
     def read(self, ground: Ground, kind: type[CellTable] | type[BitCells]) -> CellTable | BitCells:
-        """The table of the host."""
+        """Return the same table on the CPU."""
         device, best = Device(str(self.names.device)), self.best
         places = np.argsort(device.fetch(self.names))
         in_order = np.repeat(np.arange(len(self.offsets) - 1), np.diff(device.fetch(self.offsets)))
@@ -200,7 +200,7 @@ class FarTable:
 
 
 def placed_of(rows: NDArray | TensorRows, distance: Distance) -> Any:
-    """Rows in the distance's space, where they are."""
+    """Return rows in the space of the distance, on the same device."""
     if not isinstance(rows, TensorRows):
         return distance.place(rows)
     from kway.rows.gpu.exact_search import place_rows
@@ -209,7 +209,7 @@ def placed_of(rows: NDArray | TensorRows, distance: Distance) -> Any:
 
 
 def leads_of(rows: NDArray | TensorRows, projection: Projection) -> Any:
-    """Short projections (n, m) float32 of placed rows, where they are."""
+    """Return short projections (n, m) float32 of placed rows, on the same device."""
     if not isinstance(rows, TensorRows):
         return projection.of(rows, long=False).lead
     device, basis = rows.device, projection.basis[:, : projection.length]
