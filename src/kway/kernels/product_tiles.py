@@ -27,7 +27,7 @@ from kway.kernels.lanes import chosen, cpu_has
 
 MAX_SCORES = 16  # most scores per row: with more classes BLAS is faster (T4)
 MAX_HEIGHT = 8  # most rows of a tile: fewer remain at the end of a block (T4)
-LINE = 64  # bytes of a cache line
+LINE = 64  # bytes of a cache line: a fact of the CPU
 
 
 class Tile(NamedTuple):

@@ -38,12 +38,12 @@ def random_turn(width: int, rng: np.random.Generator) -> NDArray[np.float32]:
 
 
 NEIGHBORS = 10  # k for which the choice is made (T1, T2)
-_ASKED = 128  # rows that serve as queries; more lead to the same choice
+_ASKED = 128  # rows that serve as queries; more lead to the same choice (T1f)
 _WARM = 1.04  # radius of the scan relative to the true one: codes are rounded, and thresholds not final (T1b)
 LOOK, BYTE = 30e-9, 0.03e-9  # seconds per survivor of the scan on one thread, and per column (T1, T2)
 _PLAIN = 42e9  # products (or differences) per second and thread of a plain search (T1, T2)
-PAYS = 0.8  # bounds are built if they take less than this share of the plain time
-_STEP = 16  # length of the shortest sketch that is compared, and the unit of all lengths
+PAYS = 0.8  # bounds are built if they take less than this share of the plain time (T1b)
+_STEP = 16  # length of the shortest sketch that is compared, and the unit of all lengths (T1f)
 
 
 class Probe(NamedTuple):
