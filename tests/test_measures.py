@@ -7,7 +7,7 @@ from sklearn import metrics
 import kway
 from kway.auto.evaluation import evaluate_model
 from kway.auto.race.scoring import scores_of
-from kway.measures import LEAST_PROBABILITY, log_loss, log_losses, own_probability
+from kway.measures import MIN_PROBABILITY, log_loss, log_losses, own_probability
 
 
 @pytest.mark.parametrize("kind", [int, str, object])
@@ -23,7 +23,7 @@ def test_what_was_ruled_out_costs_the_floor():
     p = np.array([[1.0, 0.0], [0.0, 1.0]])
     own = own_probability(p, ["b", "z"], np.array(["a", "b"]))  # z was never seen
     assert own.tolist() == [0.0, 0.0]
-    assert log_losses(own).tolist() == [-np.log(LEAST_PROBABILITY)] * 2
+    assert log_losses(own).tolist() == [-np.log(MIN_PROBABILITY)] * 2
 
 
 def test_every_stage_counts_alike():

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-LEAST_PROBABILITY = 1e-6  # smallest probability of the right class in a log loss (see above)
+MIN_PROBABILITY = 1e-6  # smallest probability of the right class in a log loss (see above)
 
 
 def log_losses(own: NDArray) -> NDArray:
     """Return -log p_y from the probability p_y of the right class, any shape."""
-    return -np.log(np.maximum(own, LEAST_PROBABILITY))
+    return -np.log(np.maximum(own, MIN_PROBABILITY))
 
 
 def log_loss(own: NDArray) -> float:

@@ -17,11 +17,11 @@ from kway.errors import BudgetError
 from kway.units import format_bytes, parse_bytes
 
 MEMINFO, CGROUPS, OWN_CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-MIN_CHECKED = 2**28  # bytes up to which nothing is checked: reading the budget would cost more than it protects
-ONE_ARRAY = 0.8  # share of the budget that one array may take: the rest is for what is computed from it
+ONE_ARRAY = 0.8  # share of the budget that one array may take: the rest is for what is computed from it (T9)
 
 
 BLOCK_BYTES = 2**26  # bytes of a block that is held at a time: a few of them fit the 256 MB of a prediction (T9)
+MIN_CHECKED = 4 * BLOCK_BYTES  # bytes up to which nothing is checked: reading the budget costs more (T12)
 CACHE_BYTES = 2**21  # bytes of a block that one thread reads more than once: about the L2 cache of a core (T1, T4)
 MAX_EXPANSION = 200  # how many times its bytes on disk a large file may take: tables take 3 to 30 (test_bad_files)
 

@@ -40,7 +40,7 @@ _EXACT_IN_FLOAT32 = 2 ** (np.finfo(np.float32).nmant + 1)  # integers below this
 _NOT_NUMBERS = ("could not convert", "arrays of bytes/strings", "not supported between")
 _RAGGED = ("inhomogeneous", "setting an array element with a sequence")
 # largest value per float type: the squares of a billion of them, with weights, stay finite
-MOST_SQUARED = {kind: float(np.finfo(kind).max) ** 0.39 for kind in ("float32", "float64")}
+MAX_SQUARED = {kind: float(np.finfo(kind).max) ** 0.39 for kind in ("float32", "float64")}
 
 
 def checked(rows: Rows) -> Any:
@@ -209,7 +209,7 @@ def check_blocks(X: Any) -> None:
 
 def _refuse_overflow(X: Rows) -> None:
     """Raise InputError if sums of squares would overflow the float type of a solver."""
-    most = MOST_SQUARED[X.dtype.name]
+    most = MAX_SQUARED[X.dtype.name]
     if isinstance(X, TensorRows):
         fine, largest = X.peak() <= most, f"{X.peak():.3g}"
     else:
@@ -225,7 +225,7 @@ def _refuse_overflow(X: Rows) -> None:
 def _within_squares(values: NDArray) -> bool:
     """Return whether all values are finite and sums of their squares stay in their float type."""
     low, high = _ends(values) if values.size else (0.0, 0.0)
-    most = MOST_SQUARED[values.dtype.name]
+    most = MAX_SQUARED[values.dtype.name]
     return -most <= low and high <= most  # NaN is neither
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
+from tests.helpers.rows import draw_labels
 
 from kway.search.results import TopK
 
@@ -43,9 +44,7 @@ class Listed(Stated):
 def drawn(rng, n, n_classes=6, truth=1.0):
     """Scores (n, K), and labels drawn from softmax(truth * scores)."""
     X = 2 * rng.standard_normal((n, n_classes))
-    p = softmax(truth * X, axis=1)
-    y = (p.cumsum(axis=1) < rng.uniform(size=(n, 1))).sum(axis=1).clip(0, n_classes - 1)
-    return X, y
+    return X, draw_labels(softmax(truth * X, axis=1), rng)
 
 
 def clouds(rng, n, n_classes=3, d=4, spread=1.0):

@@ -28,7 +28,7 @@ from kway.confidence.blend import (
     loss_and_gradient,
 )
 from kway.errors import BudgetError, CombinationError, InputError, ModelFileError
-from kway.measures import LEAST_PROBABILITY
+from kway.measures import MIN_PROBABILITY
 from kway.pipelines import FeaturedClassifier
 
 
@@ -49,7 +49,7 @@ def drawn(seed):
 
 def loss_of(weights, tables, codes, share, pull=PULL):
     """The objective, straight from its formula."""
-    clipped = [np.clip(p, LEAST_PROBABILITY, None) for p in tables]
+    clipped = [np.clip(p, MIN_PROBABILITY, None) for p in tables]
     normalized = [p / p.sum(axis=1, keepdims=True) for p in clipped]
     pooled = np.prod([p**w for p, w in zip(normalized, weights)], axis=0)
     pooled /= pooled.sum(axis=1, keepdims=True)
@@ -89,7 +89,7 @@ def test_a_blend_is_never_worse_than_its_best_member_beyond_the_pull(seed):
     weights = learn_weights(tables, codes, share)
     assert ((weights == 0) | (weights >= NEGLIGIBLE)).all()
     alone = [loss_of(row, tables, codes, share) for row in np.eye(len(tables))]
-    dropped = NEGLIGIBLE * -np.log(LEAST_PROBABILITY) * np.count_nonzero(weights == 0)
+    dropped = NEGLIGIBLE * -np.log(MIN_PROBABILITY) * np.count_nonzero(weights == 0)
     assert loss_of(weights, tables, codes, share, pull=0) <= min(alone) + dropped + 1e-9
 
 
@@ -364,7 +364,7 @@ def unbounded(model, X):
     """Rows without a probability at the bound: log-probabilities of the members are bounded, their scores are not."""
     dividing = [member for member in model.estimators_ if _divides(member)]
     smallest = np.min([member.predict_proba(X).min(axis=1) for member in dividing], axis=0)
-    near = smallest > LEAST_PROBABILITY
+    near = smallest > MIN_PROBABILITY
     assert near.sum() > 5
     return near
 

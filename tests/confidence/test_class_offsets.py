@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
+from tests.helpers.rows import draw_labels
 
 from kway.confidence.temperature import SPREAD, class_offsets, proven_offsets
 
@@ -12,8 +13,7 @@ def drawn(m, n_classes, size, seed=0):
     """Scores whose softmax, at a scale, tells how often each class is right."""
     rng = np.random.default_rng(seed)
     z = size * rng.normal(scale=2.0, size=(m, n_classes))
-    p = softmax(z / size, axis=1)
-    return z, (p.cumsum(axis=1) > rng.random((m, 1))).argmax(axis=1)
+    return z, draw_labels(softmax(z / size, axis=1), rng)
 
 
 @pytest.mark.parametrize("size", [1e-3, 1.0, 1e4])

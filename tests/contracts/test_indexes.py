@@ -70,9 +70,9 @@ def clustered(metric, n=500, d=12, q=40, seed=0):
     rng = np.random.default_rng(seed)
     base = pick_metric(metric).distance.name
     d = 2 if base == "haversine" else d
-    centres = rng.normal(size=(12, d)) * 3
-    rows = centres[rng.integers(12, size=n)] + rng.normal(size=(n, d))
-    queries = centres[rng.integers(12, size=q)] + rng.normal(size=(q, d))
+    centers = rng.normal(size=(12, d)) * 3
+    rows = centers[rng.integers(12, size=n)] + rng.normal(size=(n, d))
+    queries = centers[rng.integers(12, size=q)] + rng.normal(size=(q, d))
     if base == "hamming":
         rows, queries = np.rint(rows), np.rint(queries)
     if base == "haversine":
@@ -180,7 +180,9 @@ def test_add_then_remove(recipe, metric):
     index = recipe.build(rows[:450], metric)
     index.add(rows[450:])
     assert index.n_rows == 500
-    assert index.remove([3, 400, 460, 999]) == 3
+    with pytest.raises(InputError, match="999"):
+        index.remove([3, 999])
+    assert index.remove([3, 400, 460]) == 3
     left = np.delete(np.arange(500), [3, 400, 460])
     expected = brute_distances(queries, kept_rows(index, rows[left]), metric)
     best = left[in_order(expected, np.float64)[:, :5]]

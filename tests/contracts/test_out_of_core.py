@@ -97,7 +97,7 @@ def unlabelled(kind, folders, rows, tmp_path):
 
 
 def split_rows(kind, X):
-    """The blocks that come from such a source: codes are centred at the mean of the first."""
+    """The blocks that come from such a source: codes are centered at the mean of the first."""
     parts = [X] if kind == "memmap" else np.array_split(X, PARTS)
     return [part[i : i + 70] for part in parts for i in range(0, len(part), 70)] if kind == "parquet" else parts
 

@@ -6,7 +6,7 @@ import pytest
 from kway.errors import BudgetError, CombinationError
 from kway.neighbors import NeighborsClassifier
 from kway.search import Bits, Flat, Int8, Landmarks
-from kway.search.kmeans import kmeans_sample, nearest_centres, place_centres
+from kway.search.kmeans import kmeans_sample, nearest_centers, place_centers
 
 from .conftest import hostile
 
@@ -77,10 +77,10 @@ def test_kmeans_is_the_cpus_up_to_rounding(device, kind):
 
     def placed(where):
         rng = np.random.default_rng(3)
-        return place_centres(kmeans_sample(rows, 60, rng), 60, rng, device=where)
+        return place_centers(kmeans_sample(rows, 60, rng), 60, rng, device=where)
 
-    def cost(centres):
-        return np.square(rows - centres[nearest_centres(rows, centres).centres]).sum()
+    def cost(centers):
+        return np.square(rows - centers[nearest_centers(rows, centers).centers]).sum()
 
     found, expected = placed(device), placed(None)
     np.testing.assert_allclose(cost(found), cost(expected), rtol=0.01, atol=1e-3)
@@ -149,7 +149,7 @@ def test_landmarks_are_tuned_on_a_device_and_the_exact_index_stays_there(by_devi
 
 def test_what_no_device_searches_is_refused_by_name():
     with pytest.raises(CombinationError, match=r"'euclidean', 'cosine' and 'dot'.*device='cpu'"):
-        Landmarks(device="cuda").build(np.ones((4, 2)), "manhattan")
+        Landmarks(device="cuda").build(np.ones((4, 2)), "haversine")
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -158,7 +158,7 @@ def test_stores_with_full_rows_are_searched_there_and_lose_nobody(by_device, dev
     rows = hostile("gaussian", 1500, 40)
     queries = rows[:60] + np.float32(0.1)
     index = by_device(Landmarks(n_landmarks=40, store=store)).build(rows, metric)
-    assert "full rows are searched there" in index.why_
+    assert "searches full rows" in index.why_
     assert index._on_gpu is not None
     bare = Landmarks.restore(*index.parts())  # by the CPU, over the same cells
     found, here = index.nearest(queries, 6, probes=7), bare.nearest(queries, 6, probes=7)
@@ -173,10 +173,10 @@ def test_stores_with_full_rows_are_searched_there_and_lose_nobody(by_device, dev
 def test_codes_alone_are_searched_by_the_cpu_which_is_said(by_device, store):
     rows = hostile("gaussian", 900, 40)
     index = by_device(Landmarks(n_landmarks=30, store=store)).build(rows)
-    assert "cells are found there, codes alone are searched here" in index.why_
+    assert "the CPU searches the codes" in index.why_
     same(index.nearest(rows[:40], 5), Landmarks.restore(*index.parts()).nearest(rows[:40], 5))
     model = NeighborsClassifier(3, index=Landmarks(30, 5, store=store), device="cuda").fit(rows, np.arange(900) % 3)
-    assert "codes alone are searched here" in model.index_.why_
+    assert "the CPU searches the codes" in model.index_.why_
     if isinstance(store, Bits):
         streamed = by_device(Landmarks(30, store=store)).build_blocks([rows[:500], rows[500:]])
         assert "on the CPU: rows that come in blocks" in streamed.why_
@@ -185,7 +185,7 @@ def test_codes_alone_are_searched_by_the_cpu_which_is_said(by_device, store):
 def test_auto_says_why():
     rows = hostile("gaussian", 100, 5)
     assert "on the CPU: too small" in Landmarks(device="auto").build(rows).why_
-    assert "on the CPU: a GPU searches cells of rows" in Landmarks(device="auto").build(rows, "manhattan").why_
+    assert "on the CPU: a GPU searches cells of rows" in Landmarks(device="auto").build(rows[:, :2], "haversine").why_
 
 
 def test_too_little_memory_is_an_error_with_figures_and_nothing_half_built(by_device, monkeypatch):

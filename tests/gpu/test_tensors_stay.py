@@ -106,7 +106,7 @@ def estimates_of(index, queries, metric):
     table, distance = index._table, index.metric.distance
     codes, cells = table.codes, np.repeat(np.arange(index.n_landmarks), np.diff(table.offsets))
     q = np.asarray(distance.place(queries.astype(np.float64)))
-    m = table.centres.astype(np.float64)[cells]  # (n, d)
+    m = table.centers.astype(np.float64)[cells]  # (n, d)
     turned = codes.frame.rotate((q[:, None] - (m if metric != "dot" else 0 * m)).reshape(-1, 40)).astype(np.float64)
     products = (turned.reshape(len(q), len(m), -1) * codes.grid().astype(np.float64)).sum(2) * codes.factors()
     if metric == "dot":

@@ -22,7 +22,12 @@ def brute_distances(queries, rows, metric):
     return cdist(q, x, {"manhattan": "cityblock"}.get(name, name))
 
 
-def assert_same_neighbors(index, oracle, queries, k):
+def brute_neighbors(queries, rows, metric, k):
+    """Return the ids (q, k) of the nearest rows by brute force; ties go to the lower id."""
+    return np.argsort(brute_distances(queries, rows, metric), axis=1, kind="stable")[:, :k]
+
+
+def assert_same_neighbors(index, oracle, queries, k=5):
     """Check that two indexes return the same ids and distances, to the last digit."""
     found, expected = index.nearest(queries, k), oracle.nearest(queries, k)
     np.testing.assert_array_equal(found.ids, expected.ids)

@@ -5,7 +5,7 @@ import pytest
 
 from kway.kernels import lanes
 from kway.kernels.linear.fused import backward_rows, forward_rows, padded_width
-from kway.kernels.product_tiles import MOST, in_registers, tile_of
+from kway.kernels.product_tiles import MAX_SCORES, in_registers, tile_of
 
 SHAPES = [(1, 16, 1), (32, 50, 3), (17, 15, 10), (5, 100, 7), (30, 128, 16), (3, 3, 13)]
 
@@ -17,7 +17,7 @@ def test_both_products(rows, features, K, number):
     X, W = (rng.standard_normal(shape).astype(number) for shape in ((rows, features), (K, features)))
     tile, classes = tile_of(K, X.itemsize), (number(0),) * K
     T = np.zeros((K, padded_width(features, tile.lanes)), number)
-    G, Z = np.zeros_like(T), np.zeros((rows, MOST), number)
+    G, Z = np.zeros_like(T), np.zeros((rows, MAX_SCORES), number)
     T[:, :features] = W
     x, z = X.ctypes.data, Z.ctypes.data
     forward_rows(x, X.strides[0], rows, features, T, z, Z.strides[0], tile, classes)
@@ -31,7 +31,7 @@ def test_both_products(rows, features, K, number):
 def test_a_tile_fits_the_registers(features, registers, monkeypatch):
     """Accumulators, the rows' values and a weight."""
     monkeypatch.setattr(lanes, "cpu_features", lambda: frozenset(features))
-    for K in range(1, MOST + 1):
+    for K in range(1, MAX_SCORES + 1):
         tile = tile_of(K, 4)
         assert tile.height * tile.group + tile.height + 1 <= registers
         assert tile.height >= 2

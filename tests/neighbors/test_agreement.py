@@ -13,8 +13,8 @@ from kway.neighbors import NeighborsClassifier, Target
 from kway.neighbors.agreement import (
     Disagreement,
     QuerySample,
+    answer_at_steps,
     answer_in_one_search,
-    answer_one_by_one,
     ladder,
     least_agreement,
     search_probes,
@@ -49,7 +49,7 @@ class Simulated:
         self.needs = rng.exponential(hardness, n)
 
     def ask(self, probes):
-        return Disagreement(int((self.needs > probes).sum()), pays=probes <= 32)
+        return Disagreement(self.n, int((self.needs > probes).sum()), pays=probes <= 32)
 
 
 def test_guarantees_are_broken_no_more_often_than_the_confidence_says():
@@ -59,7 +59,10 @@ def test_guarantees_are_broken_no_more_often_than_the_confidence_says():
     for _ in range(600):
         hardness = 2.0
         found = search_probes(
-            ladder(64), Simulated(rng, target.n_pilot, hardness), Simulated(rng, target.n_queries, hardness), target
+            ladder(64),
+            Simulated(rng, target.n_pilot, hardness).ask,
+            Simulated(rng, target.n_queries, hardness).ask,
+            target,
         )
         if found.probes is not None:
             made += 1
@@ -72,13 +75,13 @@ def test_probes_go_down_to_the_last_that_passes():
     rng = np.random.default_rng(1)
     sample = Simulated(rng, 1000, 2.0)
     sample.needs[:] = 5.5  # all agree from 6 probes on, none before
-    found = search_probes(ladder(64), Simulated(rng, 200, 2.0), sample, Target(0.99, 0.9))
+    found = search_probes(ladder(64), Simulated(rng, 200, 2.0).ask, sample.ask, Target(0.99, 0.9))
     assert found.probes == 6
 
 
 def test_probes_that_cost_more_than_exact_search_are_not_used():
     rng = np.random.default_rng(2)
-    found = search_probes(ladder(64), Simulated(rng, 200, 30.0), Simulated(rng, 1000, 30.0), Target(0.99, 0.9))
+    found = search_probes(ladder(64), Simulated(rng, 200, 30.0).ask, Simulated(rng, 1000, 30.0).ask, Target(0.99, 0.9))
     assert found.probes is None
     assert found.disagreements > 0
 
@@ -164,13 +167,22 @@ def test_one_search_answers_as_many_searches_do(own):
     X, _, Q, _ = real_digits()
     X, asked = X[:2000], QuerySample(X[:300] if own else Q[:300], np.arange(300) if own else None, 5)
     index, steps, some = kway.search.Landmarks().build(X), [1, 3, 12], slice(100, 250)
-    at_once = answer_in_one_search(index, asked, steps)
-    apart = answer_one_by_one(index, kway.search.Flat().build(X), asked)
-    np.testing.assert_array_equal(at_once.truth.ids, apart.truth.ids)
+    truth, find = answer_in_one_search(index, asked, steps)
+    exact = asked.search(kway.search.Flat().build(X))
+    np.testing.assert_array_equal(truth.ids, exact.ids)
     for probes in steps:
-        np.testing.assert_array_equal(at_once.find(probes, some).found.ids, apart.find(probes, some).found.ids)
+        np.testing.assert_array_equal(find(probes, some).found.ids, asked.search(index, some, probes).ids)
     if own:
-        assert (at_once.truth.ids != np.arange(300)[:, None]).all()
+        assert (truth.ids != np.arange(300)[:, None]).all()
+
+
+def test_codes_next_to_rows_are_compared_with_exact_search():
+    X, _, Q, _ = real_digits()
+    X, asked = X[:2000], QuerySample(Q[:300], None, 5)
+    index = Landmarks(store=Bits(1)).build(X)  # a search of all cells may miss rows
+    truth, find = answer_at_steps(index, X, None, asked, [3])
+    np.testing.assert_array_equal(truth.ids, Flat().build(X).nearest(Q[:300], 5).ids)
+    np.testing.assert_array_equal(find(3, slice(9)).found.ids, index.nearest(Q[:9], 5, probes=3).ids)
 
 
 class Drawn:
@@ -180,7 +192,7 @@ class Drawn:
         self.n, self.right, self.steps = len(rows), right[rows], steps
 
     def ask(self, probes):
-        return Disagreement(int((~self.right[:, self.steps.index(probes)]).sum()), pays=True)
+        return Disagreement(self.n, int((~self.right[:, self.steps.index(probes)]).sum()), pays=True)
 
 
 def test_guarantees_on_real_digits_hold_by_repetition():
@@ -199,7 +211,9 @@ def test_guarantees_on_real_digits_hold_by_repetition():
     made = broken = 0
     for _ in range(400):
         rows = rng.permutation(len(y))
-        found = search_probes(steps, Drawn(right, steps, rows[:200]), Drawn(right, steps, rows[200:900]), target)
+        found = search_probes(
+            steps, Drawn(right, steps, rows[:200]).ask, Drawn(right, steps, rows[200:900]).ask, target
+        )
         if found.probes is not None:
             made += 1
             broken += population[steps.index(found.probes)] < target.agreement
@@ -252,9 +266,9 @@ def full(name):
 def test_codes_alone_agree_with_a_search_of_all_cells(tmp_path):
     """Only codes are kept; the agreement is with the vote of a search through all cells."""
     rng = np.random.default_rng(5)
-    centres = rng.normal(size=(30, 64)) * 2
+    centers = rng.normal(size=(30, 64)) * 2
     y = rng.integers(0, 30, 9000)
-    X = (centres[y] + rng.normal(size=(9000, 64))).astype(np.float32)
+    X = (centers[y] + rng.normal(size=(9000, 64))).astype(np.float32)
     for store in (Bits(2, rerank=False), Bits(1)):
         model = kway.NeighborsClassifier(5, index=Landmarks(n_landmarks=60, store=store)).fit(X[:8000], y[:8000])
         assert isinstance(model.index_.recipe.store, Bits)

@@ -1,7 +1,5 @@
 """The rules of tuning, one by one: how many queries it takes, which probes are tried, what the result says."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -11,6 +9,7 @@ from kway.neighbors.agreement import (
     Agreement,
     Disagreement,
     ProbeResult,
+    StepAnswer,
     ladder,
     least_agreement,
     needs_tuning,
@@ -30,7 +29,7 @@ class Told:
 
     def ask(self, probes):
         self.asked.append(probes)
-        return Disagreement(self.wrong.get(probes, 0), pays=probes <= self.most)
+        return Disagreement(self.n, self.wrong.get(probes, 0), pays=probes <= self.most)
 
 
 @pytest.mark.parametrize("bad", [{"agreement": 0.0}, {"agreement": 1.0}, {"confidence": 1.0}, {"confidence": 0.0}])
@@ -52,24 +51,24 @@ def test_the_ladder():
 def test_the_sample_starts_four_steps_above_the_first_that_looks_good(wrong, tried):
     """A quarter of the quarter that may disagree, 5 of 80, looks good."""
     pilot, sample = Told(80, wrong), Told(100, {})
-    assert search_probes(ladder(20), pilot, sample, Target(0.75, 0.9)).probes == 1
+    assert search_probes(ladder(20), pilot.ask, sample.ask, Target(0.75, 0.9)).probes == 1
     assert sample.asked == ladder(20)[ladder(20).index(tried) :: -1]
 
 
 def test_a_pilot_that_never_looks_good_is_the_evidence():
     pilot, sample = Told(80, dict.fromkeys(range(1, 21), 9)), Told(100, {})
-    assert search_probes(ladder(20), pilot, sample, Target(**SMALL)) == ProbeResult(80, 9, 0.0, None)
+    assert search_probes(ladder(20), pilot.ask, sample.ask, Target(**SMALL)) == ProbeResult(80, 9, 0.0, None)
     dear = Told(80, {1: 9, 2: 7}, most=1)
-    assert search_probes(ladder(20), dear, sample, Target(**SMALL)) == ProbeResult(80, 7, 0.0, None)
+    assert search_probes(ladder(20), dear.ask, sample.ask, Target(**SMALL)) == ProbeResult(80, 7, 0.0, None)
     assert sample.asked == []
 
 
 def test_a_bound_that_is_the_target_keeps_it():
     reached = least_agreement(97, 100, 0.9)
     target = Target(reached, 0.9)
-    found = search_probes([5], Told(100, {}), Told(100, {5: 3}), target)
+    found = search_probes([5], Told(100, {}).ask, Told(100, {5: 3}).ask, target)
     assert found == ProbeResult(100, 3, reached, 5)
-    assert search_probes([5], Told(100, {}), Told(100, {5: 4}), target).probes is None
+    assert search_probes([5], Told(100, {}).ask, Told(100, {5: 4}).ask, target).probes is None
     assert least_agreement(0, 100, 0.9) == 0
 
 
@@ -89,14 +88,16 @@ def test_how_many_are_asked(monkeypatch, n, settings, expected, given):
 
     def answers(index, rows, ids, asked, steps):
         seen.update(asked=asked)
-        return SimpleNamespace(truth=None, find=None)
+        return None, lambda probes, some: StepAnswer(None, 0.0)
 
     def searched(steps, pilot, sample, target):
-        seen.update(pilot=pilot.n, sample=sample.n)
-        return ProbeResult(sample.n, 0, 0.95, 1)
+        seen.update(pilot=pilot(1).n, sample=sample(1).n)
+        return ProbeResult(sample(1).n, 0, 0.95, 1)
 
     monkeypatch.setattr(agreement, "answer_at_steps", answers)
-    monkeypatch.setattr(agreement, "compare_with", lambda *_: None)
+    monkeypatch.setattr(
+        agreement, "compare_with", lambda *_: lambda found, some: np.ones(some.stop - some.start, dtype=bool)
+    )
     monkeypatch.setattr(agreement, "search_probes", searched)
     index = Landmarks(n_landmarks=4).build(rows)
     ids = None if given else np.arange(n) + 1000

@@ -100,18 +100,18 @@ def test_a_model_file_gives_the_same_answers_and_goes_on_learning(digits, tmp_pa
 
 def test_many_classes_by_top_k():
     rng = np.random.default_rng(0)
-    centres = rng.normal(size=(20_000, 8)).astype(np.float32)
-    model = CentroidClassifier().fit(np.repeat(centres, 2, axis=0), np.repeat(np.arange(20_000), 2))
-    labels, scores = model.predict_topk(centres[:500], 3)
+    centers = rng.normal(size=(20_000, 8)).astype(np.float32)
+    model = CentroidClassifier().fit(np.repeat(centers, 2, axis=0), np.repeat(np.arange(20_000), 2))
+    labels, scores = model.predict_topk(centers[:500], 3)
     np.testing.assert_array_equal(labels[:, 0], np.arange(500))
     assert (np.diff(scores, axis=1) <= 0).all()
 
 
 def many_classes(n_classes=600, d=48, more=3, seed=0):
     rng = np.random.default_rng(seed)
-    centres = rng.normal(size=(n_classes, d))
+    centers = rng.normal(size=(n_classes, d))
     y = np.concatenate([np.arange(n_classes).repeat(2), rng.integers(0, n_classes, more * n_classes)])
-    X = (centres[y] + 0.5 * rng.normal(size=(len(y), d))).astype(np.float32)
+    X = (centers[y] + 0.5 * rng.normal(size=(len(y), d))).astype(np.float32)
     return X[1::2], y[1::2], X[: 2 * n_classes : 2], y[: 2 * n_classes : 2]
 
 

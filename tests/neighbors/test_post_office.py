@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.helpers.neighbors import brute_distances
 
 import kway
 from kway.neighbors import NeighborsClassifier
@@ -29,10 +30,8 @@ example = load_example()
 
 
 def brute(points, query):
-    """Great-circle distances in km by the haversine formula."""
-    (lat, lon), (a, b) = np.radians(points).T, np.radians(query)
-    h = np.sin((lat - a) / 2) ** 2 + np.cos(lat) * np.cos(a) * np.sin((lon - b) / 2) ** 2
-    return 2 * 6371.0088 * np.arcsin(np.sqrt(h))
+    """Great-circle distances in km."""
+    return brute_distances([query], points, Haversine(degrees=True))[0]
 
 
 @pytest.fixture(scope="module")

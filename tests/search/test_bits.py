@@ -33,8 +33,8 @@ def at_cosine(rng, rows, cosine):
 def clustered(n=3000, d=96, seed=0):
     """Clouds of different sizes, far from the origin, lengths over a factor of ten."""
     rng = np.random.default_rng(seed)
-    centres = rng.normal(size=(40, d)) * rng.uniform(0.5, 3, (40, 1)) + 2.0
-    rows = centres[rng.integers(0, 40, n + 100)] + rng.normal(size=(n + 100, d)) * rng.uniform(0.2, 1, (n + 100, 1))
+    centers = rng.normal(size=(40, d)) * rng.uniform(0.5, 3, (40, 1)) + 2.0
+    rows = centers[rng.integers(0, 40, n + 100)] + rng.normal(size=(n + 100, d)) * rng.uniform(0.2, 1, (n + 100, 1))
     return rows[:n].astype(np.float32), rows[n:].astype(np.float32)
 
 
@@ -211,7 +211,7 @@ def _real(name):
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("bits", [1, 2, 4])
 def test_cells_find_what_brute_force_does(metric, bits):
-    """All cells, and what codes about landmarks lose against codes about one centre."""
+    """All cells, and what codes about landmarks lose against codes about one center."""
     rows, queries = clustered()
     true = Flat().build(rows, metric).nearest(queries, 10)
     index = Landmarks(store=Bits(bits)).build(rows, metric)
@@ -228,7 +228,7 @@ def test_cells_find_what_brute_force_does(metric, bits):
     by_cells = recall(alone.nearest(queries, 10, probes=alone.n_landmarks), true)
     assert by_cells > recall(about_one.nearest(queries, 10), true) - 0.02
     assert by_cells > {1: 0.3, 2: 0.5, 4: 0.75}[bits]
-    assert alone.nbytes < about_one.nbytes + alone.n_landmarks * 4 * (96 + 128 + 8) + 16 * len(rows)
+    assert alone.nbytes < about_one.nbytes + alone.n_landmarks * 4 * (96 + 128 + 64 + 8) + 16 * len(rows)
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -238,20 +238,20 @@ def test_distances_of_cells_are_those_of_the_estimate(metric):
     found = index.nearest(queries, 500, probes=7)
     codes = index.rows
     y, f = codes.codes.grid(), codes.codes.factors()
-    centres, frame = codes.landmarks[codes.cells].astype(np.float64), codes.codes.frame
+    centers, frame = codes.landmarks[codes.cells].astype(np.float64), codes.codes.frame
     placed = np.asarray(index.metric.distance.place(queries.astype(np.float64)))
     estimated = np.array([  # <q - m, x - m> of every row, but <q, x - m> under dot
-        f * np.einsum("ij,ij->i", frame.rotate(q - (0 if metric == "dot" else centres)).astype(float), y)
+        f * np.einsum("ij,ij->i", frame.rotate(q - (0 if metric == "dot" else centers)).astype(float), y)
         if metric != "dot"
         else f * (frame.rotate(q[None]).astype(float) @ y.T)[0]
         for q in placed
     ])  # fmt: skip
-    gaps = np.square(placed[:, None] - centres).sum(axis=2)  # (q, n)
+    gaps = np.square(placed[:, None] - centers).sum(axis=2)  # (q, n)
     squared = gaps + 2 * codes.codes.halves() - 2 * estimated
     expected = {
         "euclidean": np.sqrt(np.maximum(squared, 0)),
         "cosine": np.maximum(0.5 * squared, 0),
-        "dot": -np.einsum("qd,nd->qn", placed, centres) - estimated,
+        "dot": -np.einsum("qd,nd->qn", placed, centers) - estimated,
     }[metric]
     given = np.take_along_axis(expected, found.ids, axis=1)
     np.testing.assert_allclose(found.distances, given, atol=2e-3 * np.abs(expected).max())

@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from tests.helpers.neighbors import assert_same_neighbors
 
 from kway.errors import CombinationError, InputError
 from kway.search import Bits, Flat, Int8, Landmarks, restore
@@ -19,11 +20,6 @@ def data(n=1000, d=70):
     return rng.normal(size=(n, d)).astype(np.float32), rng.normal(size=(20, d)).astype(np.float32)
 
 
-def same(index, other, queries):
-    for a, b in zip(index.nearest(queries, 5), other.nearest(queries, 5)):
-        np.testing.assert_array_equal(a, b)
-
-
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
 def test_blocks_of_every_kind_give_the_same_index(metric, tmp_path, monkeypatch):
     rows, queries = data()
@@ -36,18 +32,18 @@ def test_blocks_of_every_kind_give_the_same_index(metric, tmp_path, monkeypatch)
         np.save(files / f"{i:04d}.npy", rows[i : i + 300])
     index = CODES.build_blocks(mapped, metric)
     assert index.n_rows == 1000
-    same(CODES.build_blocks(files, metric), index, queries)
-    same(CODES.build_blocks((rows[i : i + 300] for i in range(0, 1000, 300)), metric), index, queries)
+    assert_same_neighbors(CODES.build_blocks(files, metric), index, queries)
+    assert_same_neighbors(CODES.build_blocks((rows[i : i + 300] for i in range(0, 1000, 300)), metric), index, queries)
     assert len(index.parts()[1]["codes.factor"]) == 1000
     one = CODES.build_blocks([rows], metric)
-    same(one, CODES.build(rows, metric), queries)
+    assert_same_neighbors(one, CODES.build(rows, metric), queries)
 
 
 @pytest.mark.parametrize("metric", ["manhattan", "euclidean", "cosine"])
 def test_bytes_of_blocks(metric):
     rows, queries = data()
     recipe = Flat(store=Int8(rerank=False))
-    same(recipe.build_blocks([rows], metric), recipe.build(rows, metric), queries)
+    assert_same_neighbors(recipe.build_blocks([rows], metric), recipe.build(rows, metric), queries)
     index = recipe.build_blocks((rows[i : i + 300] for i in range(0, 1000, 300)), metric)
     assert index.n_rows == 1000
     assert index.nbytes < 1.2 * rows.size + 40 * 1000
@@ -91,7 +87,7 @@ def test_a_build_that_was_killed_goes_on(tmp_path):
     assert len(made) == 5  # the frame and four parts
     index = CODES.build_blocks(some(None), "dot", folder=tmp_path / "parts")
     assert all((tmp_path / "parts" / name).stat().st_mtime_ns == when for name, when in made.items())
-    same(index, CODES.build_blocks(some(None), "dot"), queries)
+    assert_same_neighbors(index, CODES.build_blocks(some(None), "dot"), queries)
     with pytest.raises(InputError, match="another folder"):
         CODES.build_blocks([rows], "dot", folder=tmp_path / "parts")
     with pytest.raises(InputError, match="another folder"):
@@ -128,7 +124,7 @@ def test_cells_of_blocks_are_those_of_all_rows(metric, tmp_path, monkeypatch):
         found, true = index.nearest(queries, 5), whole.nearest(queries, 5)
         np.testing.assert_array_equal(found.ids, true.ids)
         np.testing.assert_allclose(found.distances, true.distances, rtol=1e-4, atol=1e-4)
-        same(restore(*index.parts()), index, queries)
+        assert_same_neighbors(restore(*index.parts()), index, queries)
 
 
 def test_cells_of_a_generator_and_after_a_kill(tmp_path):
@@ -143,7 +139,7 @@ def test_cells_of_a_generator_and_after_a_kill(tmp_path):
         CELLS.build_blocks(some(2), folder=tmp_path / "parts")
     assert len(list((tmp_path / "parts").iterdir())) == 3
     index = CELLS.build_blocks(iter(blocks), folder=tmp_path / "parts")
-    same(index, CELLS.build_blocks(iter(blocks)), queries)
+    assert_same_neighbors(index, CELLS.build_blocks(iter(blocks)), queries)
     with pytest.raises(InputError, match="another kind"):
         CODES.build_blocks(iter(blocks), folder=tmp_path / "parts")
     with pytest.raises(InputError, match="n_landmarks"):

@@ -3,21 +3,16 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.spatial.distance import cdist
+from tests.helpers.neighbors import brute_distances
 
 from kway.errors import InputError
 from kway.search import Flat, Landmarks
 from kway.search import block_scan as blocks
-from kway.search.block_scan import BlockScan, top_products
+from kway.search.block_scan import BlockScan
 from kway.search.codecs.stores import StoredRows
 from kway.search.distances import DISTANCES, EUCLIDEAN
 
 BY_NAME = {distance.name: distance for distance in DISTANCES}
-
-
-def brute(queries, rows, base):
-    q, x = queries.astype(np.float64), rows.astype(np.float64)
-    return -q @ x.T if base == "dot" else cdist(q, x, {"manhattan": "cityblock"}.get(base, base))
 
 
 def adversarial(kind, rng, n=700, d=16):
@@ -53,7 +48,7 @@ def test_scans_equal_brute_force(kind, base, dtype, k, seed):
     rows = adversarial(kind, rng).astype(dtype)
     queries = np.concatenate([rows[:4], adversarial(kind, rng)[:9].astype(dtype)])
     ids, distances = BlockScan(StoredRows(rows), BY_NAME[base]).nearest(queries, k)
-    expected = brute(queries, rows, base)
+    expected = brute_distances(queries, rows, base)
     best = np.sort(expected, axis=1)[:, :k]
     size = np.abs(expected).max(axis=1, keepdims=True)
     np.testing.assert_allclose(
@@ -90,7 +85,7 @@ def test_sparse_scans_equal_brute_force_and_measure_few(base, n, k, tile, intege
         ids, distances = scan.nearest(sp.csr_matrix(queries), k)
     finally:
         blocks.TILE_KEYS = before
-    expected = brute(queries, rows, base)
+    expected = brute_distances(queries, rows, base)
     np.testing.assert_allclose(distances, np.sort(expected, axis=1)[:, :k], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(np.take_along_axis(expected, ids, axis=1), distances, rtol=1e-9, atol=1e-12)
     assert (np.diff(np.sort(ids, axis=1), axis=1) > 0).all()  # nobody twice
@@ -102,7 +97,10 @@ def test_few_queries_share_out_the_rows():
     rng = np.random.default_rng(0)
     rows, queries = rng.normal(size=(9000, 5)), rng.normal(size=(1, 5))
     scan = BlockScan(StoredRows(rows), EUCLIDEAN)
-    assert scan.nearest(queries, 9).ids[0].tolist() == np.argsort(cdist(queries, rows)[0])[:9].tolist()
+    assert (
+        scan.nearest(queries, 9).ids[0].tolist()
+        == np.argsort(brute_distances(queries, rows, "euclidean")[0])[:9].tolist()
+    )
     assert scan.touched < 900
 
 
@@ -117,25 +115,6 @@ def test_tiles_do_not_change_the_answer(monkeypatch):
     np.testing.assert_array_equal(answers[0].distances, answers[1].distances)
 
 
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_top_products_against_the_full_matrix(sparse, dtype):
-    rng = np.random.default_rng(0)
-    W, X = rng.normal(size=(2500, 30)).astype(dtype), rng.normal(size=(70, 30)).astype(dtype)
-    bias, scale = rng.normal(size=2500).astype(dtype), rng.uniform(0.5, 2, size=2500).astype(dtype)
-    found = top_products(sp.csr_matrix(X) if sparse else X, W, 5, scale=scale, offset=bias)
-    full = scale * (X @ W.T) + bias
-    assert found.scores.dtype == dtype
-    np.testing.assert_allclose(found.scores, -np.sort(-full, axis=1)[:, :5], rtol=1e-4)
-    np.testing.assert_allclose(np.take_along_axis(full, found.ids, axis=1), found.scores, rtol=1e-4)
-
-
-def test_top_products_ties_and_padding():
-    found = top_products(np.ones((2, 3)), np.ones((4, 3)), 6)
-    assert found.ids.tolist() == [[0, 1, 2, 3, -1, -1]] * 2
-    assert np.isneginf(found.scores[:, 4:]).all()
-
-
 @pytest.mark.parametrize("k", [0, -1, 2.0, "3", None, True, np.float64(1)])
 def test_k_is_checked_with_one_sentence(k):
     index, rows = Landmarks(n_landmarks=2).build(np.eye(4)), np.eye(4)
@@ -145,6 +124,6 @@ def test_k_is_checked_with_one_sentence(k):
         Flat().build(rows).nearest,
         lambda q, k: index.nearest_by_probes(q, k, [1, 2]),
     )
-    for call in (*calls, lambda q, k: top_products(q, rows, k)):
+    for call in calls:
         with pytest.raises(InputError, match=r"k must be a whole number of at least 1, got"):
             call(rows, k)

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from scipy.spatial.distance import cdist
+from tests.helpers.neighbors import brute_neighbors
 
 from kway.errors import InputError
 from kway.search import Flat, Int8, restore
@@ -15,11 +15,6 @@ def structured(n, seed=0, d=64):
     return (rng.normal(size=(n, 6)) @ basis + 0.01 * rng.normal(size=(n, d))).astype(np.float32)
 
 
-def brute(queries, rows, metric, k):
-    distances = cdist(queries.astype(float), rows.astype(float), {"manhattan": "cityblock"}.get(metric, metric))
-    return np.argsort(distances, axis=1, kind="stable")[:, :k]
-
-
 @pytest.fixture(scope="module", params=["euclidean", "manhattan", "cosine"])
 def certified(request):
     rows = structured(20_000)
@@ -31,9 +26,11 @@ def certified(request):
 def test_certified_search_is_brute_force(certified):
     index, rows, metric = certified
     queries = np.concatenate([structured(60, seed=1), rows[:20]])
-    np.testing.assert_array_equal(index.nearest(queries, 5).ids, brute(queries, rows, metric, 5))
+    np.testing.assert_array_equal(index.nearest(queries, 5).ids, brute_neighbors(queries, rows, metric, 5))
     assert index.touched_ < 2000
-    np.testing.assert_array_equal(index.nearest(queries[:2], 20_000).ids[:, :50], brute(queries[:2], rows, metric, 50))
+    np.testing.assert_array_equal(
+        index.nearest(queries[:2], 20_000).ids[:, :50], brute_neighbors(queries[:2], rows, metric, 50)
+    )
 
 
 def test_added_and_removed_rows_beside_the_certified_ones(certified):
@@ -44,15 +41,15 @@ def test_added_and_removed_rows_beside_the_certified_ones(certified):
     index.add(more)
     first = index.nearest(queries, 5).ids
     both = np.concatenate([rows, more])
-    np.testing.assert_array_equal(first, brute(queries, both, metric, 5))
+    np.testing.assert_array_equal(first, brute_neighbors(queries, both, metric, 5))
     gone = np.unique(np.concatenate([first[:10, 0], [20_005]]))
     assert index.remove(gone) == len(gone)
     assert isinstance(index._main, BoundedScan)  # a few are left out of the answers, nothing is built again
     left = np.delete(np.arange(len(both)), gone)
-    np.testing.assert_array_equal(index.nearest(queries, 5).ids, left[brute(queries, both[left], metric, 5)])
+    np.testing.assert_array_equal(index.nearest(queries, 5).ids, left[brute_neighbors(queries, both[left], metric, 5)])
     index.remove(left[:200])
     left = left[200:]
-    np.testing.assert_array_equal(index.nearest(queries, 5).ids, left[brute(queries, both[left], metric, 5)])
+    np.testing.assert_array_equal(index.nearest(queries, 5).ids, left[brute_neighbors(queries, both[left], metric, 5)])
     assert index.rows.shape == (len(left), 64)
 
 
@@ -71,7 +68,7 @@ def test_an_index_from_a_file_scans_for_few_queries_before_it_builds_bounds_agai
     few = [again.nearest(queries[i : i + 1], 5).ids[0] for i in range(3)]
     assert not isinstance(again._main, BoundedScan)
     assert again.why_ == index.why_
-    np.testing.assert_array_equal(few, brute(queries[:3], rows, metric, 5))
+    np.testing.assert_array_equal(few, brute_neighbors(queries[:3], rows, metric, 5))
     np.testing.assert_array_equal(again.nearest(queries, 5).ids, index.nearest(queries, 5).ids)
     assert isinstance(again._main, BoundedScan)
     assert again.why_ == index.why_
@@ -96,4 +93,4 @@ def test_added_rows_in_many_small_steps():
     index = Flat().build(rows[:100])
     for start in range(100, 800, 37):
         index.add(rows[start : start + 37])
-    np.testing.assert_array_equal(index.nearest(queries, 5).ids, brute(queries, rows, "euclidean", 5))
+    np.testing.assert_array_equal(index.nearest(queries, 5).ids, brute_neighbors(queries, rows, "euclidean", 5))

@@ -129,8 +129,11 @@ class ModelReader:
 def load_model(path: str, embed: str | None = None) -> Any:
     """Load the classifier of a model file; a Pipeline becomes one classifier with all methods of kway's own."""
     from kway import modelfile
+    from kway.errors import InputError
 
     model = modelfile.load(path, embed=embed)
+    if not hasattr(model, "classes_"):
+        raise InputError(f"{path} contains an index, which predicts no classes; open it in Python with kway.load")
     if not hasattr(model, "named_steps"):
         return model
     from kway.pipelines import PipelinedClassifier

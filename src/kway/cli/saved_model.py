@@ -224,10 +224,8 @@ def info(
 
 def show_info(found: ModelInfo, verified: bool, value_width: int = 60) -> None:
     """Print a summary line and the tables of a model file."""
-    say(
-        f"[bold]{found.class_name}[/]: {found.n_classes:,} classes, {found.n_features:,} features, "
-        f"{found.n_bytes:,} bytes"
-    )
+    classes = "" if found.n_classes is None else f"{found.n_classes:,} classes, "  # an index has none
+    say(f"[bold]{found.class_name}[/]: {classes}{found.n_features:,} features, {found.n_bytes:,} bytes")
     checked = ", content verified" if verified else ""
     say(f"Written by kway {found.kway_version}, file format {found.format_version}{checked}.")
     notes = {k: v for k, v in found.notes.items() if v is not None}

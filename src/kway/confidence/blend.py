@@ -2,7 +2,7 @@
 
     log p_c(x) = sum_j w_j log p_jc(x) - log Z(x),    w_j >= 0                                    log-linear pool [1]_
 
-Each p_j is taken as at least LEAST_PROBABILITY and normalized, so that one probability of 0 decides nothing alone. The
+Each p_j is taken as at least MIN_PROBABILITY and normalized, so that one probability of 0 decides nothing alone. The
 weights minimize the log loss of rows that the members have not been trained on, plus a pull towards equal weights:
 
     L(w) = mean_i [ log Z_i - sum_j w_j log p_j,y_i ] + PULL |w - 1/m|^2
@@ -45,7 +45,7 @@ from kway.confidence.splits import (
 from kway.confidence.temperature import LOGS, SCORES, best_temperature, scale_fitted, score_blocks
 from kway.errors import CombinationError, InputError
 from kway.labels import Labels, refuse_one_class
-from kway.measures import LEAST_PROBABILITY
+from kway.measures import MIN_PROBABILITY
 from kway.parameters import checked_rng
 from kway.pipelines import FeaturedClassifier
 from kway.probabilities import log_softmax, log_sum_exp, softmax
@@ -91,8 +91,8 @@ def learn_weights(
 
 
 def log_probabilities(p: NDArray) -> NDArray[np.float64]:
-    """Return log p (n, K), with p of at least LEAST_PROBABILITY before it is normalized."""
-    bounded = np.maximum(p, LEAST_PROBABILITY, dtype=np.float64)
+    """Return log p (n, K), with p of at least MIN_PROBABILITY before it is normalized."""
+    bounded = np.maximum(p, MIN_PROBABILITY, dtype=np.float64)
     return np.log(bounded / bounded.sum(axis=1, keepdims=True))
 
 

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.confidence.known_scores import Scorer
-from kway.confidence.splits import ROUNDING, SAMPLED_ROWS, LabeledRows, hold_out
+from kway.confidence.splits import ROUNDING, LabeledRows, hold_out
 from kway.labels import Labels
-from kway.rows.blocks import take_rows
+from kway.rows.blocks import SAMPLE_ROWS, take_rows
 
 CONFIDENCE = 0.95  # confidence level of the bound on false accepts, as usual in statistics (test_impostors)
 LABELED, LEFT_OUT = "rows labeled unknown", "classes left out"
@@ -118,8 +118,8 @@ class ImpostorStudy:
         return self.against(np.flatnonzero(~out), take_rows(self.rows.X, impostors), shown)
 
     def _some(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return at most SAMPLED_ROWS of the rows."""
-        return rows if len(rows) <= SAMPLED_ROWS else np.sort(self.rng.permutation(rows)[:SAMPLED_ROWS])
+        """Return at most SAMPLE_ROWS of the rows."""
+        return rows if len(rows) <= SAMPLE_ROWS else np.sort(self.rng.permutation(rows)[:SAMPLE_ROWS])
 
     def against(self, known: NDArray[np.int64], X_out: Any, shown: NDArray) -> list[ImpostorTrial]:
         """Return one trial per score: fit on a part of the known rows, get the threshold from the rest, score X_out."""
@@ -129,7 +129,7 @@ class ImpostorStudy:
         present, codes = np.unique(part.labels.codes, return_inverse=True)
         estimator, X_in = self.fit(part._replace(labels=Labels(part.labels.classes[present], codes))), part.X
         X_held, n_out = take_rows(self.rows.X, self._some(held)), len(shown)
-        if n_out > SAMPLED_ROWS:
+        if n_out > SAMPLE_ROWS:
             some = self._some(np.arange(n_out))
             X_out, shown = take_rows(X_out, some), shown[some]
         trials = []

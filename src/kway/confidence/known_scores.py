@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from kway import validation
 from kway.confidence.conformal import rank_classes
-from kway.confidence.splits import SAMPLED_ROWS, cut_blocks
+from kway.confidence.splits import cut_blocks
 from kway.errors import CombinationError, InputError
 from kway.probabilities import log_sum_exp
-from kway.rows.blocks import count_rows, take_rows
+from kway.rows.blocks import SAMPLE_ROWS, count_rows, take_rows
 from kway.search.auto import pick_index
 from kway.search.index import Index
 from kway.search.metrics import pick_metric
@@ -150,7 +150,7 @@ def make_scorers(names: list[str], estimator: Any, X: Any, metric: Any, n_neighb
 
 def _spreads(scorer: Scorer, index: Index, X: Any, rows: Any) -> tuple[float, float]:
     """Return the standard deviations of energy and distance over training rows, each row without itself."""
-    some = np.unique(np.linspace(0, rows.shape[0] - 1, SAMPLED_ROWS).astype(np.int64))
+    some = np.unique(np.linspace(0, rows.shape[0] - 1, SAMPLE_ROWS).astype(np.int64))
     k = min(scorer.n_neighbors + 1, index.n_rows)
     distances = index.nearest(validation.checked(rows[some]), k).distances[:, 1:]
     energies = replace(scorer, name="energy")(take_rows(X, some))

@@ -30,7 +30,6 @@ from kway.rows.blocks import count_rows, split_rows, take_rows
 from kway.rows.gpu.device import on_host
 
 ROUNDING = float(np.sqrt(np.finfo(np.float64).eps))  # tolerance when a count times a rate should be a whole number
-SAMPLED_ROWS = 4000  # rows that estimate a property of a model: five such samples bound a share to 0.01 (test_openset)
 
 
 class Split(NamedTuple):

@@ -39,12 +39,12 @@ from kway.base.classifier import Classifier, has_contributions, on_own_threads
 from kway.base.contributions import Parts
 from kway.confidence import splits
 from kway.confidence.reliability import Reliability, reliability_of
-from kway.confidence.splits import SAMPLED_ROWS, ConfidenceWrapper, LabeledRows, Split
+from kway.confidence.splits import ConfidenceWrapper, LabeledRows, Split
 from kway.errors import CombinationError
 from kway.measures import log_loss
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.probabilities import log_sum_exp, softmax
-from kway.rows.blocks import take_rows
+from kway.rows.blocks import SAMPLE_ROWS, take_rows
 from kway.threads import pmap, spans
 
 SCORES, LOGS = "decision_function", "log-probabilities"
@@ -135,7 +135,7 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
         fitted = self._prefit() if self._is_prefit() else self._fit_copy(rows)
         self._adopt(fitted)
         rng = self._rng()
-        some = np.sort(rng.permutation(len(rows.labels.codes))[:SAMPLED_ROWS])
+        some = np.sort(rng.permutation(len(rows.labels.codes))[:SAMPLE_ROWS])
         source = pick_source(fitted, take_rows(rows.X, some))
         self._scale_by(source, *self._score_calibration_rows(rows, source, rng))
         return self

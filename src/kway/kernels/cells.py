@@ -16,23 +16,18 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
-from kway.kernels.assembler import F32, I32, I64, Assembler
-from kway.kernels.distances import COSINE, DOT, EUCLIDEAN, HAVERSINE, MANHATTAN, distance, manhattan_tile
+from kway.kernels.distances import COSINE, DOT, EUCLIDEAN, HAVERSINE, distance
+from kway.kernels.float32 import SUM_ROUNDING
 from kway.kernels.jit import BIG, kernel, strict_kernel
-from kway.kernels.lanes import ctz, touch_row
-from kway.kernels.topk import EMPTY, NO_ROW, STRIP, push, settle, sift, threshold
-
-UNSURE = 1e-12  # rounding of 1 - cos in float64, up to some thousand columns
+from kway.kernels.lanes import touch_row
+from kway.kernels.topk import EMPTY, NO_ROW, push, settle, sift, threshold
 
 
 class CellRows(NamedTuple):
     """Rows in the order of their cells, as kernels read them; rows, codes or both are present."""
 
-    short: Any  # (n, m + 1) projections, or rows under manhattan
+    short: Any  # (n, m + 1)
     long: Any  # (n, M - m + 1 or 0)
     half: Any  # (n,) half of the squared norms
     rows: Any  # (n, d) or (0, d)
@@ -42,17 +37,17 @@ class CellRows(NamedTuple):
     center: Any  # (d,) or (0,) center of the codes
     names: Any  # (n,) positions in the index
     offsets: Any  # (c + 1,)
-    reach: float  # the largest norm; under manhattan the largest rounding of a row to float32
+    reach: float  # the largest norm
     slack: float  # rounding of a product, relative to the norms
 
 
 class CellQueries(NamedTuple):
     """Queries as the scan of cells reads them."""
 
-    short: Any  # (q, m + 1), or (q, d) under manhattan
+    short: Any  # (q, m + 1)
     long: Any  # (q, M - m + 1 or 0)
     queries: Any  # (q, d) float64
-    norms: Any  # (q,) norms; under manhattan the rounding of each query to float32
+    norms: Any  # (q,)
 
 
 class CellFinder(NamedTuple):
@@ -60,7 +55,6 @@ class CellFinder(NamedTuple):
 
     mean: Any  # (d,)
     basis: Any  # (d, M) or (d, 0)
-    middle: Any  # (M or 0,) mean times basis
     landmarks: Any  # (c, m)
     marks: Any  # (c,)
 
@@ -162,7 +156,7 @@ def chord(code, worst):
 @kernel
 def widest_chord(code, worst):
     """Return the chord of a distance that may be rounded: 1 - cos loses digits if rows nearly coincide."""
-    return chord(code, worst + UNSURE if code == COSINE else worst)
+    return chord(code, worst + SUM_ROUNDING if code == COSINE else worst)
 
 
 @kernel
@@ -199,11 +193,10 @@ WAITING = 8  # rows that are prefetched before the first of them is measured (T3
 
 @kernel
 def cell_limit(code, worst, norm, reach, slack):
-    """Return the largest key, a float32, of a row at distance <= worst; norm and reach are rounding under manhattan."""
+    """Return the largest key, a float32, of a row at distance <= worst."""
     chorded = code in (COSINE, HAVERSINE) and worst < EMPTY
     far = np.sqrt(widest_chord(code, worst)) if chorded else worst
-    blur = norm + reach if code == MANHATTAN else 0.0
-    limit = threshold(EUCLIDEAN if chorded else code, far, norm, reach, slack, blur)
+    limit = threshold(EUCLIDEAN if chorded else code, far, norm, reach, slack, 0.0)
     return np.float32(min(limit + 1e-7 * abs(limit), 0.5 * BIG))
 
 
@@ -276,47 +269,20 @@ def measure_waiting(code, query, norm, waiting, n, table, decoded, heap_d, heap_
 
 
 @kernel
-def smallest_keys(line, half, lo, sign, keys, best, waiting):
+def smallest_keys(line, half, lo, keys, best, waiting):
     """Write the rows (from lo on) of the smallest keys to `waiting` and remove them from the line; return how many."""
     keys[:], best[:] = EMPTY, NO_ROW
     for j in range(len(line)):
-        key = np.float64(sign * line[j] + half[lo + j])
+        key = np.float64(half[lo + j] - line[j])
         if key < keys[0]:
             sift(keys, best, key, j)
     count = 0
     for j in best:
         if j != NO_ROW:  # a NaN key, of a row that overflowed, is never among the smallest
             waiting[count] = lo + j
-            line[j] = sign * BIG  # seen
+            line[j] = -BIG  # seen
             count += 1
     return count
-
-
-@intrinsic
-def _within(typing_context, line, half, sign, limit):
-    """Return one bit for each of STRIP keys sign * line + half (float32 at two addresses): whether it is <= limit."""
-
-    def emit(context, builder, signature, arguments):
-        asm = Assembler(builder)
-        line, half = (asm.load(address, ir.VectorType(F32, STRIP), 4) for address in arguments[:2])
-        sign, limit = (asm.splat(value, STRIP) for value in arguments[2:])
-        bits = builder.fcmp_unordered("<=", asm.fma(sign, line, half), limit)  # NaN counts as within
-        return builder.zext(builder.bitcast(bits, I32), I64)
-
-    return types.uint64(types.uintp, types.uintp, types.float32, types.float32), emit
-
-
-@kernel
-def keys_within(line, half, lo, start, sign, limit):
-    """Return the bits of the STRIP keys from `start` on that are at most limit; fewer at the end of the line."""
-    if start + STRIP <= len(line):
-        first = np.uint64(line.ctypes.data + 4 * start), np.uint64(half.ctypes.data + 4 * (lo + start))
-        return _within(first[0], first[1], sign, limit)
-    word = np.uint64(0)
-    for j in range(start, len(line)):
-        if sign * line[j] + half[lo + j] <= limit:
-            word |= np.uint64(1) << np.uint64(j - start)
-    return word
 
 
 @strict_kernel
@@ -326,17 +292,14 @@ def beyond(value, limit):
 
 
 @kernel
-def keys_near(line, half, lo, sign, limit, long, near):
+def keys_near(line, half, lo, limit, long, near):
     """Write the positions of keys that are at most limit to near; return how many. Prefetches their long sketches."""
     count = 0
-    for start in range(0, len(line), STRIP):
-        word = keys_within(line, half, lo, start, sign, limit)
-        while word != 0:
-            j = start + ctz(word)
-            word &= word - np.uint64(1)
-            touch_row(long, lo + j, 0, long.strides[0])
-            near[count] = j
-            count += 1
+    for j in range(len(line)):  # without a branch, which would often be predicted wrongly
+        near[count] = j
+        count += not beyond(half[lo + j] - line[j], limit)
+    for i in range(count):
+        touch_row(long, lo + near[i], 0, long.strides[0])
     return count
 
 
@@ -350,18 +313,17 @@ def offer_cell(code, line, lo, w, asked, table, room, heap_d, heap_i):
     """
     decoded, keys, best, waiting, near = room
     query, norm, rows, long, half = asked.queries[w], asked.norms[w], table.rows, table.long, table.half
-    sign = np.float32(1) if code == MANHATTAN else np.float32(-1)
     count, m = 0, 0
     if heap_d[0] >= EMPTY:  # start with the smallest keys, so that the filters are effective at once
-        m = smallest_keys(line, half, lo, sign, keys, best, waiting)
+        m = smallest_keys(line, half, lo, keys, best, waiting)
         for i in range(m):
             touch_row(rows, waiting[i], 0, rows.strides[0])
         count, m = measure_waiting(code, query, norm, waiting, m, table, decoded, heap_d, heap_i), 0
     limit = cell_limit(code, heap_d[0], norm, table.reach, table.slack)
     most = sketch_limit(code, heap_d[0], norm, table.reach, table.slack)
-    for i in range(keys_near(line, half, lo, sign, limit, long, near)):
+    for i in range(keys_near(line, half, lo, limit, long, near)):
         j = near[i]
-        key = sign * line[j] + half[lo + j]
+        key = half[lo + j] - line[j]
         if beyond(key, limit):
             continue
         if long.shape[1] > 0 and beyond(longer(code, key, asked, w, table, lo + j), most):
@@ -428,9 +390,7 @@ def search_cells(code, starts, cells, pairs, asked, table, tile, distances, ids)
             for i in range(m):
                 block[i] = asked.short[which[i]]
             products = tile[: m * c].reshape(m, c)
-            if code == MANHATTAN:
-                manhattan_tile(block, short[lo:hi], products)
-            elif m == 1:  # reads the cell once; a matrix product would copy it first
+            if m == 1:  # reads the cell once; a matrix product would copy it first
                 row_products(short[lo:hi], block[0], products[0])
             else:
                 np.dot(block, short[lo:hi].T, products)
@@ -459,36 +419,6 @@ def turn_row(z, basis, p):
 
 
 @kernel
-def turn_some(row, places, basis, middle, p):
-    """Compute the same for row - mean if row is 0 in all columns except `places`; middle (M,) is mean times basis.
-
-    Sums are float64: far from the origin they are much larger than their difference to middle.
-    """
-    width, full = np.uint64(len(p)), len(places) - len(places) % 4
-    sums = -middle[: len(p)]
-    for i in range(0, full, 4):
-        ja, jb, jc, je = places[i], places[i + 1], places[i + 2], places[i + 3]
-        a, b, c, e = basis[ja], basis[jb], basis[jc], basis[je]
-        xa, xb, xc, xe = row[ja], row[jb], row[jc], row[je]
-        for t in range(width):
-            sums[t] += xa * np.float64(a[t]) + xb * np.float64(b[t]) + xc * np.float64(c[t]) + xe * np.float64(e[t])
-    for j in places[full:]:
-        for t in range(width):
-            sums[t] += row[j] * basis[j, t]
-    p[:] = sums
-
-
-@kernel
-def not_zero(row, places):
-    """Write the columns of row (d,) that are not 0 to places; return how many."""
-    count = 0
-    for j in range(len(row)):
-        places[count] = j
-        count += row[j] != 0.0
-    return count
-
-
-@kernel
 def find_cells(rows, finder, asked, keys, cells):
     """Project rows (q, d) into asked (CellQueries), and find the nearest landmarks of each.
 
@@ -496,20 +426,16 @@ def find_cells(rows, finder, asked, keys, cells):
     """
     basis, landmarks, marks = finder.basis, finder.landmarks, finder.marks
     short, long, norms = asked.short, asked.long, asked.norms
-    m, turned = landmarks.shape[1], basis.shape[1] > 0
+    m = landmarks.shape[1]
     z, line = np.empty((1, rows.shape[1]), np.float32), np.empty(len(marks), np.float32)
     p = np.empty((1, m + max(0, long.shape[1] - 1)), np.float32)
-    places = np.empty(rows.shape[1], np.int64)
     for i in range(len(rows)):
         one = slice(i, i + 1)
         center_rows(rows[one], finder.mean, z, norms[one])  # squared norms for now
-        some = not_zero(rows[i], places) if turned else 0
-        if not turned:
-            p[:] = z
-        elif 2 * some < len(places):  # many zeros, as in images of digits
-            turn_some(rows[i], places[:some], basis, finder.middle, p[0])
-        else:
+        if basis.shape[1] > 0:
             turn_row(z[0], basis, p[0])
+        else:
+            p[:] = z
         fill_sketches(p, norms[one], short[one], long[one])
         norms[i] = np.sqrt(norms[i])
         row_products(landmarks, p[0, :m], line)
@@ -519,12 +445,11 @@ def find_cells(rows, finder, asked, keys, cells):
 
 
 @kernel
-def search_alone(code, probes, placed, finder, tiled, lost, queries, table, radii, nearest, largest, distances, ids):
+def search_alone(code, probes, placed, finder, queries, table, radii, nearest, largest, distances, ids):
     """Search the nearest cells of each query, nearest first, without cells that cannot contain near rows.
 
-    placed (q, d') are the queries in the space of the distance, queries (q, d) as given; tiled (q, d) are those that
-    the scan reads under manhattan, and lost (q,) is their rounding. radii (c,), or (0,) if they are unknown. finder:
-    CellFinder; table: CellRows. Returns the number of rows measured in full.
+    placed (q, d') are the queries in the space of the distance, queries (q, d) as given. radii (c,), or (0,) if they
+    are unknown. finder: CellFinder; table: CellRows. Returns the number of rows measured in full.
     """
     q, m, landmarks, offsets = len(queries), finder.landmarks.shape[1], finder.landmarks, table.offsets
     q_short, q_long = np.empty((q, m + 1), np.float32), np.empty((q, table.long.shape[1]), np.float32)
@@ -547,10 +472,6 @@ def search_alone(code, probes, placed, finder, tiled, lost, queries, table, radi
             ):  # fmt: skip
                 continue
             lo, hi = offsets[cell], offsets[cell + 1]
-            if code == MANHATTAN:
-                asked.norms[i] = lost[i]
-                manhattan_tile(tiled[i : i + 1], table.short[lo:hi], tile[:, : hi - lo])
-            else:
-                row_products(table.short[lo:hi], q_short[i], tile[0])
+            row_products(table.short[lo:hi], q_short[i], tile[0])
             count += offer_cell(code, tile[0, : hi - lo], lo, i, asked, table, room, distances[i], ids[i])
     return count

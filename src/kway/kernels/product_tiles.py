@@ -25,9 +25,9 @@ from numba.extending import intrinsic
 from kway.kernels.assembler import F32, F64, I32, I64, Assembler, number_bytes
 from kway.kernels.lanes import chosen, cpu_has
 
-MOST = 16  # most scores per row: with more classes BLAS is faster (T4)
-MOST_HEIGHT = 8  # most rows of a tile: fewer remain at the end of a block (T4)
-LINE = 64  # bytes of a cache line
+MAX_SCORES = 16  # most scores per row: with more classes BLAS is faster (T4)
+MAX_HEIGHT = 8  # most rows of a tile: fewer remain at the end of a block (T4)
+LINE = 64  # bytes of a cache line: a fact of the CPU
 
 
 class Tile(NamedTuple):
@@ -48,7 +48,7 @@ def tile_of(n_classes: int, size: int) -> Tile:
     registers, width = (32, 64) if cpu_has("avx512f") else (16, 32)
     groups = -(-n_classes // ((registers - 3) // 2))
     group = -(-n_classes // groups)
-    return Tile(min(MOST_HEIGHT, (registers - 1) // (group + 1)), width // size, group)
+    return Tile(min(MAX_HEIGHT, (registers - 1) // (group + 1)), width // size, group)
 
 
 def _laid(classes):

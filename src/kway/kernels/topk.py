@@ -23,10 +23,12 @@ from kway.kernels.distances import COSINE, DOT, EUCLIDEAN, HAMMING, HAVERSINE, K
 from kway.kernels.float32 import PRODUCT_UNDERFLOW
 from kway.kernels.jit import kernel, strict_kernel
 
-EMPTY = 1e300  # used instead of infinity, which fastmath does not support
+# Distance of an empty entry: infinity is not supported by fastmath. Rows and queries are scaled (power_scaling.py), so
+# that every distance is smaller, and it stays finite in any unit of a certified frame (up to 2^250).
+EMPTY = 1e200
 NO_ROW = np.int64(2**62)  # id of an empty entry
 
-_MOST = float(np.finfo(np.float32).max)
+_MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 STRIP = 32  # keys compared together by a vector minimum, since almost none passes (T1b)
 
@@ -165,7 +167,7 @@ def narrow(distances, given):
     for i in range(len(distances)):
         for j in range(distances.shape[1]):
             value = distances[i, j]
-            given[i, j] = value if value == np.inf else min(max(value, -_MOST), _MOST)
+            given[i, j] = value if value == np.inf else min(max(value, -_MAX_FLOAT32), _MAX_FLOAT32)
             tied = tied or (j > 0 and given[i, j] == given[i, j - 1])
     return tied
 

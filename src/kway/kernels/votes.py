@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from kway.kernels.float32 import SUM_ROUNDING
 from kway.kernels.jit import strict_kernel
-
-SLACK = 1e-12  # relative; the order of summation changes a sum of thousands of votes by less (tests of votes)
 
 
 @strict_kernel
@@ -65,7 +64,7 @@ def rise(names, sums, order, place):
     """Move the class at `place` up past those that it beats."""
     while place > 0:
         above = place - 1
-        gap, slack = sums[place] - sums[above], SLACK * max(sums[place], sums[above])
+        gap, slack = sums[place] - sums[above], SUM_ROUNDING * max(sums[place], sums[above])
         if not (gap > slack or (abs(gap) <= slack and order[place] < order[above])):
             break
         names[place], names[above] = names[above], names[place]

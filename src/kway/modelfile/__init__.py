@@ -30,6 +30,7 @@ from kway.modelfile import container, schemas
 from kway.modelfile.container import TensorInfo, model_path, pack_arrays, unpack_arrays, verify
 from kway.modelfile.embedding_models import AllowedModels, allow_embedding
 from kway.modelfile.schema import DAMAGED, short_repr
+from kway.modelfile.schemas.index import check_index
 from kway.modelfile.values import Packed, decode_params, decode_value, encode_params, encode_value, estimator_class
 from kway.tables.outputs import is_model, python_output, refuse_foreign
 from kway.versions import current
@@ -37,6 +38,7 @@ from kway.versions import current
 __all__ = ["ModelInfo", "info", "load", "pack", "save", "unpack", "verify"]
 
 _PIPELINED = "PipelinedClassifier"  # the class that stores a Pipeline
+_INDEX = "Index"  # the class of a file that contains an index alone
 _LABELS, _FEATURES = "classes_", "feature_names_in_"  # arrays of every estimator
 
 
@@ -125,8 +127,15 @@ def save(estimator: Any, path: str | Path, notes: Mapping[str, Any] | None = Non
     container.write(path, manifest, tensors)
 
 
+def save_index(facts: dict[str, Any], arrays: dict[str, NDArray], path: str | Path, force: bool) -> None:
+    """Write the parts of an index to a file of its own."""
+    refuse_foreign(python_output(model_path(path), "model", is_model), force)
+    own = {"class": _INDEX, "params": {}, "facts": facts, "n_features": facts["n_features"]}
+    container.write(path, {**own, "kway_version": kway.__version__, "notes": {}, "kinds": {}}, arrays)
+
+
 def load(path: str | Path, *, verify: bool = False, mmap: bool = True, embed: AllowedModels = None) -> Any:
-    """Load the estimator of a model file.
+    """Load the estimator, or the index, of a model file.
 
     Parameters
     ----------
@@ -143,8 +152,8 @@ def load(path: str | Path, *, verify: bool = False, mmap: bool = True, embed: Al
 
     Returns
     -------
-    estimator
-        The fitted classifier or Pipeline.
+    estimator or Index
+        The fitted classifier or Pipeline, or the live index.
 
     Raises
     ------
@@ -161,6 +170,10 @@ def load(path: str | Path, *, verify: bool = False, mmap: bool = True, embed: Al
     CentroidClassifier()
     """
     opened = container.read(path, mmap=mmap, verify=verify)
+    if opened.manifest.get("class") == _INDEX:
+        facts = _dict(opened.manifest, "facts")
+        check_index(facts, opened.tensors)
+        return kway.search.restore(facts, opened.tensors)
     arrays = unpack_arrays(opened.tensors, opened.manifest.get("kinds"))
     return allow_embedding(unpack(opened.manifest, arrays), embed, path)
 

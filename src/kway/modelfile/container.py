@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError, ModelFileError
 from kway.memory import CACHE_BYTES, rows_per_block
-from kway.modelfile.schema import LARGEST, MOST_DEPTH, MOST_HEADER_BYTES
+from kway.modelfile.schema import LARGEST, FileLimit
 from kway.tables.outputs import describe_kind, replacing, resolve_output
 
 
@@ -180,9 +180,9 @@ def _header(manifest: Mapping[str, Any], table: tuple[TensorInfo, ...], payload_
     full["header_sha256"] = _digest(full, table)
     text = _canonical(_document(full, table))
     text += b" " * (-(8 + len(text)) % FileFormat.ALIGNMENT)
-    if len(text) > MOST_HEADER_BYTES:
+    if len(text) > FileLimit.HEADER_BYTES:
         raise ModelFileError(
-            f"the parameters take {len(text):,} bytes, and a header may have {MOST_HEADER_BYTES:,}; pass fewer or "
+            f"the parameters take {len(text):,} bytes, and a header may have {FileLimit.HEADER_BYTES:,}; pass fewer or "
             "shorter parameters"
         )
     return len(text).to_bytes(8, "little") + text
@@ -206,7 +206,7 @@ def _canonical(value: Any) -> bytes:
 
 def _read_header(file: BinaryIO, n_bytes: int, path: Path) -> bytes:
     length = int.from_bytes(file.read(8), "little")
-    if n_bytes < 10 or not 2 <= length <= min(MOST_HEADER_BYTES, n_bytes - 8):
+    if n_bytes < 10 or not 2 <= length <= min(FileLimit.HEADER_BYTES, n_bytes - 8):
         raise ModelFileError(
             f"{path} is not a kway model file, or is incomplete: its first bytes are not the length of a header"
         )
@@ -256,8 +256,8 @@ def _check_values(value: Any) -> None:
     depth, level = 0, [value]
     while level:
         depth += 1
-        if depth > MOST_DEPTH:
-            raise ValueError(f"values are nested deeper than {MOST_DEPTH} levels")
+        if depth > FileLimit.DEPTH:
+            raise ValueError(f"values are nested deeper than {FileLimit.DEPTH} levels")
         below: list[Any] = []
         for entry in level:
             if isinstance(entry, dict):

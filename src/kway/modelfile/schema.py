@@ -19,6 +19,7 @@ import math
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -30,13 +31,15 @@ FLOAT_TYPES = ("float32", "float64")
 INT32_64 = ("int32", "int64")  # index arrays of scipy
 DAMAGED = "the file is damaged or was not written by kway; copy it or save the model again"
 
-# Limits against hostile files (tests/attack/file_attack)
-MOST_HEADER_BYTES = 100_000_000  # bytes of the header, as in the safetensors library
-MOST_DEPTH = 400  # levels of nested JSON: Python stops at 1,000 nested calls
-MOST_ITEMS = (
-    10_000  # entries of lists that only the header bounds: array parameters, hash tables, listed columns, voters
-)
 LARGEST = int(np.iinfo(np.int64).max)  # largest whole number
+
+
+class FileLimit(IntEnum):
+    """Limits of a file, against hostile ones (tests/attack/file_attack)."""
+
+    HEADER_BYTES = 100_000_000  # as in the safetensors library
+    DEPTH = 400  # levels of nested JSON: Python stops at 1,000 nested calls
+    ITEMS = 10_000  # entries of lists that only the header bounds: array parameters, hash tables, columns, voters
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ import numpy as np
 import kway
 from kway.errors import ModelFileError
 from kway.memory import BLOCK_BYTES
-from kway.modelfile.schema import MOST_ITEMS
+from kway.modelfile.schema import FileLimit
 
 _PARTS = {  # package -> name -> module in the package
     "kway.search": {
@@ -154,10 +154,10 @@ def _encode_text(value: str, where: str) -> str:
 
 
 def _encode_array(array: np.ndarray, where: str) -> dict[str, Any]:
-    if array.dtype.kind not in "fiubU" or array.size > MOST_ITEMS or array.nbytes > BLOCK_BYTES:
+    if array.dtype.kind not in "fiubU" or array.size > FileLimit.ITEMS or array.nbytes > BLOCK_BYTES:
         raise ModelFileError(
             f"{where} is an array of dtype {array.dtype} and {array.size:,} items; array parameters in a model file "
-            f"must be numbers or text with at most {MOST_ITEMS:,} items"
+            f"must be numbers or text with at most {FileLimit.ITEMS:,} items"
         )
     return {"$": "array", "dtype": array.dtype.str, "items": encode_value(array.tolist(), where)}
 
@@ -203,10 +203,10 @@ def _decode_array(value: dict[str, Any]) -> np.ndarray:
         raise ValueError(value["dtype"])
     dtype, items = np.dtype(value["dtype"]), decode_value(value["items"])
     n = _count(items)
-    if n > MOST_ITEMS or n * dtype.itemsize > BLOCK_BYTES:
+    if n > FileLimit.ITEMS or n * dtype.itemsize > BLOCK_BYTES:
         raise ModelFileError(
             f"an array parameter in the model file has {n:,} items of {dtype.itemsize:,} bytes, and at most "
-            f"{MOST_ITEMS:,} items and {BLOCK_BYTES:,} bytes are allowed; do not trust it"
+            f"{FileLimit.ITEMS:,} items and {BLOCK_BYTES:,} bytes are allowed; do not trust it"
         )
     return np.array(items, dtype)
 

@@ -9,17 +9,17 @@ the sample is seen: a pilot on other rows chooses where to start, and from there
 fixed-sequence testing: a false guarantee needs the first false p of the sequence to pass, which has probability
 1 - confidence at most, whatever the length of the sequence.
 
-Landmarks answer all p in one search: cells are visited nearest first, and the last cell completes the exact answer. If
-the sample is too small for the target (0.998 at 95% needs 1,497 queries without a disagreement), or if so many probes
-are needed that scanning all rows is cheaper, the exact index is used instead.
+Landmarks on the CPU answer all p in one search: cells are visited nearest first, and the last cell completes the exact
+result. If the sample is too small for the target (0.998 at 95% needs 1,497 queries without a disagreement), or if so
+many probes are needed that scanning all rows is cheaper, the exact index is used instead.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from kway.errors import InputError
 from kway.rows.gpu.device import on_host
 from kway.rows.gpu.tensor_rows import TensorRows
+from kway.search.index import NO_GUARANTEE
 from kway.search.results import Neighbors
 from kway.validation import checked
 
@@ -211,17 +212,20 @@ def tune(
     else:
         own = None if queries is not None else (drawn if ids is None else ids[drawn])
         sample, steps = QuerySample(pool[drawn], own, k), ladder(getattr(index, "most_probes", 1))
-        answers = answer_at_steps(index, rows, ids, sample, steps)
-        agrees = compare_with(answers.truth, target.of, winners_of, target.seed)
-        pilot = QueryTrial(answers.find, agrees, slice(0, n_pilot))
-        found = search_probes(steps, pilot, replace(pilot, some=slice(n_pilot, len(drawn))), target)
+        truth, find = answer_at_steps(index, rows, ids, sample, steps)
+        agrees = compare_with(truth, target.of, winners_of, target.seed)
+
+        def trial(some: slice) -> Trial:
+            return lambda probes: _disagreement(find(probes, some), agrees, some, index.n_rows)
+
+        found = search_probes(steps, trial(slice(0, n_pilot)), trial(slice(n_pilot, len(drawn))), target)
     agreement = Agreement(target.agreement, target.confidence, target.of, **found._asdict(), n_rows=rows.shape[0])
     if found.probes is None:
         index = _exact_index(index, rows, ids)
         index.why_ = f"Flat: {agreement}"
     else:
         index.probes = found.probes
-        index.why_ = f"{index.why_}; {agreement}" if index.why_ else str(agreement)
+        index.why_ = f"{index.why_.removesuffix(NO_GUARANTEE)}; {agreement}"
     return TunedIndex(index, agreement)
 
 
@@ -248,61 +252,51 @@ class ProbeResult(NamedTuple):
 
 
 class Disagreement(NamedTuple):
-    """How many queries a number of probes answers differently from exact search, and whether it costs less."""
+    """Queries, how many of their results differ, and whether so many probes are cheaper than scanning all rows."""
 
+    n: int
     disagreements: int
     pays: bool
 
 
-class ProbeTrial(Protocol):
-    """Queries that can be answered with any number of probes."""
-
-    @property
-    def n(self) -> int:
-        """Number of queries."""
-
-    def ask(self, probes: int) -> Disagreement:
-        """Compare the answers with so many probes to those of exact search."""
+Trial = Callable[[int], Disagreement]  # number of probes -> how the same queries are answered with it
 
 
-def search_probes(steps: list[int], pilot: ProbeTrial, sample: ProbeTrial, target: Target) -> ProbeResult:
-    """Start above the step at which the pilot looks good, and go down as long as the sample passes."""
-    start = _run_pilot(steps, pilot, target)
-    best = ProbeResult(pilot.n, start.disagreements, 0.0, None)
-    for p in reversed(start.steps):
-        wrong = sample.ask(p).disagreements
-        bound = least_agreement(sample.n - wrong, sample.n, target.confidence)
-        if bound < target.agreement:
-            return best if best.probes else ProbeResult(sample.n, wrong, bound, None)
-        best = ProbeResult(sample.n, wrong, bound, p)
-    return best
-
-
-class _Start(NamedTuple):
-    """Steps for the sample, and the disagreements of the pilot at the last step that it tried."""
-
-    steps: list[int]
-    disagreements: int
-
-
-def _run_pilot(steps: list[int], pilot: ProbeTrial, target: Target) -> _Start:
-    """Return the steps up to _STEPS_ABOVE above the first good one; none if exact search gets cheaper before that."""
-    wrong = 0
+def search_probes(steps: list[int], pilot: Trial, sample: Trial, target: Target) -> ProbeResult:
+    """Return the fewest of the steps that reach the target on the sample, tested downward from where the pilot says."""
     for i, p in enumerate(steps):
-        wrong, pays = pilot.ask(p)
-        if not pays:
-            return _Start([], wrong)
-        if wrong <= 0.25 * (1 - target.agreement) * pilot.n:
-            return _Start(steps[: i + 1 + _STEPS_ABOVE], wrong)
-    return _Start([], wrong)
+        tried, most = pilot(p), steps[: i + 1 + _STEPS_ABOVE]
+        good = tried.disagreements <= 0.25 * (1 - target.agreement) * tried.n
+        if good or not tried.pays:
+            break
+    best = ProbeResult(tried.n, tried.disagreements, 0.0, None)
+    if not (good and tried.pays):
+        return best
+    for p in reversed(most):
+        n, wrong, _ = sample(p)
+        bound = least_agreement(n - wrong, n, target.confidence)
+        if bound < target.agreement:
+            return best if best.probes else ProbeResult(n, wrong, bound, None)
+        best = ProbeResult(n, wrong, bound, p)
+    return best
 
 
 # ---- the same queries answered by exact search and by an approximate index
 
 
+class StepAnswer(NamedTuple):
+    """Nearest rows of some queries with a number of probes, and the mean number of rows that a query measured."""
+
+    found: Neighbors
+    touched: float
+
+
+Find = Callable[[int, slice], StepAnswer]  # number of probes, and which queries of the sample
+
+
 @dataclass(frozen=True)
 class QuerySample:
-    """Queries (m, d), the number k of neighbors, and own (m,): the ids of the queries if they are rows of the index."""
+    """Queries (m, d), the ids that each must not find (m,) if they are rows themselves, and the number of neighbors."""
 
     queries: Any
     own: NDArray[np.int64] | None
@@ -310,89 +304,57 @@ class QuerySample:
 
     @property
     def most(self) -> int:
-        """Neighbors to search for: a row finds itself too."""
+        """Number of neighbors to search for: one more if queries find themselves."""
         return self.k if self.own is None else self.k + 1
 
-    def part(self, some: slice) -> QuerySample:
-        """Return some of the queries."""
-        return replace(self, queries=self.queries[some], own=None if self.own is None else self.own[some])
+    def search(self, index: Any, some: slice = slice(None), probes: int | None = None) -> Neighbors:
+        """Return the k nearest of some of the queries, each without itself."""
+        queries = self.queries[some]
+        given = queries.tensor if isinstance(queries, TensorRows) else checked(queries)
+        return self.without_own(Neighbors(*map(on_host, index.nearest(given, self.most, probes=probes))), some)
 
-    def search(self, index: Any, **how: Any) -> Neighbors:
-        """Return the k nearest others of each query, as arrays."""
-        given = self.queries.tensor if isinstance(self.queries, TensorRows) else checked(self.queries)
-        return self.without_own(Neighbors(*map(on_host, index.nearest(given, self.most, **how))))
-
-    def without_own(self, found: Neighbors) -> Neighbors:
-        """Return the neighbors without the query itself."""
-        return found if self.own is None else without_self(found, self.own)
-
-
-class StepAnswer(NamedTuple):
-    """The k nearest others of some queries, and the share of all rows that was measured per query."""
-
-    found: Neighbors
-    share: float
-
-
-class StepAnswers(NamedTuple):
-    """The exact neighbors of all queries, and a function that finds those of some with a number of probes."""
-
-    truth: Neighbors
-    find: Callable[[int, slice], StepAnswer]
+    def without_own(self, found: Neighbors, some: slice = slice(None)) -> Neighbors:
+        """Return k of the neighbors found, without the query itself."""
+        return found if self.own is None else without_self(found, self.own[some])
 
 
 def answer_at_steps(
     index: Any, rows: Any, ids: NDArray[np.int64] | None, sample: QuerySample, steps: list[int]
-) -> StepAnswers:
-    """Answer the sample exactly and at every step, by one search if the index can, else by one search per step."""
+) -> tuple[Neighbors, Find]:
+    """Return the exact neighbors of the sample, and a function that gives those of an approximate search."""
     from kway.search import Flat
 
-    if hasattr(index, "nearest_by_probes") and index.ends_exact:
-        return answer_in_one_search(index, sample, steps)
+    def find(probes: int, some: slice) -> StepAnswer:
+        return StepAnswer(sample.search(index, some, probes), index.touched_)
+
+    if getattr(index, "ends_exact", False):  # a search of all cells is exact
+        return (
+            answer_in_one_search(index, sample, steps)
+            if index.on_cpu
+            else (sample.search(index, probes=index.n_landmarks), find)
+        )
     exact = Flat(device=index.recipe.device if isinstance(rows, TensorRows) else "cpu")
-    return answer_one_by_one(index, exact.build(checked(rows), index.metric, ids), sample)
+    return sample.search(exact.build(checked(rows), index.metric, ids)), find
 
 
-def answer_in_one_search(index: Any, sample: QuerySample, steps: list[int]) -> StepAnswers:
-    """Answer all steps by one search of landmarks, which ends in the exact answer."""
+def answer_in_one_search(index: Any, sample: QuerySample, steps: list[int]) -> tuple[Neighbors, Find]:
+    """Return what `answer_at_steps` does, for landmarks on the CPU whose last cell completes the exact result."""
     *tried, last = index.nearest_by_probes(checked(sample.queries), sample.most, [*steps, index.n_landmarks])
-    answers = {p: (sample.without_own(found), touched / index.n_rows) for p, (found, touched) in zip(steps, tried)}
+    answers = {p: (sample.without_own(found), touched) for p, (found, touched) in zip(steps, tried)}
 
     def find(probes: int, some: slice) -> StepAnswer:
-        (ids, distances), share = answers[probes]
-        return StepAnswer(Neighbors(ids[some], distances[some]), share)
+        (ids, distances), touched = answers[probes]
+        return StepAnswer(Neighbors(ids[some], distances[some]), touched)
 
-    return StepAnswers(sample.without_own(last.found), find)
-
-
-def answer_one_by_one(index: Any, exact: Any, sample: QuerySample) -> StepAnswers:
-    """Answer each step by a search of its own, and the truth by an exact index."""
-
-    def find(probes: int, some: slice) -> StepAnswer:
-        found = sample.part(some).search(index, probes=probes)
-        return StepAnswer(found, index.touched_ / index.n_rows)
-
-    return StepAnswers(sample.search(exact), find)
+    return sample.without_own(last.found), find
 
 
-@dataclass(frozen=True)
-class QueryTrial:
-    """Some of the queries, with functions that answer them and compare the answers with the truth."""
+Agrees = Callable[[Neighbors, slice], NDArray[np.bool_]]  # neighbors of some queries -> whether each agrees
 
-    find: Callable[[int, slice], StepAnswer]
-    agrees: Callable[[Neighbors, slice], NDArray[np.bool_]]
-    some: slice
 
-    @property
-    def n(self) -> int:
-        """Number of queries."""
-        return int(self.some.stop - self.some.start)
-
-    def ask(self, probes: int) -> Disagreement:
-        """Compare the answers with so many probes to those of exact search."""
-        found, share = self.find(probes, self.some)
-        agreed = int(np.count_nonzero(self.agrees(found, self.some)))
-        return Disagreement(self.n - agreed, share <= _LARGEST_SHARE)
+def _disagreement(answer: StepAnswer, agrees: Agrees, some: slice, n_rows: int) -> Disagreement:
+    agreed = agrees(answer.found, some)
+    return Disagreement(len(agreed), int((~agreed).sum()), answer.touched <= _LARGEST_SHARE * n_rows)
 
 
 def without_self(found: Neighbors, own: NDArray[np.int64]) -> Neighbors:
@@ -406,9 +368,7 @@ def without_self(found: Neighbors, own: NDArray[np.int64]) -> Neighbors:
     return Neighbors(found.ids[~is_self].reshape(q, k), found.distances[~is_self].reshape(q, k))
 
 
-def compare_with(
-    truth: Neighbors, of: str, winners_of: WinnersOf, seed: int
-) -> Callable[[Neighbors, slice], NDArray[np.bool_]]:
+def compare_with(truth: Neighbors, of: str, winners_of: WinnersOf, seed: int) -> Agrees:
     """Return a function that compares answers to some queries with the truth (m, k), by votes or by recall."""
     if of == "votes":
         winners = winners_of(truth)

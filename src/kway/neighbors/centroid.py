@@ -26,6 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 from kway import validation
 from kway.base.class_rows import best_classes, class_scores, class_shares, lift_winners
 from kway.base.classifier import Classifier, on_own_threads
+from kway.base.wrappers import add_prefix, remove_prefix
 from kway.errors import CombinationError, InputError
 from kway.labels import Labels
 from kway.memory import CACHE_BYTES, rows_per_block
@@ -434,7 +435,7 @@ class CentroidClassifier(Classifier):
         arrays = {"means": self._means, "weights": self.weights_}
         if self.index is not None:
             facts["index"], parts = self._index().parts()
-            arrays |= {f"index.{name}": array for name, array in parts.items()}
+            arrays |= add_prefix("index.", parts)
         return facts, arrays
 
     def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
@@ -444,9 +445,7 @@ class CentroidClassifier(Classifier):
         self._means, self.weights_ = np.array(arrays["means"]), np.array(arrays["weights"])
         self._publish()
         if "index" in facts:
-            parts = {name.removeprefix("index."): array for name, array in arrays.items() if name.startswith("index.")}
-            self.index_ = restore(facts["index"], parts)
-            self.index_.why_ = facts["index"]["why"]
+            self.index_ = restore(facts["index"], remove_prefix("index.", arrays))
 
 
 def _spread(X: Any, means: NDArray, place: NDArray[np.int64], w: NDArray) -> float:

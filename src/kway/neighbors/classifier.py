@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kway import validation
 from kway.base.classifier import on_own_threads
+from kway.base.wrappers import add_prefix, remove_prefix
 from kway.errors import CombinationError, InputError
 from kway.labels import encode, joined
 from kway.neighbors.agreement import Agreement, Target, as_target, needs_tuning, tune, without_self
@@ -498,13 +499,11 @@ class NeighborsClassifier(VotingClassifier):
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         check_is_fitted(self, "index_")
         facts, arrays = self.index_.parts()
-        state = self._training.arrays() | {f"index.{name}": array for name, array in arrays.items()}
+        state = self._training.arrays() | add_prefix("index.", arrays)
         return {"index": facts, "agreement": self.agreement_ and asdict(self.agreement_)}, state
 
     def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
-        parts = {name.removeprefix("index."): array for name, array in arrays.items() if name.startswith("index.")}
-        self.index_ = restore(facts["index"], parts)
-        self.index_.why_ = facts["index"]["why"]
+        self.index_ = restore(facts["index"], remove_prefix("index.", arrays))
         self.agreement_ = facts["agreement"] and Agreement(**facts["agreement"])
         self._training = TrainingRows.from_arrays(arrays, self.index_.n_features, len(self.classes_))
         self._weigh_classes()

@@ -22,18 +22,18 @@ from scipy.optimize import minimize
 from sklearn.utils.validation import check_is_fitted
 
 from kway import validation
+from kway.base.class_rows import best_classes
 from kway.base.classifier import on_own_threads
 from kway.errors import BudgetError, KindError
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.neighbors.votes import Ballot, VotingClassifier, shares_of
 from kway.parameters import above, at_least, check_parameters, whole
 from kway.probabilities import log_sigmoid
-from kway.search.block_scan import top_products
 from kway.search.distances import EUCLIDEAN
 from kway.search.power_scaling import Unit
 from kway.threads import pmap, spans
 
-_MOST_ROWS = 6000  # rows that a fit accepts: the time grows with their square (no benchmark row)
+_MAX_ROWS = 6000  # rows that a fit accepts: the time grows with their square (no benchmark row)
 N_FOLDS = 4  # folds: a quarter of the negatives is held out for the calibration (tests of calibrated scores)
 _PULL = 0.01  # weight of the prior slope 1; with 1, probabilities of digits are too small by 0.2
 
@@ -132,25 +132,25 @@ class ExemplarClassifier(VotingClassifier):
         )
         self._forget()
         X, labels = validation.rows_and_labels(self, X, y, sparse=False)
-        if len(X) > _MOST_ROWS:
+        if len(X) > _MAX_ROWS:
             raise BudgetError(
-                f"ExemplarClassifier trains one SVM per row against all other rows and accepts {_MOST_ROWS:,} rows, "
+                f"ExemplarClassifier trains one SVM per row against all other rows and accepts {_MAX_ROWS:,} rows, "
                 f"got {len(X):,}; pass a sample, or use NeighborsClassifier"
             )
         self.classes_ = labels.classes
         self._codes = labels.codes
         self._range = Unit.of(X, EUCLIDEAN, X.dtype == np.float32)
         X = self._range.rows(X)
-        self._centre = X.mean(axis=0, dtype=np.float64)
-        spread = float(np.sqrt(np.square(X - self._centre).sum(axis=1).mean()))
-        rounding = 1e-12 * float(np.abs(self._centre).max())  # all that is left if all rows are the same
+        self._center = X.mean(axis=0, dtype=np.float64)
+        spread = float(np.sqrt(np.square(X - self._center).sum(axis=1).mean()))
+        rounding = 1e-12 * float(np.abs(self._center).max())  # all that is left if all rows are the same
         self._unit = spread if spread > rounding else 1.0
         self._train(self._scaled(X))
         return self
 
     def _scaled(self, X: NDArray) -> NDArray:
         """Return the rows centered and of mean squared length 1."""
-        scaled: NDArray = ((X - self._centre) / self._unit).astype(X.dtype)
+        scaled: NDArray = ((X - self._center) / self._unit).astype(X.dtype)
         return scaled
 
     def _train(self, rows: NDArray) -> None:
@@ -170,7 +170,7 @@ class ExemplarClassifier(VotingClassifier):
         """Return the best exemplars (q, k) of a block of rows; each votes with its probability of "same class"."""
         placed = self._range.queries(rows).rows.astype(self.exemplars_.dtype, copy=False)  # float32 may be too narrow
         k = min(self.n_exemplars, len(self.exemplars_))
-        ids, logits = top_products(self._scaled(placed), self.exemplars_, k, offset=self.offsets_)
+        ids, logits = best_classes(self._scaled(placed), self.exemplars_, self.offsets_, k)
         logs = log_sigmoid(logits.astype(np.float64))
         votes = np.exp(logs - logs.max(axis=1, keepdims=True))  # far from all exemplars: proportions, not zeros
         return Ballot(ids, self._codes[ids], shares_of(votes, ids >= 0), -logs)
@@ -180,14 +180,14 @@ class ExemplarClassifier(VotingClassifier):
 
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         check_is_fitted(self, "exemplars_")
-        arrays = {"exemplars": self.exemplars_, "offsets": self.offsets_, "codes": self._codes, "centre": self._centre}
+        arrays = {"exemplars": self.exemplars_, "offsets": self.offsets_, "codes": self._codes, "center": self._center}
         facts: dict[str, Any] = {"unit": self._unit, "n_iter": self.n_iter_}
         return facts | ({"power": self._range.exponent} if self._range.exponent else {}), arrays
 
     def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
         self._unit, self.n_iter_ = float(facts["unit"]), int(facts["n_iter"])
         self.exemplars_, self.offsets_ = arrays["exemplars"], arrays["offsets"]
-        self._codes, self._centre = arrays["codes"], arrays["centre"]
+        self._codes, self._center = arrays["codes"], arrays["center"]
         kind = self.exemplars_.dtype
         self._range = Unit.again(int(facts.get("power", 0)), kind, EUCLIDEAN, narrow=kind == np.float32)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError
 from kway.labels import Labels, encode, encode_as, joined
-from kway.search.codecs.stores import Codes, row_arrays
+from kway.search.codecs.stores import Codes, row_arrays, rows_of_arrays
 from kway.search.metrics import Metric
 
 
@@ -91,7 +91,7 @@ class TrainingRows:
     def from_arrays(arrays: dict[str, NDArray], n_features: int, n_classes: int) -> TrainingRows:
         """Return the data that `arrays` described."""
         codes, weights = arrays["codes"], arrays.get("weights")
-        rows = _rows_from(arrays, len(codes), n_features)
+        rows = rows_of_arrays(arrays, len(codes), n_features)
         counts = np.bincount(codes, weights, n_classes).astype(np.float64)
         return TrainingRows(None if rows is None else (rows,), codes, weights, counts)
 
@@ -121,13 +121,6 @@ class TrainingRows:
                 f"sample_weight sums to {total:.4g} over {voting} rows, which cannot fill n_neighbors={k}: a row of "
                 f"weight w counts as w rows; multiply the weights by {voting / total:.4g} so that their mean is 1"
             )
-
-
-def _rows_from(arrays: dict[str, NDArray], n: int, d: int) -> Any:
-    """Return rows (n, d) from the arrays of `row_arrays`, None if they are not among them."""
-    if "rows.data" in arrays:
-        return sp.csr_matrix((arrays["rows.data"], arrays["rows.indices"], arrays["rows.indptr"]), shape=(n, d))
-    return arrays.get("rows")
 
 
 def named_classes(classes: Any) -> NDArray:

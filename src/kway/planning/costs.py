@@ -46,9 +46,8 @@ LBFGS_PAIRS = 10  # pairs of vectors that L-BFGS remembers; with 20, no row of T
 PASSES = 40  # passes of a softmax fit until tol = 1e-3, line searches included: 15 to 80 were measured
 PASS_SECONDS = 1e-3  # seconds per pass that do not depend on the size
 MAX_FACTOR_BYTES = GIB  # memory of one preconditioner per class; above it, all classes share one
-MAX_FACTOR_FEATURES = 4000  # features above which a preconditioner is diagonal (1,000 for CSR rows)
+MAX_FACTOR_FEATURES = 4000  # features above which a preconditioner is diagonal
 SAMPLED_CLASSES = 1024  # classes that a row of sampled softmax is compared with (row C2)
-PROBED_CELLS = 24  # cells of Landmarks that a query looks into before tuning (row T3)
 
 # The rates of a GPU that has not been measured (benchmark rows G1 and G2).
 TYPICAL_GPU = 4e14  # operations per second in bfloat16
@@ -221,51 +220,19 @@ def lbfgs_bytes(size: Size, threads: int) -> int:
 
 
 def _factor_bytes(size: Size, threads: int) -> float:
-    """Return the bytes of the preconditioners and of the curvatures (R, n) that they come from."""
+    """Return the bytes of the preconditioners and of the curvatures (R, n) that those of the classes come from."""
     R, D, s = size.scores, size.d + 1, size.itemsize
     curvatures = min(R * size.n * s, MAX_FACTOR_BYTES)
-    if _has_diagonal_factor(size):
+    if size.d > MAX_FACTOR_FEATURES:
         return 4.0 * R * D * s + curvatures
-    matrix = D * D * (8 if size.d <= 128 else s)
-    shared = (threads + 3) * matrix
-    if R * matrix > MAX_FACTOR_BYTES:
-        return shared
-    sets = _count_factor_sets(size)
-    weighted_rows = threads * size.n * D * 8 if size.d <= 128 and sets else 0
-    return shared + max(1, sets) * R * matrix + (curvatures if sets else R * _sample_rows(size) * s) + weighted_rows
-
-
-def _has_diagonal_factor(size: Size) -> bool:
-    return size.d > (MAX_FACTOR_FEATURES // 4 if size.sparse else MAX_FACTOR_FEATURES)
+    shared, own = (threads + 3) * D * D * s, R * D * D * s
+    return shared + own + curvatures if own <= MAX_FACTOR_BYTES else shared
 
 
 def _sample_rows(size: Size) -> int:
     """Return the number of rows of the sample on which a fit starts; 0 if it starts on all rows."""
     drawn = 8 * size.d + 1000
     return drawn if size.n > 2 * drawn else 0
-
-
-def _count_factor_sets(size: Size) -> int:
-    """Return how often a fit computes the preconditioners per class, which is after as many gradients as they cost."""
-    D = size.d + 1
-    drawn = min(size.n, 5 * size.d if size.d > 128 else size.n)
-    iterations = PASSES if _has_few_rows(size) else PASSES / 2.5
-    return min(2, int(iterations * 4 * size.n / (D * (drawn + D))))
-
-
-def _has_few_rows(size: Size) -> bool:
-    """Return whether a class has fewer rows than there are features."""
-    return size.n < size.d * size.scores
-
-
-def factor_operations(size: Size) -> float:
-    """Return the operations of the preconditioners per class in one fit; 0 if there are none."""
-    R, D = size.scores, size.d + 1
-    if _has_diagonal_factor(size) or R * D * D * size.itemsize > MAX_FACTOR_BYTES:
-        return 0.0
-    drawn = min(size.n, 5 * size.d if size.d > 128 else size.n)
-    wider = 2 if size.d <= 128 else size.itemsize / 4  # factors of few features are float64
-    return _count_factor_sets(size) * R * 2.0 * wider * D * D * (drawn + D)
 
 
 def pass_operations(size: Size) -> float:
@@ -282,12 +249,10 @@ def pass_seconds(size: Size, rates: Rates) -> float:
 
 
 def _passes_cost(size: Size, rates: Rates, passes: int) -> tuple[float, float]:
-    """Return the operations and seconds of so many passes and of the preconditioners."""
-    shared = 0.0 if _has_diagonal_factor(size) else min(size.n, 8 * size.d + 1000) * (size.d + 1.0) ** 2
-    factors = shared + factor_operations(size)
-    count = passes * (1.5 if _has_few_rows(size) and not _has_diagonal_factor(size) else 1.0)
-    operations = count * 4.0 * size.values * size.scores + factors
-    return operations, count * (PASS_SECONDS + pass_seconds(size, rates)) + factors / rates.product
+    """Return the operations and seconds of so many passes and of the shared preconditioner."""
+    factor = 0.0 if size.d > MAX_FACTOR_FEATURES else min(size.n, 8 * size.d + 1000) * (size.d + 1.0) ** 2
+    operations = passes * 4.0 * size.values * size.scores + factor
+    return operations, passes * (PASS_SECONDS + pass_seconds(size, rates)) + factor / rates.product
 
 
 def count_epochs(size: Size) -> float:
@@ -349,10 +314,12 @@ def flat(size: Size, rates: Rates) -> Cost:
 
 def landmarks(size: Size, rates: Rates) -> Cost:
     """Return the cost of neighbors in the nearest cells, tuned on training rows."""
+    from kway.search.landmarks import PROBES  # loads kernels
+
     cells, short, values = 2 * sqrt(size.n), min(size.d, 48), size.n * size.d  # 48: columns of a row's projection
     index = size.n * (short * 4 + 16) + cells * size.d * 4
     row_seconds = 4.0 * cells * short / rates.product
-    row_seconds += UNCACHED * PROBED_CELLS * size.n / cells * size.d / rates.memory
+    row_seconds += UNCACHED * PROBES * size.n / cells * size.d / rates.memory
     tuned = min(4000, size.n / 10) * values * UNCACHED / 3  # training rows that are searched in all cells
     seconds = (values * INDEXED_VALUE * 1.5 + tuned) / rates.memory
     stored = StoredRows(size.rows_bytes, index, size.rows_bytes + size.n * 450 + 60 * MIB)
@@ -390,10 +357,12 @@ def bits(size: Size, rates: Rates) -> Cost:
 
 def bit_cells(size: Size, rates: Rates) -> Cost:
     """Return the cost of bits relative to the landmark of a cell; a query looks into the nearest cells."""
+    from kway.search.landmarks import PROBES  # loads kernels
+
     cells, short, wide = 2 * sqrt(size.n), min(size.d, 48), _padded_bits(size)
     rows, index = size.n * (wide // 8 + 16), cells * (4 * size.d + 4 * wide)
     seconds = _coding_seconds(size, rates) + 4.0 * size.n * cells * short / rates.product
-    row_seconds = 4.0 * cells * short / rates.product + (3e6 + PROBED_CELLS * size.n / cells * 8) / rates.memory
+    row_seconds = 4.0 * cells * short / rates.product + (3e6 + PROBES * size.n / cells * 8) / rates.memory
     why = "gives up answers in cells that are not looked into, and digits: needs rows in clusters"
     call, stored = "kway.search.Landmarks(store=Bits(1))", StoredRows(rows, index, 0)
     cost = _rows_cost("kNN bit cells", call, size, rates, stored, seconds, row_seconds, why)

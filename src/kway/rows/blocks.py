@@ -23,6 +23,7 @@ from kway.labels import check_width, column, joined, refuse_masked
 from kway.memory import BLOCK_BYTES
 from kway.rows.gpu.device import on_host
 
+SAMPLE_ROWS = 4096  # rows of a sample that stands for all rows: centers, projections, bounds, shares (T1f, T3, T11)
 FEW_VALUES = 2**13  # values up to which one dot product tells whether all are finite; BLAS starts threads above (T12)
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kway.kernels.linear import fused
 from kway.kernels.linear.sgd import row_hashes
-from kway.kernels.product_tiles import MOST, Tile, in_registers, tile_of
+from kway.kernels.product_tiles import MAX_SCORES, Tile, in_registers, tile_of
 from kway.memory import CACHE_BYTES
 from kway.rows.matrices import add_gram, rooted_rows, row_squares, transposed_product
 from kway.rows.passes import DISTINCT, IN_MEMORY, QUICK, ClassSums, RowLosses, Sums
@@ -272,7 +272,7 @@ class DenseRows(BlockRows):
         X = self.X
         passed = max(self.n, self.n_whole)  # a kernel compiled for all rows serves a sample of them, too
         pays = self.d >= FUSED_FEATURES and passed * self.d * n_scores >= FUSED_PRODUCTS
-        able = n_scores <= MOST and losses.loss.compiled and losses.targets.soft is None
+        able = n_scores <= MAX_SCORES and losses.loss.compiled and losses.targets.soft is None
         return pays and able and X.strides[1] == X.itemsize and in_registers()
 
     def fused_share(self, theta: NDArray, losses: RowLosses, share: slice) -> Sums:
@@ -306,9 +306,9 @@ class FusedPass(NamedTuple):
         tile = tile_of(R, dtype.itemsize)
         weights = np.zeros((R, fused.padded_width(d, tile.lanes)), dtype)
         weights[:, :d] = theta[:, :-1]
-        bias = np.full(MOST, fused.FAR, dtype)
+        bias = np.full(MAX_SCORES, fused.FAR, dtype)
         bias[:R] = theta[:, -1]
-        return FusedPass(weights, bias, np.zeros_like(weights), np.zeros(MOST, dtype), tile, (dtype.type(0),) * R)
+        return FusedPass(weights, bias, np.zeros_like(weights), np.zeros(MAX_SCORES, dtype), tile, (dtype.type(0),) * R)
 
     def gradient(self, d: int) -> NDArray:
         """The result, (R, d + 1)."""

@@ -7,7 +7,7 @@ sharded.py         one index per part of the rows        auto.py        the choi
 metrics.py         distances with units and similarities that users name
 distances.py       distances that the engine computes    pairwise.py    all distances between two sets of rows
 power_scaling.py   rows scaled by powers of two, so that squares neither overflow nor underflow
-results.py         TopK, Neighbors, ids, heaps, ties     block_scan.py  all rows in blocks; `top_products`
+results.py         TopK, Neighbors, ids, heaps, ties     block_scan.py  all rows in blocks
 certified/         exact search that skips most rows by proven bounds
 codecs/            rows stored in full, as bytes (Int8) or as bits (Bits)
 kmeans.py          the landmarks of rows                 cells.py       landmark cells of full rows
@@ -40,11 +40,9 @@ _HOME = {
     "Sharded": "sharded",
     "TopK": "results",
     "choose": "auto",
-    "cluster_blocks": "kmeans",
     "pick_index": "auto",
     "pick_metric": "metrics",
     "restore": "auto",
-    "top_products": "block_scan",
 }
 
 __all__ = [
@@ -66,22 +64,18 @@ __all__ = [
     "Sharded",
     "TopK",
     "choose",
-    "cluster_blocks",
     "pick_index",
     "pick_metric",
     "restore",
-    "top_products",
 ]
 
 if TYPE_CHECKING:
     from kway.search.auto import INDEXES, choose, pick_index, restore
-    from kway.search.block_scan import top_products
     from kway.search.codecs.bits import Bits
     from kway.search.codecs.int8 import Int8
     from kway.search.flat import Flat
     from kway.search.index import Index, Recipe
     from kway.search.kdtree import KDTree
-    from kway.search.kmeans import cluster_blocks
     from kway.search.landmarks import Landmarks
     from kway.search.lsh import LSH
     from kway.search.metrics import METRICS, Gaussian, Haversine, Laplacian, Metric, pick_metric

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,15 +30,14 @@ from kway.kernels.codes.bit_cells import CellPairs, CodedCells, bound_bit_cells,
 from kway.kernels.codes.bit_scan import CodedRows, Estimator
 from kway.kernels.jit import frozen
 from kway.kernels.topk import EMPTY, merge
-from kway.rows.gpu.device import Device
-from kway.search.block_scan import measured_rows
+from kway.rows.blocks import SAMPLE_ROWS
 from kway.search.cells import CellGroups, CellOrder, Ground, Projected, Projection, one_by_one, ordered_by_cell, taken
 from kway.search.codecs.bit_scan import coded_rows
 from kway.search.codecs.bits import CODE_ARRAYS, BitRows, Bits, CenteredBits, residual_frame
 from kway.search.codecs.block_codes import BlockEncoder, check_same_job, code_arrays, encode_parts, job_settings
 from kway.search.codecs.stores import StoredRows
 from kway.search.distances import Distance
-from kway.search.kmeans import A_CENTRE, SAMPLE_ROWS
+from kway.search.kmeans import ROWS_PER_CENTER
 from kway.search.results import Heaps, empty_heaps
 from kway.threads import pmap, workers
 from kway.validation import plain_rows
@@ -56,9 +55,8 @@ class BitCells(CellOrder):
 
     distance: Distance
     z: float  # standard deviations of an estimate that filters allow for
-    full: NDArray | None
-    codes: BitRows
-    centres: NDArray[np.float32]  # (c, d)
+    kept: StoredRows  # its codes are BitRows
+    centers: NDArray[np.float32]  # (c, d)
     names: NDArray[np.int64]
     offsets: NDArray[np.int64]
     spans: NDArray[np.float32]
@@ -73,7 +71,7 @@ class BitCells(CellOrder):
         """Return rows (n, d) of these cells as the store keeps them."""
         store = _bits(ground)
         codes = CenteredBits.encode(
-            rows, residual_frame(store, rows.shape[1]), ground.centres(), frozen(cells), ground.distance
+            rows, residual_frame(store, rows.shape[1]), ground.centers(), frozen(cells), ground.distance
         )
         return StoredRows(rows if store.rerank else None, codes)
 
@@ -94,59 +92,52 @@ class BitCells(CellOrder):
         assert codes is not None
         offsets = np.concatenate([[0], np.cumsum(arrays["sizes"])])
         full = None if rows is None else frozen(rows)
-        return BitCells.ready(full, codes, frozen(arrays["names"]), frozen(offsets), ground.centres(), ground)
+        return BitCells.ready(full, codes, frozen(arrays["names"]), frozen(offsets), ground.centers(), ground)
 
     @staticmethod
     def ready(
-        full: NDArray | None, codes: BitRows, names: NDArray, offsets: NDArray, centres: NDArray[np.float32],
+        full: NDArray | None, codes: BitRows, names: NDArray, offsets: NDArray, centers: NDArray[np.float32],
         ground: Ground,
     ) -> BitCells:  # fmt: skip
         """Return the table of codes that are in the order of cells already, with names (n,) and offsets (c + 1,)."""
-        spans = np.zeros((len(centres), 2), dtype=np.float32)
+        spans = np.zeros((len(centers), 2), dtype=np.float32)
         filled = np.flatnonzero(np.diff(offsets))
         if len(filled):
             for column, ufunc in enumerate((np.minimum, np.maximum)):
                 spans[filled, column] = np.sqrt(2.0 * ufunc.reduceat(codes.half, offsets[filled]))
-        turned = codes.frame.rotate(centres)
+        turned = codes.frame.rotate(centers)
         return BitCells(
-            ground.distance, _bits(ground).z, full, codes, centres, names, offsets, frozen(spans), frozen(turned)
+            ground.distance,
+            _bits(ground).z,
+            StoredRows(full, codes),
+            centers,
+            names,
+            offsets,
+            frozen(spans),
+            frozen(turned),
         )
 
     @property
     def nbytes(self) -> int:
         """Bytes held, rows included."""
-        arrays = (self.centres, self.names, self.offsets, self.spans, self.turned)
-        full = 0 if self.full is None else self.full.nbytes
-        return int(full + self.codes.nbytes + sum(array.nbytes for array in arrays))
+        arrays = (self.centers, self.names, self.offsets, self.spans, self.turned)
+        return int(self.kept.nbytes + sum(array.nbytes for array in arrays))
 
     @property
-    def best(self) -> Any:
-        """The rows (n, d) in this order, as precisely as they are stored."""
-        return self.codes if self.full is None else self.full
-
-    @property
-    def has_full(self) -> bool:
-        """Whether full rows are stored."""
-        return self.full is not None
-
-    def on_device(self, device: Device) -> Any:
-        """Return the rows on a GPU, in the order of their cells."""
-        return self.codes.on_device(device) if self.full is None else device.put(self.full)
-
-    def measure(self, distance: Distance, queries: NDArray, places: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return distances (q, k) of queries (q, d) to the rows at places (q, k), computed on the CPU."""
-        return measured_rows(distance, queries, frozen(np.asarray(self.full)), places)
+    def codes(self) -> BitRows:
+        """The codes, in the order of the cells."""
+        return cast(BitRows, self.kept.codes)
 
     @property
     def ends_exact(self) -> bool:
         """Whether a search of all cells gives the answer to compare with: for codes alone; bits may miss full rows."""
-        return self.full is None
+        return not self.has_full
 
     def rows(self) -> StoredRows:
         """Return the rows in the order of their positions."""
         places = self.places
-        codes = CenteredBits(self.codes, self.centres, self.cells_in_order).take(places)
-        return StoredRows(taken(self.full, places), codes)
+        codes = CenteredBits(self.codes, self.centers, self.cells_in_order).take(places)
+        return StoredRows(taken(self.kept.full, places), codes)
 
     def more(self, rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> StoredRows:
         """Return more rows (n, d) of these cells (n,), stored like these."""
@@ -154,8 +145,8 @@ class BitCells(CellOrder):
 
     def arrays(self) -> dict[str, NDArray]:
         """Return the arrays of a model file."""
-        full = {} if self.full is None else {"rows": self.full}
-        codes = CenteredBits(self.codes, self.centres, self.names).arrays()
+        full = {"rows": self.kept.full} if self.has_full else {}
+        codes = CenteredBits(self.codes, self.centers, self.names).arrays()
         return full | codes | {"names": self.names, "sizes": np.diff(self.offsets)}
 
     def look_alone(
@@ -188,7 +179,7 @@ class BitCells(CellOrder):
         def work(part: int) -> _Looked:
             own = heaps if parts == 1 else empty_heaps(*heaps.ids.shape)
             counts = search_bit_cells(how, coded, cells, look, part, parts, bounds, *own)
-            return _Looked(own, int(counts[0] if self.full is None else counts[1]))
+            return _Looked(own, int(counts[int(self.has_full)]))
 
         if parts == 1:
             bounds = np.full(len(exact), EMPTY)
@@ -201,18 +192,18 @@ class BitCells(CellOrder):
 
     @cached_property
     def _how(self) -> Estimator:
-        distance, bar = self.distance, self.z * float(self.codes.widest[0]) if self.full is not None else 0.0
+        distance, bar = self.distance, self.z * float(self.codes.widest[0]) if self.has_full else 0.0
         least = -EMPTY if distance.signed else 0.0
         return Estimator(distance.code, distance.order > 0, distance.shifts, least, self.z, bar)
 
     @cached_property
     def _coded(self) -> CodedRows:
-        full = np.empty((0, len(self.centres.T)), dtype=np.float32) if self.full is None else self.full
+        full = self.kept.full if self.has_full else np.empty((0, len(self.centers.T)), dtype=np.float32)
         return coded_rows(self.codes, frozen(full), self.names)
 
     def _rows_in(self, groups: CellGroups) -> int:
         """Return the number of rows in the cells of all groups."""
-        cells = groups.cells[groups.cells < len(self.centres)]
+        cells = groups.cells[groups.cells < len(self.centers)]
         return int((self.offsets[cells + 1] - self.offsets[cells]).sum())
 
 
@@ -241,7 +232,7 @@ def fill_cells(index: LandmarksIndex, source: Any, folder: str | Path | None = N
     order, offsets = ordered_by_cell(held.take("cells"), index.n_landmarks)
     whole = {key: frozen(held.take(key, order)) for key in CODE_ARRAYS}
     codes = BitRows(residual_frame(store, coder.n_features), **whole)
-    index._set(BitCells.ready(None, codes, frozen(order), offsets, coder.centres, index._ground()))
+    index._set(BitCells.ready(None, codes, frozen(order), offsets, coder.centers, index._ground()))
     return len(order)
 
 
@@ -251,11 +242,11 @@ class _CellCoder:
 
     index: LandmarksIndex
     store: Bits
-    centres: NDArray[np.float32]
+    centers: NDArray[np.float32]
 
     @property
     def n_features(self) -> int:
-        return self.centres.shape[1]
+        return self.centers.shape[1]
 
     def facts(self) -> dict[str, NDArray]:
         index = self.index
@@ -266,7 +257,7 @@ class _CellCoder:
     def encode(self, rows: NDArray) -> dict[str, NDArray]:
         cells = self.index._nearest_landmarks(rows)
         frame = residual_frame(self.store, rows.shape[1])
-        codes = CenteredBits.encode(rows, frame, self.centres, cells, self.index.metric.distance).codes
+        codes = CenteredBits.encode(rows, frame, self.centers, cells, self.index.metric.distance).codes
         return code_arrays(codes) | {"cells": cells.astype(np.int32)}
 
 
@@ -286,7 +277,7 @@ class _Learner:
                 "n_landmarks=...) to about twice the square root of the rows, or pass an array or folder of .npy files"
             )
         wanted = 2.0 * n**0.5 if index.recipe.n_landmarks == "auto" else index.recipe.n_landmarks
-        size = int(max(A_CENTRE * wanted, SAMPLE_ROWS, 6 * rows.shape[1]))
+        size = int(max(ROWS_PER_CENTER * wanted, SAMPLE_ROWS, 6 * rows.shape[1]))
         sample = rows if not n else self._sample(size)
         index._place(sample, n or len(rows))
         return self._coder()
@@ -299,7 +290,7 @@ class _Learner:
         return self._coder()
 
     def _coder(self) -> _CellCoder:
-        return _CellCoder(self.index, self.store, self.index._ground().centres())
+        return _CellCoder(self.index, self.store, self.index._ground().centers())
 
     def _sample(self, size: int) -> NDArray:
         """Return so many rows, drawn from all arrays."""

@@ -1,6 +1,5 @@
 """Scans: queries (q, d) against all rows (n, d), a tile of at most 2 MB of keys at a time, never q x n.
 
-top_products   the k best of scale_r * (q . x_r) + offset_r as they are computed: how a linear model predicts
 BlockScan      exact search. The distance (distances.py) defines the keys of a tile, in float32 if that is safe; the few
                rows whose key might be among the k best, rounding included, are measured in float64
 confirm        from neighbors found in another space (a tree, unit vectors) to proven neighbors under the metric: k and
@@ -16,22 +15,24 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Lock
-from typing import Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.kernels.distances import KEY
 from kway.kernels.float32 import FLOAT32_SAFE
 from kway.kernels.jit import frozen
 from kway.kernels.topk import measure, merge, offer, offer_csr
-from kway.memory import CACHE_BYTES
+from kway.memory import CACHE_BYTES, rows_per_block
 from kway.rows.gpu.device import Device
 from kway.search.codecs.stores import StoredRows
-from kway.search.distances import Distance, Matrix, squares
-from kway.search.results import Heaps, Neighbors, TopK, empty_heaps, whole_k
-from kway.threads import at_most, pmap, shares, spans, spans_of, workers
+from kway.search.distances import COSINE, EUCLIDEAN, Distance, Matrix, squares
+from kway.search.results import Heaps, Neighbors, empty_heaps
+from kway.threads import pmap, shares, spans, spans_of, workers
+
+if TYPE_CHECKING:
+    from kway.search.certified.pipeline import Certified
 
 TILE_KEYS = CACHE_BYTES // 4  # float32 keys of a tile (T1b)
 _MERGING = Lock()  # of heaps that several threads fill
@@ -43,8 +44,8 @@ class RowKeys(NamedTuple):
 
     scale: NDArray  # (n,)
     offset: NDArray  # (n,)
-    centre: NDArray[np.float64] | None  # (d,)
-    reach: float  # the largest norm of a (centred) row
+    center: NDArray[np.float64] | None  # (d,)
+    reach: float  # the largest norm of a (centered) row
     slack: float  # rounding of a key, relative to the norms
     blur: float  # how far a scanned row may lie from the full one
     dtype: type[np.floating]  # of keys
@@ -152,9 +153,10 @@ class BlockScan(Scan):
         """Return this scan, with bounds if its rows are full and dense, the distance has bounds, and they pay."""
         if self.kept.codes is not None or sp.issparse(self.kept.full) or not self.distance.bounded or not self.n:
             return self
-        from kway.search.certified.build import Angles, certify
+        from kway.search.certified.build import certify
 
-        bounds = Angles.over(self) if self.distance.by_angle else certify(self.kept.full, self.distance)
+        angles = self.distance.by_angle
+        bounds = certify(unit_rows(self.kept.full), EUCLIDEAN) if angles else certify(self.kept.full, self.distance)
         return self if bounds is None else BoundedScan(self, bounds)
 
     def measure(self, queries: NDArray[np.float64], ids: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -179,7 +181,7 @@ class BlockScan(Scan):
         together: other threads scan other rows for the same heaps, so results are merged at the end.
         """
         block, own = _Block.of(self, queries), empty_heaps(*heaps.ids.shape) if together else heaps
-        plain = isinstance(self.rows, np.ndarray) and self.rows.dtype == block.keys.dtype and self.keys.centre is None
+        plain = isinstance(self.rows, np.ndarray) and self.rows.dtype == block.keys.dtype and self.keys.center is None
         chunk = max(256, TILE_KEYS // block.keys.shape[0])
         if not plain and not sp.issparse(self.rows):
             chunk = min(chunk, max(64, COPY_BYTES // (4 * self.d)))
@@ -205,7 +207,7 @@ class _Block:
         if sp.issparse(queries) != sp.issparse(scan.rows):
             queries = queries.toarray() if sp.issparse(queries) else sp.csr_matrix(queries)
         exact = queries.astype(np.float64)
-        keys = scan.distance.query_side(_about(exact, scan.keys.centre))
+        keys = scan.distance.query_side(_about(exact, scan.keys.center))
         norms, which = np.sqrt(squares(keys)), np.arange(exact.shape[0])
         if sp.issparse(keys):
             return _Block(scan, exact, keys, norms, which)
@@ -228,7 +230,7 @@ class _Block:
                     code, products, k.scale[part], k.offset[part], *arrays, names, self.norms, k.reach, k.slack, *heaps
                 )
             )
-        products = s.distance.tile(self.keys, s.distance.row_side(_about(rows, k.centre)))
+        products = s.distance.tile(self.keys, s.distance.row_side(_about(rows, k.center)))
         measured = rows if s.kept.codes is None or s.kept.full is None else s.kept.full[part]
         scale, offset = (frozen(form[part].astype(products.dtype, copy=False)) for form in (k.scale, k.offset))
         return int(
@@ -241,27 +243,55 @@ class _Block:
 
 @dataclass(eq=False)
 class BoundedScan:
-    """A scan, and bounds (certified/) that skip most of its rows without reading them."""
+    """A scan, and bounds (certified/) that skip most of its rows without reading them.
+
+    Cosine is searched through unit vectors: ||u - v||^2 = 2 (1 - cos), so the order is the same. The unit rows are
+    rounded to float32, so results are confirmed on the rows as given. A zero row stays at the origin. It is then nearer
+    to every query than its cosine distance of 1, so it is never missed. For a zero query the bounds prove nothing.
+    """
 
     scan: BlockScan
-    bounds: Any  # Certified or Angles
+    bounds: Certified
     touched: float = field(default=float("nan"), init=False)
 
     @property
     def nbytes(self) -> int:
         """Bytes held, rows included."""
-        return self.scan.nbytes + int(self.bounds.nbytes)
+        return self.scan.nbytes + self.bounds.nbytes
 
     def why(self) -> str:
         """Return what was chosen."""
-        return str(self.bounds.why)
+        return f"cosine through unit vectors; {self.bounds.why}" if self.scan.distance.by_angle else self.bounds.why
 
     def nearest(self, queries: Matrix, k: int) -> Neighbors:
         """Positions and distances (q, k) by (float64 distance, position), k <= n."""
-        search = self.bounds if self.bounds.pays(k) else self.scan
-        found: Neighbors = search.nearest(queries.toarray() if sp.issparse(queries) else queries, k)
-        self.touched = float(search.touched)
+        angles = self.scan.distance.by_angle
+        dense = queries.toarray() if sp.issparse(queries) else queries
+        if not self.bounds.pays(k + EXTRA * angles):
+            found, self.touched = self.scan.nearest(dense, k), self.scan.touched
+            return found
+        found = self.bounds.nearest(unit_rows(dense) if angles else dense, min(self.scan.n, k + EXTRA * angles))
+        self.touched = self.bounds.touched
+        if angles:
+            confirmed = confirm(self.scan, dense, found, k, _UNIT_ROUNDING)
+            found, self.touched = confirmed.neighbors, self.touched + confirmed.measured / len(dense)
         return found
+
+
+_UNIT_ROUNDING = 4 * float(
+    np.finfo(np.float32).eps
+)  # bounds the distance of two rounded unit vectors from the exact ones
+
+
+def unit_rows(rows: NDArray) -> NDArray[np.float32]:
+    """Return rows (n, d) scaled to length 1."""
+    units = np.empty(rows.shape, dtype=np.float32)
+
+    def work(part: slice) -> None:
+        units[part] = COSINE.place(rows[part].astype(np.float64))
+
+    pmap(work, spans(len(rows), rows_per_block(8 * rows.shape[1], CACHE_BYTES)))
+    return units
 
 
 def row_keys(kept: StoredRows, distance: Distance) -> RowKeys:
@@ -271,11 +301,11 @@ def row_keys(kept: StoredRows, distance: Distance) -> RowKeys:
     """
     scanned, (n, d) = kept.scanned, kept.shape
     dense = not sp.issparse(scanned)
-    centre = _centre(scanned) if distance.shifts and n and dense else None
+    center = _center(scanned) if distance.shifts and n and dense else None
     halves = np.empty(n)
     for part in spans(n, max(64, COPY_BYTES // (8 * d))):
         exact = scanned[part].astype(np.float64)
-        halves[part] = 0.5 * squares(distance.row_side(_about(exact, centre)))
+        halves[part] = 0.5 * squares(distance.row_side(_about(exact, center)))
     reach = float(np.sqrt(2.0 * halves.max(initial=0.0)))
     narrow = dense and not distance.wide and FLOAT32_SAFE[0] < reach < FLOAT32_SAFE[1]
     if not (distance.product or scanned.dtype == np.float32):
@@ -285,7 +315,7 @@ def row_keys(kept: StoredRows, distance: Distance) -> RowKeys:
     blur = 0.0
     if kept.codes is not None and kept.full is not None:
         blur = float(kept.codes.errors(kept.full, distance).max(initial=0.0))
-    return RowKeys(scale, offset, centre, distance.reach(halves, d), sum_rounding(d, kind), blur, kind)
+    return RowKeys(scale, offset, center, distance.reach(halves, d), sum_rounding(d, kind), blur, kind)
 
 
 def sum_rounding(d: int, key_type: type[np.floating]) -> float:
@@ -295,8 +325,8 @@ def sum_rounding(d: int, key_type: type[np.floating]) -> float:
     return float(error / (1.0 - error)) if error < 0.5 else 1.0
 
 
-def _about(rows: Matrix, centre: NDArray | None) -> Matrix:
-    return rows if centre is None else rows - centre
+def _about(rows: Matrix, center: NDArray | None) -> Matrix:
+    return rows if center is None else rows - center
 
 
 def _block_size(q: int, d: int) -> int:
@@ -304,7 +334,7 @@ def _block_size(q: int, d: int) -> int:
     return max(1, min(most, -(-q // workers())))
 
 
-def _centre(rows: NDArray) -> NDArray[np.float64] | None:
+def _center(rows: NDArray) -> NDArray[np.float64] | None:
     """Return the mean if rows are far from the origin and close together, so that float32 keeps its digits."""
     mean = np.zeros(rows.shape[1])
     total = 0.0
@@ -316,68 +346,6 @@ def _centre(rows: NDArray) -> NDArray[np.float64] | None:
     away = float(mean @ mean)
     spread = max(0.0, total / len(rows) - away)
     return mean if away > 4.0 * spread else None
-
-
-def top_products(
-    queries: Matrix,
-    rows: NDArray,
-    k: int,
-    scale: NDArray | None = None,
-    offset: NDArray | None = None,
-    n_jobs: int | None = None,
-) -> TopK:
-    """Find the k best scores scale_r * (q . x_r) + offset_r of each query.
-
-    Parameters
-    ----------
-    queries : array or sparse matrix of shape (n_queries, d)
-        Queries.
-    rows : ndarray of shape (n, d)
-        Dense rows.
-    k : int
-        Number of best rows.
-    scale, offset : ndarray of shape (n,) or None, default=None
-        Factor and summand per row; None is 1 and 0.
-    n_jobs : int or None, default=None
-        Number of threads; None uses all cores.
-
-    Returns
-    -------
-    TopK
-        Positions and scores in the common float type; ties go to the lower position; -1 and -inf pad.
-    """
-    with at_most(n_jobs):
-        return _top_products(queries, rows, whole_k(k), scale, offset)
-
-
-def _top_products(queries: Matrix, rows: NDArray, k: int, scale: NDArray | None, offset: NDArray | None) -> TopK:
-    q, n = queries.shape[0], len(rows)
-    kind = np.result_type(queries.dtype, rows.dtype)
-    # lower keys are better, so both signs change
-    turned = frozen(np.full(n, -1, kind) if scale is None else -np.asarray(scale, kind))
-    moved = frozen(np.zeros(n, kind) if offset is None else -np.asarray(offset, kind))
-    heaps = empty_heaps(q, k)
-    nothing = frozen(np.empty((q, 0)))
-    still = np.zeros(q)
-
-    def work(where: slice) -> None:
-        block = queries[where]
-        m = block.shape[0]
-        copied = COPY_BYTES // (kind.itemsize * rows.shape[1]) if sp.issparse(block) else n
-        chunk = max(256, min(TILE_KEYS // m, copied))
-        which, part = np.arange(m), heaps.part(where)
-        for some in spans(n, chunk):
-            products = np.ascontiguousarray(block @ rows[some].T, dtype=kind)  # (m, c)
-            names = np.arange(some.start, some.stop)
-            offer(
-                KEY, products, turned[some], moved[some], nothing[where], nothing, names, which,
-                still[where], 0.0, 0.0, 0.0, *part,
-            )  # fmt: skip
-
-    size = 4096 if sp.issparse(queries) else 256  # a sparse product copies the rows, so it must serve many queries
-    pmap(work, spans(q, max(1, min(size, -(-q // workers())))))
-    ids, distances = heaps.neighbors()
-    return TopK(ids, (-distances).astype(kind, copy=False))
 
 
 EXTRA = 2  # neighbors beyond k that a proof needs; four more make a search by cosine 10% slower (T2b)

@@ -17,14 +17,10 @@ CellTable     rows in the order of their cells, with projections that rule out m
     names (n,)         their positions in the index
     short, long        projections in the space of the distance; codes replace the long ones
     errors (n,)        distance of a row to its code, if both are stored
-
-Under manhattan the scan is the distance itself: `short` holds the rows in float32, and the norms are replaced by the
-rounding error of each row and query, ||x - float32(x)||_1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -33,7 +29,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.kernels.cells import (
-    UNSURE,
     CellFinder,
     CellQueries,
     CellRows,
@@ -44,22 +39,24 @@ from kway.kernels.cells import (
     search_alone,
     search_cells,
 )
+from kway.kernels.float32 import SUM_ROUNDING
 from kway.kernels.jit import frozen
 from kway.kernels.topk import EMPTY
 from kway.memory import CACHE_BYTES, rows_per_block
+from kway.rows.blocks import SAMPLE_ROWS
 from kway.rows.gpu.device import Device
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.block_scan import measured_rows, sum_rounding
 from kway.search.codecs.int8 import ByteRows
 from kway.search.codecs.stores import Store, StoredRows
 from kway.search.distances import Distance
-from kway.search.kmeans import SAMPLE_ROWS, half_squares, in_cell_order
+from kway.search.kmeans import half_squares, in_cell_order
+from kway.search.principal_axes import leading_axes
 from kway.search.results import Heaps
-from kway.threads import pmap, shares, single_blas, spans
+from kway.threads import pmap, shares, spans
 
 _SMALL = 24  # columns up to which a row is its own projection (T3)
 _SHORT = 64  # most coordinates of a short projection (T3)
-ENERGY = 0.85  # share of the variance that a short projection should keep (T3)
 _LONG = 192  # coordinates of a long projection; 128 to 256 take the same time within a tenth (T3)
 
 
@@ -117,56 +114,19 @@ def projection_sample(rows: Any, seed: int) -> Any:
     return rows[:] if n <= size else rows[np.sort(np.random.default_rng(seed).choice(n, size, replace=False))]
 
 
-def learn_projection(rows: NDArray | TensorRows, centred: bool, seed: int) -> Projection:
+def learn_projection(rows: NDArray | TensorRows, centered: bool, seed: int) -> Projection:
     """Return the projection for rows like these (n, d), centered at their mean or at the origin.
 
     A short projection, its norm, the position and the half square take at most the bytes of a row minus a sixteenth, so
     that an index is within twice its rows (T9).
     """
-    d = rows.shape[1]
-    mean = rows.mean(axis=0, dtype=np.float64) if centred else np.zeros(d)
+    rows, d = np.asarray(rows), rows.shape[1]
+    mean = rows.mean(axis=0, dtype=np.float64) if centered else np.zeros(d)
     if d <= _SMALL:
         return Projection(mean, np.empty((d, 0), dtype=np.float32), d)
-    spread = _spread(rows, mean)
-    most = _LONG if d >= 1.5 * _LONG else min(_SHORT, d - d // 16 - 4)
-    values, vectors = _leading(spread, d, most, np.random.default_rng(seed))
-    held = np.cumsum(values) / max(spread.trace, 1e-300)
-    length = next((m for m in (16, 24, 32, 48) if m <= most and held[m - 1] >= ENERGY), min(_SHORT, most))
-    kept = most if most > _SHORT else length
-    return Projection(mean, frozen(vectors[:, :kept].astype(np.float32)), length)
-
-
-class _Spread(NamedTuple):
-    """The product of z'z, z = x - mean, with a matrix (d, c), and its trace."""
-
-    times: Callable[[NDArray], NDArray]
-    trace: float
-
-
-def _spread(rows: NDArray | TensorRows, mean: NDArray[np.float64]) -> _Spread:
-    """Return z'z, summed in float32; a (d, d) matrix only if there are as many rows as columns."""
-    n, d = rows.shape
-    if isinstance(rows, TensorRows) and n >= d:
-        gram = rows.subtract_mean(mean).gram(None, False, np.dtype(np.float32)).astype(np.float64)
-        return _Spread(gram.__matmul__, float(np.trace(gram)))
-    z = (np.asarray(rows) - mean).astype(np.float32)
-    if n < d:
-        return _Spread(lambda basis: z.T @ (z @ basis), float(np.square(z, dtype=np.float64).sum()))
-    gram = (z.T @ z).astype(np.float64)
-    return _Spread(gram.__matmul__, float(np.trace(gram)))
-
-
-def _leading(spread: _Spread, d: int, count: int, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
-    """Return approximate leading eigenvalues (count,) and eigenvectors (d, count) by subspace iteration.
-
-    Any orthonormal basis gives valid bounds, so three iterations are enough; `eigh` takes ten times as long (T3).
-    """
-    with single_blas():
-        basis = rng.standard_normal((d, count))
-        for _ in range(3):
-            basis = np.linalg.qr(spread.times(basis))[0]
-        values, turn = np.linalg.eigh(basis.T @ spread.times(basis))
-    return np.maximum(values[::-1], 0.0), (basis @ turn)[:, ::-1]
+    width = _LONG if d >= 1.5 * _LONG else min(_SHORT, d - d // 16 - 4)
+    axes = leading_axes((rows - mean).astype(np.float32), width, np.random.default_rng(seed))
+    return Projection(mean, frozen(axes), min(_SHORT, width))
 
 
 class CellGroups(NamedTuple):
@@ -197,23 +157,6 @@ def by_cell(cells: NDArray[np.int64], n_cells: int) -> CellGroups:
     return CellGroups(np.concatenate([[0], ends]), np.arange(n_cells), pairs)
 
 
-def nearest_first(keys: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return the cells (q, c) in the order of their keys (q, c), ties by number.
-
-    Key and number are packed into one integer, because sorting integers takes a fifth of the time of `argsort` (T3).
-
-    >>> nearest_first(np.array([[0.5, -2.0, -1.0, 0.5]], np.float32))
-    array([[1, 2, 0, 3]])
-    """
-    both = keys.view(np.int32).astype(np.int64)
-    both ^= (both >> 63) & 0x7FFFFFFF  # bits of negative floats are in reverse order
-    both <<= 32
-    both |= np.arange(keys.shape[1])
-    both.sort(axis=1)
-    both &= 0xFFFFFFFF
-    return both
-
-
 @dataclass(frozen=True)
 class CellBounds:
     """Bounds that skip cells: landmarks (c, m), and the largest distance (c,) of a row to the landmark of its cell.
@@ -234,7 +177,7 @@ class CellBounds:
 
         keys (q, any): ||m||^2 / 2 - q.m of their landmarks; worst is a distance, EMPTY if there is none yet.
         """
-        sure = worst + UNSURE if self.distance.by_angle else worst  # 1 - cos loses digits if rows nearly coincide
+        sure = worst + SUM_ROUNDING if self.distance.by_angle else worst  # 1 - cos loses digits if rows nearly coincide
         gaps = np.where(worst < EMPTY, np.minimum(self.distance.gap(sure), 1e100), 1e100)  # squares without overflow
         squares = np.einsum("ij,ij->i", queries.lead, queries.lead)
         blurs = 1e-5 * (queries.norms + self.reach) ** 2
@@ -245,7 +188,6 @@ class CellBounds:
 
 
 _NO_FLOATS = frozen(np.empty(0, dtype=np.float32))
-_NO_RADII, _NO_TILE = np.empty(0, dtype=np.float32), (np.empty((0, 0), dtype=np.float32), np.empty(0))
 _NO_CODES = ByteRows(np.empty((0, 0), dtype=np.int8), _NO_FLOATS, _NO_FLOATS)
 
 
@@ -262,10 +204,9 @@ class Ground(NamedTuple):
         half = half_squares(self.landmarks)
         marks = half if self.distance.order else frozen(np.zeros_like(half))
         mean, basis = frozen(self.projection.mean), self.projection.basis
-        middle = frozen(np.einsum("d,dm->m", mean, basis, dtype=np.float64))
-        return CellFinder(mean, basis, middle, self.landmarks, marks)
+        return CellFinder(mean, basis, self.landmarks, marks)
 
-    def centres(self) -> NDArray[np.float32]:
+    def centers(self) -> NDArray[np.float32]:
         """Return the landmarks (c, d) in the space of the distance."""
         basis = self.projection.basis[:, : self.projection.length]
         moved = self.landmarks @ basis.T if basis.shape[1] else self.landmarks
@@ -275,22 +216,31 @@ class Ground(NamedTuple):
 class CellOrder:
     """Rows in the order of their cells: what CellTable and BitCells share."""
 
+    kept: StoredRows
     names: NDArray[np.int64]  # (n,)
     offsets: NDArray[np.int64]  # (c + 1,)
 
     @property
     def best(self) -> Any:
         """The rows (n, d) in this order, as precisely as they are stored."""
-        raise NotImplementedError
+        return self.kept.best
 
     @property
     def has_full(self) -> bool:
         """Whether full rows are stored."""
-        raise NotImplementedError
+        return self.kept.has_full
+
+    def on_device(self, device: Device) -> Any:
+        """Return the rows on a GPU, in this order."""
+        return self.kept.on_device(device)
 
     def device_bytes(self) -> int:
         """Return the bytes of a search on a GPU: the rows, their products, and temporary arrays."""
         return (3 if self.has_full else 2) * int(self.best.nbytes)
+
+    def measure(self, distance: Distance, queries: NDArray, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return distances (q, k) of queries (q, d) to the rows at places (q, k), computed on the CPU."""
+        return measured_rows(distance, queries, frozen(self.kept.full), places)
 
     @property
     def cells_in_order(self) -> NDArray[np.int64]:
@@ -323,8 +273,7 @@ class CellTable(CellOrder):
     half: NDArray[np.float32]  # (n,) half squares of the norms
     errors: NDArray[np.float32]
     bounds: CellBounds | None
-    shift: NDArray[np.float64] | None  # (d,) of manhattan's rows, if float32 would round them too much
-    reach: float  # the largest norm, or the largest float32 rounding of a row
+    reach: float  # the largest norm
     slack: float  # rounding of a product, relative to the norms
     largest: int  # rows of the largest cell
     views: tuple[NDArray, ...]  # rows, codes, steps, errors and center as the kernel reads them, empty if not stored
@@ -349,9 +298,8 @@ class CellTable(CellOrder):
         errors = _NO_FLOATS
         if ordered.codes is not None and ordered.full is not None:
             errors = frozen((ordered.codes.errors(ordered.full, distance) * (1 + 1e-6)).astype(np.float32))
-        view = _product_view if distance.product else _tile_view
-        short, long, norms, shift = view(ordered, projection, distance)
-        bounded, reach = distance.product and distance.order > 0, float(norms.max(initial=0.0))
+        short, long, norms = _project(ordered, projection, distance)
+        bounded, reach = distance.order > 0, float(norms.max(initial=0.0))
         bounds = None
         if bounded:
             radii = cell_radii(frozen(short), landmarks, offsets)
@@ -361,7 +309,6 @@ class CellTable(CellOrder):
             half=frozen((0.5 * norms**2 if bounded else np.zeros_like(norms)).astype(np.float32)),
             errors=errors,
             bounds=bounds,
-            shift=shift,
             reach=reach,
             slack=sum_rounding(short.shape[1], np.float32) + 1e-5,  # the rotation rounds too
             largest=max(1, int(np.diff(offsets).max())),
@@ -371,27 +318,8 @@ class CellTable(CellOrder):
     @property
     def nbytes(self) -> int:
         """Bytes held, rows included."""
-        own = () if not self.distance.product and self.shift is None else (self.short,)  # else the rows themselves
-        arrays = (*own, self.long, self.half, self.errors, self.names, self.offsets)
+        arrays = (self.short, self.long, self.half, self.errors, self.names, self.offsets)
         return int(self.kept.nbytes + sum(array.nbytes for array in arrays))
-
-    @property
-    def best(self) -> Any:
-        """The rows (n, d) in this order as precisely as they are kept."""
-        return self.kept.best
-
-    @property
-    def has_full(self) -> bool:
-        """Whether full rows are kept."""
-        return self.kept.has_full
-
-    def on_device(self, device: Device) -> Any:
-        """The rows on a device, in the order of their cells."""
-        return self.kept.on_device(device)
-
-    def measure(self, distance: Distance, queries: NDArray, places: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return distances (q, k) of queries (q, d) to the rows at places (q, k), computed on the CPU."""
-        return measured_rows(distance, queries, frozen(self.kept.full), places)
 
     @property
     def ends_exact(self) -> bool:
@@ -415,20 +343,19 @@ class CellTable(CellOrder):
         starts, cells, pairs = groups
         if not len(pairs):
             return 0
-        short, norms = (projected.short, projected.norms) if self.distance.product else self._tiled(exact)
         tile = np.empty(max(CACHE_BYTES // 16, self.largest), dtype=np.float32)
-        asked = CellQueries(short, projected.long, exact, norms)
+        asked = CellQueries(projected.short, projected.long, exact, projected.norms)
         return int(search_cells(self.distance.code, starts, cells, pairs, asked, self._table, tile, *heaps))
 
     def look_alone(
         self, exact: NDArray[np.float64], placed: NDArray[np.float64], finder: CellFinder, probes: int, heaps: Heaps,
     ) -> int:  # fmt: skip
         """Offer each query (q, d) the rows of its nearest cells, on one thread; return the rows measured in full."""
-        bounds, tiled = self.bounds, _NO_TILE if self.distance.product else self._tiled(exact)
-        radii, nearest = (_NO_RADII, False) if bounds is None else (bounds.radii, bounds.nearest)
+        bounds = self.bounds
+        radii, nearest = (_NO_FLOATS, False) if bounds is None else (frozen(bounds.radii), bounds.nearest)
         return int(
             search_alone(
-                self.distance.code, probes, placed, finder, *tiled, exact, self._table, radii, nearest, self.largest,
+                self.distance.code, probes, placed, finder, exact, self._table, radii, nearest, self.largest,
                 *heaps,
             )
         )  # fmt: skip
@@ -436,15 +363,11 @@ class CellTable(CellOrder):
     @cached_property
     def _table(self) -> CellRows:
         """The table as the kernels read it."""
-        rows, codes, steps, errors, centre = self.views
+        rows, codes, steps, errors, center = self.views
         return CellRows(
-            self.short, self.long, self.half, rows, codes, steps, errors, centre, self.names, self.offsets, self.reach,
+            self.short, self.long, self.half, rows, codes, steps, errors, center, self.names, self.offsets, self.reach,
             self.slack,
         )  # fmt: skip
-
-    def _tiled(self, exact: NDArray[np.float64]) -> Tiled:
-        """Return queries (q, d) for a scan that is no product."""
-        return Tiled.of(exact, self.shift)
 
 
 def _kernel_views(kept: StoredRows, errors: NDArray[np.float32]) -> tuple[NDArray, ...]:
@@ -454,53 +377,15 @@ def _kernel_views(kept: StoredRows, errors: NDArray[np.float32]) -> tuple[NDArra
     return tuple(frozen(array) for array in (rows, codes.codes, codes.scale, errors, codes.center))
 
 
-class Tiled(NamedTuple):
-    """Rows (n, d) minus a shift in float32, and the rounding error (n,) ||z - float32(z)||_1, z = x - shift."""
-
-    values: NDArray[np.float32]
-    lost: NDArray[np.float64]
-
-    @staticmethod
-    def of(rows: NDArray, shift: NDArray[np.float64] | None) -> Tiled:
-        """Round rows of either float type; float32 rows without a shift have no error."""
-        if shift is None and rows.dtype == np.float32:
-            return Tiled(rows, np.zeros(len(rows)))
-        values, lost = np.empty(rows.shape, np.float32), np.empty(len(rows))
-        for part in spans(len(rows), rows_per_block(8 * rows.shape[1], CACHE_BYTES)):
-            z = rows[part] if shift is None else rows[part] - shift
-            values[part] = z
-            lost[part] = np.abs(z - values[part]).sum(axis=1) + 2.0**-52 * np.abs(z).sum(axis=1)
-        return Tiled(values, lost)
-
-
-class _View(NamedTuple):
-    """Rows in cell order as the scan reads them; shift (d,) is None if they are read unchanged.
-
-    norms (n,): the rounding errors of the rows if they are no projections.
-    """
-
-    short: NDArray[np.float32]
-    long: NDArray[np.float32]
-    norms: NDArray[np.float64]
-    shift: NDArray[np.float64] | None
-
-
-def _product_view(kept: StoredRows, projection: Projection, distance: Distance) -> _View:
-    """Return projections, computed part by part."""
+def _project(kept: StoredRows, projection: Projection, distance: Distance) -> Projected:
+    """Return the projections of all rows, computed part by part."""
     rows, out = kept.best, projection.room(len(kept), long=kept.codes is None)
 
     def work(part: slice) -> None:
         projection.fill(distance.place(rows[part]), out.part(part))
 
     pmap(work, spans(len(kept), rows_per_block(4 * kept.shape[1])))
-    return _View(*out, None)
-
-
-def _tile_view(kept: StoredRows, projection: Projection, distance: Distance) -> _View:
-    """Return the rows themselves, in float32, minus the mean if they are float64."""
-    shift = None if kept.full.dtype == np.float32 else projection.mean
-    tiled = Tiled.of(kept.full, shift)
-    return _View(tiled.values, np.empty((len(kept), 0), dtype=np.float32), tiled.lost, shift)
+    return out
 
 
 class RowOrder(NamedTuple):

@@ -49,7 +49,7 @@ class Distance(ABC):
     order: ClassVar[int] = 2  # of the norm in the space; 0: there is no space
     moves: ClassVar[bool] = False  # whether rows are elsewhere in the space than they are given
     product: ClassVar[bool] = True  # keys come from matrix products; else a kernel's tile holds the keys themselves
-    shifts: ClassVar[bool] = False  # products may be taken about any centre
+    shifts: ClassVar[bool] = False  # products may be taken about any center
     wide: ClassVar[bool] = False  # float32 keys would be too coarse
     sparse: ClassVar[bool] = False  # CSR rows can be measured
     coded: ClassVar[bool] = True  # rows may be rounded to codes
@@ -86,7 +86,7 @@ class Distance(ABC):
 
     def query_side(self, queries: Matrix) -> Matrix:
         """Return queries (q, d) as they enter the keys."""
-        return queries
+        return self.place(queries)
 
     def row_side(self, rows: Matrix) -> Matrix:
         """Return rows (n, d) as they enter the keys; unchanged if a scale is enough, so that none is copied."""
@@ -187,10 +187,6 @@ class CosineDistance(Distance):
         """||u - v|| = sqrt(2 (1 - u.v))."""
         return np.sqrt(2.0 * np.maximum(distances, 0.0))
 
-    def query_side(self, queries: Matrix) -> Matrix:
-        """Queries of length one."""
-        return unit(queries)
-
     def key_form(self, halves: NDArray[np.float64]) -> KeyForm:
         """-q.x / ||x|| = d - 1."""
         norms = np.sqrt(2.0 * halves)
@@ -271,10 +267,6 @@ class GreatCircleDistance(Distance):
     def gap(self, distances: NDArray) -> NDArray:
         """The chord 2 sin(d / 2)."""
         return 2.0 * np.sin(0.5 * np.minimum(distances, np.pi))
-
-    def query_side(self, queries: NDArray) -> NDArray[np.float64]:
-        """Points on the sphere."""
-        return sphere(queries)
 
     def row_side(self, rows: NDArray) -> NDArray[np.float64]:
         """Points on the sphere."""

@@ -33,7 +33,7 @@ from kway.threads import at_most
 from kway.versions import writes
 
 TAIL_SHARE = 0.2  # share of added rows at which the main search is built again (S2)
-MOST_DEAD = 64  # removed rows that a search may find in vain before it is built again (S2)
+MAX_DEAD = 64  # removed rows that a search may find in vain before it is built again (S2)
 BOUNDS_AFTER = 256  # queries that an index from a file scans before it builds bounds, which costs as much (T1b)
 
 
@@ -228,7 +228,7 @@ class FlatIndex(Index):
         tail = positions[positions >= len(alive)] - len(alive)
         if len(tail) and self._tail is not None:
             self._tail = self._tail.remove(tail) if len(tail) < self._tail.n else None
-        self._stale |= len(self._dead) > MOST_DEAD
+        self._stale |= len(self._dead) > MAX_DEAD
 
     def _settle(self) -> None:
         """Build the main search again over all rows that are left."""

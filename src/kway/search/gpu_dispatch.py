@@ -1,8 +1,8 @@
-"""Indexes on a device: what can be searched there, which rows stay there, and answers to tensors.
+"""Indexes on a GPU: which searches a GPU can run, which rows stay on it, and results as tensors.
 
-The searches themselves are those of rows/gpu: flat_search.py and ivf_search.py. FarTable is to rows that are a tensor
-what CellTable and BitCells are to rows in memory: in the order of cells, full or as codes alone. If full rows are kept,
-a device searches these, and no codes are made until the table is read.
+The searches are those of rows/gpu: flat_search.py and ivf_search.py. FarTable does for rows that are a tensor what
+CellTable and BitCells do for rows in memory. It has the rows in the order of their cells, in full or as codes alone. If
+it has full rows, the GPU searches these, and codes are computed only if the CPU reads the table.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from kway.search.power_scaling import NARROW
 from kway.search.results import Neighbors
 from kway.validation import plain_far
 
-_FLOATS = ("torch.float32", "torch.float64")  # that tensors are answered in
+_FLOATS = ("torch.float32", "torch.float64")  # types of tensors that a GPU searches
 ENOUGH = 2**24  # values of all rows from which on device="auto" takes a GPU (G1)
 
 
 class ChosenSearch(NamedTuple):
-    """The search on a device, None for the CPU's, and in one sentence why."""
+    """A search on a GPU, or None if the CPU searches, and one sentence that says why."""
 
     search: Any
     why: str
 
 
 def check_device(metric: Metric, sparse: bool) -> None:
-    """Refuse what no device searches."""
+    """Raise CombinationError for a metric that a GPU does not search."""
     what = "sparse rows" if sparse else f"the metric {metric.name!r}" if not metric.distance.by_products else ""
     if what:
         raise CombinationError(
@@ -52,7 +52,7 @@ def check_device(metric: Metric, sparse: bool) -> None:
 
 
 def far_rows(rows: Any, metric: Metric, device: str) -> TensorRows | None:
-    """Rows that a device searches where they are: a tensor of plain size; None where the host has to look at them."""
+    """Return the rows if a GPU can search them without scaling; None if the CPU has to read them."""
     chosen = staying(device, rows)
     if chosen is None or not metric.distance.by_products or not metric.bare:
         return None
@@ -60,12 +60,12 @@ def far_rows(rows: Any, metric: Metric, device: str) -> TensorRows | None:
     if far is None:
         return None
     peaks = far.row_peaks()
-    wild = (peaks >= limit) | ((peaks > 0) & (peaks <= 1 / limit))  # these want a unit of their own
+    wild = (peaks >= limit) | ((peaks > 0) & (peaks <= 1 / limit))  # rows that have to be scaled
     return None if bool(wild.any()) else far
 
 
 def staying(device: str, rows: Any) -> Device | None:
-    """Where rows stay, or go, if they are a tensor (or have stayed already); None: they are read here."""
+    """Return the GPU for rows that are a tensor; None if the CPU reads them."""
     if device == "cpu" or not (is_tensor(rows) or isinstance(getattr(rows, "rows", None), TensorRows)):
         return None
     shape = rows.shape if is_tensor(rows) else rows.rows.shape
@@ -73,7 +73,7 @@ def staying(device: str, rows: Any) -> Device | None:
 
 
 def search_over(scan: Scan, metric: Metric, device: str) -> ChosenSearch:
-    """The search over scanned rows on the device that the word means, if it can be done there."""
+    """Return the search of all rows on `device`, if a GPU can run it."""
     if scan.kept.sparse or not metric.distance.by_products or not scan.n:
         return ChosenSearch(None, "on the CPU: a GPU searches dense rows under euclidean, cosine and dot")
     chosen = resolve(device, pays=scan.n * scan.d >= ENOUGH)
@@ -84,14 +84,14 @@ def search_over(scan: Scan, metric: Metric, device: str) -> ChosenSearch:
 
 
 def tensors(search: Any, index: Index, queries: Any, k: int) -> Neighbors | None:
-    """The k nearest of queries that are a tensor, as tensors and never on the host; None where that is not possible."""
+    """Return the k nearest of queries that are a tensor, as tensors; None if the GPU cannot search them."""
     if not getattr(search, "answers_tensors", False) or not holds(index, queries, k):
         return None
     return named_tensors(search.device, index, queries, lambda asked: search.answer(asked, k))
 
 
 def named_tensors(device: Device, index: Index, queries: Any, answer: Callable[[Any], Any]) -> Neighbors:
-    """What the device answers to queries, wherever these are, with the caller's ids."""
+    """Return the neighbors that `answer` finds on the GPU, with the ids of the caller, on the device of the queries."""
     with device.room(f"a search of {len(queries):,} queries"):
         found = answer(device.put(queries))
         ids = found.ids if index.plain_ids else device.put(index.ids)[found.ids]
@@ -99,7 +99,7 @@ def named_tensors(device: Device, index: Index, queries: Any, answer: Callable[[
 
 
 def holds(index: Index, queries: Any, k: int) -> bool:
-    """Whether tensors can be answered on a device as they are; the host refuses or converts the others."""
+    """Return whether a GPU can search these queries without converting them; the CPU converts or refuses others."""
     if str(queries.dtype) not in _FLOATS or queries.ndim != 2 or not isinstance(k, int) or not 0 < k < index.n_rows:
         return False
     if not (index.unit.plain and index.metric.bare and k < MAX_NEIGHBORS):
@@ -112,15 +112,8 @@ def holds(index: Index, queries: Any, k: int) -> bool:
     return not len(held) or bool((held.min() > 1 / limit) & (held.max() < limit))
 
 
-class Probed(NamedTuple):
-    """What a search with some number of probes found, and how many rows it measured a query (the mean)."""
-
-    found: Neighbors
-    touched: float
-
-
 def check_cells(metric: Metric) -> None:
-    """Refuse what no device searches."""
+    """Raise CombinationError for a metric that a GPU does not search."""
     if not metric.distance.by_products:
         raise CombinationError(
             f"Landmarks(device='cuda') cannot search the metric {metric.name!r}; it searches rows under 'euclidean', "
@@ -129,7 +122,7 @@ def check_cells(metric: Metric) -> None:
 
 
 def choose_for_cells(device: str, metric: Metric, store: Store, n_values: int) -> ChosenDevice:
-    """The device that a word means for so many values of rows."""
+    """Return the device for landmark cells over so many values of rows."""
     if device == "cpu":
         return ChosenDevice(None, "")
     if not metric.distance.by_products:
@@ -137,14 +130,14 @@ def choose_for_cells(device: str, metric: Metric, store: Store, n_values: int) -
     chosen = resolve(device, pays=n_values >= ENOUGH)
     if chosen.device is None or not store.bits_per_value:
         return chosen
-    alone = "cells are found there, codes alone are searched here, those of tensors there"
-    how = "full rows are searched there" if store.rerank else alone
+    alone = "it finds the cells, and the CPU searches the codes, except for tensors"
+    how = "it searches full rows" if store.rerank else alone
     return ChosenDevice(chosen.device, f"{chosen.why}: {how}")
 
 
 @dataclass(frozen=True)
 class FarTable:
-    """Rows on a device in the order of their cells: all of them, or their codes alone."""
+    """Rows on a GPU in the order of their cells, in full or as codes alone."""
 
     best: TensorRows | GpuBitRows | GpuByteRows
     names: Tensor  # (n,) int64
@@ -152,13 +145,13 @@ class FarTable:
 
     @staticmethod
     def needs(far: TensorRows, store: Store) -> int:
-        """Bytes beside the rows: in the order of cells, as they enter products, or as codes; and whose each row is."""
+        """Return the bytes that a build needs in addition to the rows."""
         n, d = far.shape
         return 2 * far.nbytes + 16 * n if store.rerank else n * (d * store.bits_per_value // 4 + 32)
 
     @staticmethod
     def of(far: TensorRows, ground: Ground) -> FarTable:
-        """Rows (n, d), each in the cell of its nearest landmark."""
+        """Put each row (n, d) into the cell of its nearest landmark."""
         from kway.rows.gpu.ivf_search import assign_rows, cell_finder
 
         device, store = far.device, ground.store
@@ -171,28 +164,28 @@ class FarTable:
 
     @property
     def has_full(self) -> bool:
-        """Whether full rows are kept."""
+        """Whether full rows are stored."""
         return isinstance(self.best, TensorRows)
 
     def on_device(self, device: Device) -> Any:
-        """The rows, or codes, where they are."""
+        """Return the rows or codes, which are on the GPU already."""
         return self.best.tensor if isinstance(self.best, TensorRows) else self.best.on_device(device)
 
     def device_bytes(self) -> int:
-        """What enters the products."""
+        """Return the bytes that enter the products."""
         return int(self.best.nbytes)
 
     def measure(self, distance: Distance, queries: NDArray, places: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Distances (q, k) of queries (q, d) to the rows at places (q, k), which alone are copied."""
+        """Return distances (q, k) of queries (q, d) to the rows at places (q, k); only these rows are copied."""
         return measured_rows(distance, queries, *SelectedRows.select(self.best, places))
 
     @property
     def ends_exact(self) -> bool:
-        """Whether all cells together hold the answer that is promised: of bits alone there is no other."""
+        """Whether a search of all cells gives the result to compare with: full rows, or bits that are stored alone."""
         return not isinstance(self.best, GpuByteRows)
 
     def read(self, ground: Ground, kind: type[CellTable] | type[BitCells]) -> CellTable | BitCells:
-        """The table of the host."""
+        """Return the same table on the CPU."""
         device, best = Device(str(self.names.device)), self.best
         places = np.argsort(device.fetch(self.names))
         in_order = np.repeat(np.arange(len(self.offsets) - 1), np.diff(device.fetch(self.offsets)))
@@ -200,14 +193,14 @@ class FarTable:
         if isinstance(best, TensorRows):
             kept = kind.keep(np.asarray(best)[places], cells, ground)
         elif isinstance(best, GpuBitRows):
-            kept = StoredRows(None, CenteredBits(best, ground.centres(), in_order).take(places))
+            kept = StoredRows(None, CenteredBits(best, ground.centers(), in_order).take(places))
         else:
             kept = StoredRows(None, best.take(places))
         return kind.of(kept, cells, ground)
 
 
 def placed_of(rows: NDArray | TensorRows, distance: Distance) -> Any:
-    """Rows in the distance's space, where they are."""
+    """Return rows in the space of the distance, on the same device."""
     if not isinstance(rows, TensorRows):
         return distance.place(rows)
     from kway.rows.gpu.exact_search import place_rows
@@ -216,7 +209,7 @@ def placed_of(rows: NDArray | TensorRows, distance: Distance) -> Any:
 
 
 def leads_of(rows: NDArray | TensorRows, projection: Projection) -> Any:
-    """Short projections (n, m) float32 of placed rows, where they are."""
+    """Return short projections (n, m) float32 of placed rows, on the same device."""
     if not isinstance(rows, TensorRows):
         return projection.of(rows, long=False).lead
     device, basis = rows.device, projection.basis[:, : projection.length]

@@ -40,6 +40,9 @@ from kway.validation import is_sparse, plain_rows
 from kway.versions import current, writes, writing
 
 _SINGLE = np.dtype(np.float32)
+NO_GUARANTEE = (
+    "; no recall is guaranteed: set probes, or let NeighborsClassifier tune them"  # of an index with probes="auto"
+)
 
 
 @dataclass(frozen=True)
@@ -362,9 +365,9 @@ class Index(ABC):
 
     def _nearest_of_tensor(self, queries: Any, k: int, probes: int | None) -> Neighbors:
         """Search on the GPU, or on the CPU and copy the result to the device of the queries."""
+        self._touched = float(k)
         found = self._tensors(queries, k, probes)
         if found is not None:
-            self._touched = float(k)
             return found
         device = Device(str(queries.device))
         return Neighbors(*map(device.put, self._found(on_host(queries), k, probes)))
@@ -418,23 +421,41 @@ class Index(ABC):
 
     @writes
     def remove(self, ids: ArrayLike) -> int:
-        """Remove rows by id; unknown ids are ignored.
+        """Remove rows by id.
 
         Parameters
         ----------
         ids : array-like of int
-            Ids of the rows.
+            Ids of the rows. If one is not in the index, InputError is raised and no row is removed.
 
         Returns
         -------
         int
             Number of rows removed.
         """
-        positions = self._ids.asked(ids)
+        positions = self._ids.known(ids)
         if len(positions):
             self._drop(positions)
             self._ids = self._ids.without(positions)
         return len(positions)
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the index to a file, which `kway.load` reads.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file; an existing one is replaced.
+        force : bool, default=False
+            Whether to replace a file that is not a model file of kway.
+        """
+        from kway.modelfile import save_index
+
+        save_index(*self.parts(), path, force)
+
+    def __repr__(self) -> str:
+        size = f"{self.n_rows:,} rows x {self.n_features:,} columns"
+        return f"<{type(self).__name__} of {self.recipe}: {size}, metric {self.metric.name!r}; {self.why_}>"
 
     def parts(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         """Return the index as parts of a model file.
@@ -512,4 +533,4 @@ def _padded(ids: NDArray, distances: NDArray, k: int) -> Neighbors:
 
 
 def _as_facts(value: Any) -> Any:
-    return value.facts() if isinstance(value, Store) else value
+    return value.facts() if isinstance(value, Store | Recipe) else value

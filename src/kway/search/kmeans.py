@@ -1,6 +1,6 @@
 """k-means (Lloyd 1982): centers (c, d) with small distances of rows to their nearest center.
 
-Rounds on a sample place the centers; passes over all rows may follow (`cluster_blocks`).
+Rounds on a sample of the rows place the centers.
 
     assign   each row to argmin_c ||x - m_c||^2 = argmax_c (x . m_c - ||m_c||^2 / 2), one blocked matrix product
     update   each center to the mean of its rows; an empty one to a row far from its center
@@ -11,81 +11,60 @@ the first. This is the idea of k-means++ (Arthur and Vassilvitskii 2007), withou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.errors import InputError
 from kway.kernels.cells import nearest_center
 from kway.kernels.jit import frozen
-from kway.labels import check_width
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.progress import Tell, silent
+from kway.rows.blocks import SAMPLE_ROWS
 from kway.rows.gpu.device import Device
 from kway.rows.gpu.tensor_rows import TensorRows
-from kway.search.codecs.block_codes import iterate_blocks
-from kway.threads import at_most, pmap, spans
-from kway.validation import plain_rows
+from kway.threads import pmap, spans
+
+if TYPE_CHECKING:
+    from kway.rows.gpu.ivf_search import DeviceSample
 
 ROUNDS = 4  # rounds on the sample; after 8 the recall of landmarks differs by less than between seeds (T3)
-A_CENTRE = 32  # rows of the sample per center; more rows improve no recall (T3)
-SAMPLE_ROWS = 4096  # least rows of a sample: for centers, projections, hashes and bounds (T1f, T3)
+ROWS_PER_CENTER = 32  # rows of the sample per center; more rows improve no recall (T3)
 
 
-class ClusteredRows(Protocol):
-    """Rows (n, d) that are clustered, on the CPU or on a GPU."""
-
-    def __len__(self) -> int: ...
-
-    def take(self, which: NDArray[np.int64]) -> NDArray:
-        """Return some of the rows as an array."""
-
-    def reach(self) -> float:
-        """Return half the squared length of the longest row."""
-
-    def nearest(self, centres: NDArray) -> tuple[NDArray, NDArray]:
-        """Return the nearest center (n,) of each row, and half their squared distance (n,)."""
-
-    def means(self, near: NDArray, centres: NDArray) -> NDArray:
-        """Return the mean of the rows of each center; a center without rows stays."""
-
-
-class NearestCentre(NamedTuple):
+class NearestCenter(NamedTuple):
     """The nearest center (n,) of each row, and half their squared distance (n,)."""
 
-    centres: NDArray[np.int64]
+    centers: NDArray[np.int64]
     gaps: NDArray[np.float32]
 
 
-def kmeans_sample(rows: Any, n_centres: int, rng: np.random.Generator) -> Any:
+def kmeans_sample(rows: Any, n_centers: int, rng: np.random.Generator) -> Any:
     """Return a sample of rows that is large enough to place so many centers; on a GPU if the rows are."""
-    n, size = len(rows), max(A_CENTRE * n_centres, SAMPLE_ROWS)
+    n, size = len(rows), max(ROWS_PER_CENTER * n_centers, SAMPLE_ROWS)
     return rows[:] if n <= size else rows[np.sort(rng.choice(n, size, replace=False))]
 
 
-def place_centres(
+def place_centers(
     sample: NDArray[np.float32] | TensorRows,
-    n_centres: int,
+    n_centers: int,
     rng: np.random.Generator,
     *,
     rounds: int = ROUNDS,
     tell: Tell = silent,
     device: Device | None = None,
 ) -> NDArray[np.float32]:
-    """Return centers (n_centres, d) for rows like the sample (n, d) float32, computed on the device if one is given.
+    """Return centers (n_centers, d) for rows like the sample (n, d) float32, computed on the device if one is given.
 
     `tell` is called before each round.
     """
     held = _held(sample if isinstance(sample, TensorRows) else np.ascontiguousarray(sample), device)
-    centres = _seeds(held, n_centres, rng)
+    centers = _seeds(held, n_centers, rng)
     for done in range(rounds):
         tell(done, f"round {done + 1} of {rounds}")
-        centres = _moved(held, centres, rng)
-    return centres
+        centers = _moved(held, centers, rng)
+    return centers
 
 
 @dataclass(frozen=True)
@@ -105,21 +84,21 @@ class HostSample:
         """Return half the squared length of the longest row."""
         return float(half_squares(self.rows).max())
 
-    def nearest(self, centres: NDArray) -> tuple[NDArray, NDArray]:
+    def nearest(self, centers: NDArray) -> tuple[NDArray, NDArray]:
         """Return the nearest center of each row, on all threads."""
-        return nearest_centres(self.rows, centres)
+        return nearest_centers(self.rows, centers)
 
-    def means(self, near: NDArray, centres: NDArray) -> NDArray:
+    def means(self, near: NDArray, centers: NDArray) -> NDArray:
         """Return the means, by adding rows in the order of their centers."""
-        counts = np.bincount(near, minlength=len(centres))
+        counts = np.bincount(near, minlength=len(centers))
         filled, starts = np.flatnonzero(counts), np.cumsum(counts) - counts
-        new = centres.copy()
-        sums = np.add.reduceat(self.rows[in_cell_order(near, len(centres))], starts[filled], axis=0)
+        new = centers.copy()
+        sums = np.add.reduceat(self.rows[in_cell_order(near, len(centers))], starts[filled], axis=0)
         new[filled] = sums / counts[filled, None].astype(np.float32)
         return new
 
 
-def _held(rows: NDArray | TensorRows, device: Device | None) -> ClusteredRows:
+def _held(rows: NDArray | TensorRows, device: Device | None) -> HostSample | DeviceSample:
     """Return the rows on the CPU or on the device."""
     if device is None:
         return HostSample(np.asarray(rows))
@@ -129,25 +108,25 @@ def _held(rows: NDArray | TensorRows, device: Device | None) -> ClusteredRows:
         return DeviceSample.build(device, rows)
 
 
-def nearest_centres(rows: NDArray[np.float32], centres: NDArray[np.float32]) -> NearestCentre:
+def nearest_centers(rows: NDArray[np.float32], centers: NDArray[np.float32]) -> NearestCenter:
     """Return the nearest center of each row (n, d); ties go to the first."""
-    found = NearestCentre(np.empty(len(rows), np.int64), np.empty(len(rows), np.float32))
+    found = NearestCenter(np.empty(len(rows), np.int64), np.empty(len(rows), np.float32))
 
     def work(part: slice) -> None:
-        assign_centres(rows[part], centres, found.centres[part], found.gaps[part])
+        assign_centers(rows[part], centers, found.centers[part], found.gaps[part])
 
     pmap(work, spans(len(rows), rows_per_block(4 * rows.shape[1], CACHE_BYTES)))
     return found
 
 
-def assign_centres(rows: NDArray, centres: NDArray, near: NDArray, gaps: NDArray) -> None:
-    """Compute `nearest_centres` on one thread, into near (n,) and gaps (n,)."""
-    halves, half = half_squares(rows), half_squares(centres)
-    tile = max(16, rows_per_block(4 * len(centres), CACHE_BYTES // 4))  # their products stay in the cache
-    room = np.empty((min(tile, len(rows)), len(centres)), np.float32)
+def assign_centers(rows: NDArray, centers: NDArray, near: NDArray, gaps: NDArray) -> None:
+    """Compute `nearest_centers` on one thread, into near (n,) and gaps (n,)."""
+    halves, half = half_squares(rows), half_squares(centers)
+    tile = max(16, rows_per_block(4 * len(centers), CACHE_BYTES // 4))  # their products stay in the cache
+    room = np.empty((min(tile, len(rows)), len(centers)), np.float32)
     for part in spans(len(rows), tile):
         block = rows[part]
-        products = np.matmul(block, centres.T, out=room[: len(block)])  # (m, c)
+        products = np.matmul(block, centers.T, out=room[: len(block)])  # (m, c)
         nearest_center(products, products.view(np.int32), half, halves[part], near[part], gaps[part])
 
 
@@ -156,9 +135,9 @@ def half_squares(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     return frozen(0.5 * np.einsum("ij,ij->i", rows, rows))
 
 
-def _seeds(held: ClusteredRows, n_centres: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    first = held.take(rng.choice(len(held), max(1, n_centres // 2), replace=False))
-    wanted = n_centres - len(first)
+def _seeds(held: HostSample | DeviceSample, n_centers: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    first = held.take(rng.choice(len(held), max(1, n_centers // 2), replace=False))
+    wanted = n_centers - len(first)
     if not wanted:
         return first
     more = _distant_rows(held, held.nearest(first)[1], wanted, rng)
@@ -167,11 +146,11 @@ def _seeds(held: ClusteredRows, n_centres: int, rng: np.random.Generator) -> NDA
     return np.concatenate([first, more])
 
 
-def _moved(held: ClusteredRows, centres: NDArray, rng: np.random.Generator) -> NDArray[np.float32]:
+def _moved(held: HostSample | DeviceSample, centers: NDArray, rng: np.random.Generator) -> NDArray[np.float32]:
     """Run one round: the means of the rows of each center; empty centers move to rows far from their center."""
-    near, gaps = held.nearest(centres)
-    new = held.means(near, centres)
-    empty = np.flatnonzero(np.bincount(near, minlength=len(centres)) == 0)
+    near, gaps = held.nearest(centers)
+    new = held.means(near, centers)
+    empty = np.flatnonzero(np.bincount(near, minlength=len(centers)) == 0)
     if len(empty):
         far = _distant_rows(held, gaps, len(empty), rng)
         new[empty[: len(far)]] = far
@@ -184,7 +163,7 @@ def in_cell_order(cells: NDArray[np.int64], n_cells: int) -> NDArray[np.int64]:
     return np.argsort(narrow, kind="stable")
 
 
-def _distant_rows(held: ClusteredRows, halves: NDArray, count: int, rng: np.random.Generator) -> NDArray:
+def _distant_rows(held: HostSample | DeviceSample, halves: NDArray, count: int, rng: np.random.Generator) -> NDArray:
     """Draw up to `count` rows with probability in proportion to their squared distance, given half of it (n,)."""
     gaps = 2.0 * halves.astype(np.float64)
     gaps[gaps <= 2e-6 * held.reach()] = 0.0  # rounding
@@ -192,106 +171,3 @@ def _distant_rows(held: ClusteredRows, halves: NDArray, count: int, rng: np.rand
     if not len(far):
         return held.take(far)
     return held.take(rng.choice(far, min(count, len(far)), replace=False, p=gaps[far] / gaps[far].sum()))
-
-
-class StreamClusters(NamedTuple):
-    """Centers (c, d) float32, the rows (c,) of each in the last pass, and their mean squared distance to it.
-
-    For a source that was read once, sizes and spread are those of the sample.
-    """
-
-    centres: NDArray[np.float32]
-    sizes: NDArray[np.int64]
-    spread: float
-
-
-def cluster_blocks(
-    blocks: Any, n_centres: int, *, passes: int = 2, seed: int = 0, n_jobs: int | None = None
-) -> StreamClusters:
-    """Run k-means over rows that need not fit in memory.
-
-    Parameters
-    ----------
-    blocks : array of shape (n, d), path or iterable
-        An array, perhaps a memory map, a folder of .npy files, or an iterable of blocks (m, d).
-    n_centres : int
-        Number of centers.
-    passes : int, default=2
-        Passes over all rows after the sample, if the source can be read again (an array, a folder, a list).
-    seed : int, default=0
-        Seed of the sample and of the first centers.
-    n_jobs : int or None, default=None
-        Number of threads; None uses all cores.
-
-    Returns
-    -------
-    StreamClusters
-        Centers, rows per center, and mean squared distance.
-
-    Examples
-    --------
-    >>> rows = np.repeat(np.arange(4.0), 50)[:, None] * 10
-    >>> cluster_blocks([rows[:100], rows[100:]], 4).sizes.tolist()
-    [50, 50, 50, 50]
-    """
-    if not isinstance(n_centres, int | np.integer) or isinstance(n_centres, bool) or n_centres < 1:
-        raise InputError(f"n_centres must be a whole number of at least 1, got {n_centres!r}")
-    with at_most(n_jobs):
-        return _clustered(blocks, n_centres, passes, seed)
-
-
-def _clustered(blocks: Any, n_centres: int, passes: int, seed: int) -> StreamClusters:
-    rng = np.random.default_rng(seed)
-    sample = _sampled(_blocks(blocks), max(A_CENTRE * n_centres, SAMPLE_ROWS), rng)
-    if len(sample) < n_centres:
-        raise InputError(f"n_centres={n_centres} needs at least as many rows, got {len(sample)}; use fewer centers")
-    centres = place_centres(sample, int(n_centres), rng)
-    again = isinstance(blocks, str | Path | list | tuple) or hasattr(blocks, "shape")
-    if not again or passes < 1:
-        return _passed(iter([sample]), centres)._replace(centres=centres)
-    found = _passed(_blocks(blocks), centres)
-    for _ in range(passes - 1):
-        found = _passed(_blocks(blocks), found.centres)
-    return found
-
-
-def _blocks(source: Any) -> Iterator[NDArray[np.float32]]:
-    """Yield checked blocks, all with as many columns as the first."""
-    width = None
-    for block in iterate_blocks(source).each:
-        rows = plain_rows(block, "rows").astype(np.float32, copy=False)
-        width = check_width(rows, width)
-        yield rows
-    if width is None:
-        raise InputError("k-means needs at least one block of rows, got none")
-
-
-def _sampled(blocks: Iterator[NDArray[np.float32]], size: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Draw `size` of all rows (reservoir sampling): row i replaces a random one with probability size / (i + 1)."""
-    held: NDArray[np.float32] | None = None
-    seen = 0
-    for rows in blocks:
-        if held is None:
-            held = np.empty((size, rows.shape[1]), np.float32)
-        free = min(max(0, size - seen), len(rows))
-        held[seen : seen + free] = rows[:free]
-        places = rng.integers(0, seen + free + 1 + np.arange(len(rows) - free))
-        inside = np.flatnonzero(places < size)
-        held[places[inside]] = rows[free:][inside]  # the later of two in one place stays
-        seen += len(rows)
-    assert held is not None
-    return held[: min(seen, size)]
-
-
-def _passed(blocks: Iterator[NDArray], centres: NDArray[np.float32]) -> StreamClusters:
-    """Run one pass: the means of the rows of each center; one without rows stays."""
-    sums, sizes, total = np.zeros(centres.shape), np.zeros(len(centres), np.int64), 0.0
-    for rows in blocks:
-        near = nearest_centres(rows, centres)
-        sizes += np.bincount(near.centres, minlength=len(centres))
-        total += 2.0 * float(near.gaps.sum(dtype=np.float64))
-        order = np.argsort(near.centres, kind="stable")
-        present, starts = np.unique(near.centres[order], return_index=True)
-        sums[present] += np.add.reduceat(rows[order], starts, axis=0, dtype=np.float64)
-    means = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], centres)
-    return StreamClusters(means.astype(np.float32), sizes, max(0.0, total) / max(1, int(sizes.sum())))

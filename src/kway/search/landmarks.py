@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,14 +37,12 @@ from kway.search.cells import (
     Projection,
     by_cell,
     learn_projection,
-    nearest_first,
     projection_sample,
 )
 from kway.search.codecs.stores import Store, StoredRows
-from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
+from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE
 from kway.search.gpu_dispatch import (
     FarTable,
-    Probed,
     check_cells,
     choose_for_cells,
     far_rows,
@@ -53,14 +51,13 @@ from kway.search.gpu_dispatch import (
     named_tensors,
     placed_of,
 )
-from kway.search.index import Index, Recipe
-from kway.search.kmeans import ROUNDS, assign_centres, kmeans_sample, place_centres
+from kway.search.index import NO_GUARANTEE, Index, Recipe
+from kway.search.kmeans import ROUNDS, assign_centers, kmeans_sample, place_centers
 from kway.search.metrics import Metric, pick_metric
 from kway.search.power_scaling import Unit
 from kway.search.results import Heaps, Ids, Neighbors, empty_heaps, whole_k
-from kway.threads import at_most, even_spans, pmap, spans
-from kway.validation import plain_far
-from kway.versions import current, writes
+from kway.threads import even_spans, pmap, spans
+from kway.versions import writes
 
 if TYPE_CHECKING:
     from kway.rows.gpu.ivf_search import DeviceCells
@@ -78,7 +75,9 @@ class Landmarks(Recipe):
     n_landmarks : int or "auto", default="auto"
         Number of cells; "auto" is twice the square root of the rows.
     probes : int or "auto", default="auto"
-        Cells that a query looks into; "auto" is 24, and a NeighborsClassifier tunes it.
+        Cells that a query looks into. A NeighborsClassifier tunes "auto" until its votes agree with exact search. An
+        index that is built directly uses 24 and guarantees no recall: if rows are not in clusters, as on random
+        directions, most neighbors may be missed. Compare it with `Flat` on some queries.
     seed : int, default=0
         Seed of the samples and of the first landmarks.
     store : None, Int8 or Bits, default=None
@@ -110,7 +109,7 @@ class Landmarks(Recipe):
     device: str = "cpu"
 
     name = "landmarks"
-    distances = (EUCLIDEAN, COSINE, DOT, MANHATTAN, GREAT_CIRCLE)
+    distances = (EUCLIDEAN, COSINE, DOT, GREAT_CIRCLE)
     narrow = True
 
     def __post_init__(self) -> None:
@@ -168,7 +167,7 @@ class Landmarks(Recipe):
         n = self.keeper.fill_cells(index, blocks, folder)
         if n is None:
             return super().build_blocks(blocks, metric, folder)
-        index._ids, index._n_features = Ids.of(n, None), index._table.centres.shape[1]
+        index._ids, index._n_features = Ids.of(n, None), index._table.centers.shape[1]
         index.unit = Unit.again(0, np.dtype(np.float32), picked.distance, self._narrow)  # blocks are not scaled
         return index
 
@@ -194,6 +193,13 @@ class Landmarks(Recipe):
         index._set(self.keeper.table().from_arrays(rows, arrays, index._ground()))
         index.probes = facts["probes"]
         return index
+
+
+class Probed(NamedTuple):
+    """What a search with some number of probes found, and the mean number of rows that a query measured."""
+
+    found: Neighbors
+    touched: float
 
 
 class LandmarksIndex(Index):
@@ -236,6 +242,11 @@ class LandmarksIndex(Index):
         return self._held
 
     @property
+    def on_cpu(self) -> bool:
+        """Whether the CPU searches."""
+        return self._on_gpu is None
+
+    @property
     def ends_exact(self) -> bool:
         """Whether a search of all cells gives the answer that a guarantee refers to."""
         return self._held.ends_exact
@@ -253,7 +264,7 @@ class LandmarksIndex(Index):
     @property
     def landmarks_(self) -> NDArray[np.float64]:
         """Landmarks (n_landmarks, d): among unit rows for cosine, among points on the sphere for haversine."""
-        return np.asarray(self.unit.given(self._ground().centres().astype(np.float64)))
+        return np.asarray(self.unit.given(self._ground().centers().astype(np.float64)))
 
     def _ground(self) -> Ground:
         return Ground(self.metric.distance, self._projection, self._landmarks, self.recipe.keeper)
@@ -282,7 +293,7 @@ class LandmarksIndex(Index):
         some = leads_of(placed_of(kmeans_sample(rows, count, rng), distance), self._projection)
         device = self._device_choice.device
         with progress.bar("landmarks", ROUNDS, asked=recipe.verbose) as tell:
-            self._landmarks = frozen(place_centres(some, count, rng, tell=tell, device=device))
+            self._landmarks = frozen(place_centers(some, count, rng, tell=tell, device=device))
         self._trained = n
 
     def _arrange(self, kept: StoredRows, cells: NDArray[np.int64]) -> None:
@@ -295,7 +306,7 @@ class LandmarksIndex(Index):
         where = f" ({self._device_choice.why})" if self._device_choice.why else ""
         self.why_ = (
             f"{self.n_landmarks} landmarks over {len(table.names):,} rows: approximate, searches the cells nearest "
-            f"to each query{where}"
+            f"to each query{where}{NO_GUARANTEE if self.recipe.probes == 'auto' else ''}"
         )
         self._copy_to_gpu()
 
@@ -309,7 +320,7 @@ class LandmarksIndex(Index):
 
         def work(part: slice) -> None:
             lead = self._projection.of(place(rows[part]), long=False).lead
-            assign_centres(lead, self._landmarks, near[part], np.empty(len(lead), dtype=np.float32))
+            assign_centers(lead, self._landmarks, near[part], np.empty(len(lead), dtype=np.float32))
 
         pmap(work, spans(len(rows), rows_per_block(4 * rows.shape[1], 2 * CACHE_BYTES)))
         return near
@@ -346,8 +357,12 @@ class LandmarksIndex(Index):
         if self._on_gpu is None or k > self._on_gpu.most_listed:
             return self._nearest_on_cpu(queries, k, wanted)
         found = self._on_gpu.nearest(queries, k, wanted, self._host(wanted))
-        self._touched = float(k)
+        self._touched = self._rows_of(wanted)
         return Neighbors(*found)
+
+    def _rows_of(self, probes: int) -> float:
+        """Return the mean number of rows in so many cells: a GPU measures all of them."""
+        return self.n_rows * probes / self.n_landmarks
 
     def _host(self, wanted: int) -> Any:
         """Return the search on the CPU for doubtful queries; None if the CPU does not have the rows."""
@@ -359,18 +374,8 @@ class LandmarksIndex(Index):
         cells, wanted = self._on_gpu, self._probes(probes)
         if cells is None or not holds(self, queries, k):
             return None
-        host = self._host(wanted)
+        host, self._touched = self._host(wanted), self._rows_of(wanted)
         return named_tensors(cells.device, self, queries, lambda tensor: cells.answer(tensor, k, wanted, host))
-
-    def _probed_on_gpu(self, queries: Any, k: int, steps: Sequence[int]) -> list[Probed] | None:
-        """Return the result of each of `steps` if the rows are only on a GPU; None if the CPU can search."""
-        cells = self._on_gpu
-        far = None if cells is None or not isinstance(self._held, FarTable) else plain_far(queries, cells.device)
-        if cells is None or far is None or not holds(self, far.tensor, k):
-            return None
-        found = (self.nearest(far.tensor, k, probes=step) for step in steps)
-        looked = (cells.rows_probed(far.tensor.double(), step) for step in steps)
-        return [Probed(Neighbors(*map(cells.device.fetch, one)), rows) for one, rows in zip(found, looked)]
 
     def _nearest_on_cpu(self, queries: NDArray, k: int, wanted: int) -> Neighbors:
         """Search on the CPU with so many probes."""
@@ -383,9 +388,7 @@ class LandmarksIndex(Index):
         self._touched = measured / len(queries)
         return heaps.neighbors()
 
-    def nearest_by_probes(
-        self, queries: ArrayLike, k: int, steps: Sequence[int], n_jobs: int | None = None
-    ) -> list[Probed]:
+    def nearest_by_probes(self, queries: ArrayLike, k: int, steps: Sequence[int]) -> list[Probed]:
         """Return the results of `nearest` with several numbers of probes, from one search.
 
         Each step searches only the cells that the steps before it have not searched, so all steps together cost as much
@@ -399,21 +402,12 @@ class LandmarksIndex(Index):
             Number of neighbors.
         steps : sequence of int
             Numbers of probes, ascending.
-        n_jobs : int or None, default=None
-            Number of threads; None uses all cores.
 
         Returns
         -------
         list of Probed
             Neighbors, and rows measured per query, of each step.
         """
-        probed = self._probed_on_gpu(queries, k, steps)
-        if probed is not None:
-            return probed
-        with at_most(n_jobs):
-            return current(self)._probed_on_cpu(queries, k, steps)
-
-    def _probed_on_cpu(self, queries: ArrayLike, k: int, steps: Sequence[int]) -> list[Probed]:
         checked, k = self.unit.queries(self._prepared(queries, "queries")), whole_k(k)
         rows, ask = checked.rows, self._asked(checked, k)
         q = len(rows)
@@ -434,7 +428,7 @@ class LandmarksIndex(Index):
         exact = frozen(queries.astype(np.float64))
         projected = self._projection.of(self.metric.distance.place(exact), self._table.long.shape[1] > 0)
         keys = self._finder.marks - projected.lead @ self._landmarks.T  # (q, c)
-        cells = nearest_first(keys)
+        cells = np.argsort(keys, axis=1, kind="stable")  # nearest first
         keys = np.take_along_axis(keys, cells, axis=1)
         heaps, measured = empty_heaps(len(queries), kept[0].ids.shape[1]), 0
         done, touched = 0, []

@@ -238,7 +238,36 @@ class Haversine(Metric):
 
 
 @dataclass(frozen=True)
-class Gaussian(Metric):
+class _Kernel(Metric):
+    """A distance whose similarity is a kernel of width sigma."""
+
+    sigma: float
+
+    def __post_init__(self) -> None:
+        if not above(0).allows(self.sigma):
+            raise InputError(
+                f"sigma of {type(self).__name__} must be a number > 0, got {self.sigma!r}; the median distance is a "
+                "good start"
+            )
+
+    def score(self, distances: NDArray) -> NDArray:
+        """Return the similarity of rows at these distances.
+
+        Parameters
+        ----------
+        distances : ndarray
+            Distances in the units of the metric.
+
+        Returns
+        -------
+        ndarray
+            Similarities, 1 at distance 0.
+        """
+        return np.exp(self.log_similarity(distances))
+
+
+@dataclass(frozen=True)
+class Gaussian(_Kernel):
     """Euclidean distance with the similarity exp(-d^2 / sigma^2).
 
     Parameters
@@ -253,28 +282,8 @@ class Gaussian(Metric):
     array([[1.   , 0.368]])
     """
 
-    sigma: float
-
     name = "gaussian"
     distance = EUCLIDEAN
-
-    def __post_init__(self) -> None:
-        _check_sigma("Gaussian", self.sigma)
-
-    def score(self, distances: NDArray) -> NDArray:
-        """Return the similarity of rows at these distances.
-
-        Parameters
-        ----------
-        distances : ndarray
-            Distances in the units of the metric.
-
-        Returns
-        -------
-        ndarray
-            exp(-d^2 / sigma^2).
-        """
-        return np.exp(self.log_similarity(distances))
 
     def log_similarity(self, distances: NDArray) -> NDArray:
         """Return the logarithm of the similarity of rows at these distances.
@@ -294,7 +303,7 @@ class Gaussian(Metric):
 
 
 @dataclass(frozen=True)
-class Laplacian(Metric):
+class Laplacian(_Kernel):
     """Manhattan distance with the similarity exp(-d / sigma).
 
     Parameters
@@ -309,28 +318,8 @@ class Laplacian(Metric):
     array([[1.   , 0.607]])
     """
 
-    sigma: float
-
     name = "laplacian"
     distance = MANHATTAN
-
-    def __post_init__(self) -> None:
-        _check_sigma("Laplacian", self.sigma)
-
-    def score(self, distances: NDArray) -> NDArray:
-        """Return the similarity of rows at these distances.
-
-        Parameters
-        ----------
-        distances : ndarray
-            Distances in the units of the metric.
-
-        Returns
-        -------
-        ndarray
-            exp(-d / sigma).
-        """
-        return np.exp(self.log_similarity(distances))
 
     def log_similarity(self, distances: NDArray) -> NDArray:
         """Return the logarithm of the similarity of rows at these distances.
@@ -391,11 +380,6 @@ def from_facts(facts: dict[str, Any]) -> Metric:
     kinds = {kind.name: kind for kind in _KINDS}
     parameters = {key: value for key, value in facts.items() if key != "name"}
     return kinds[facts["name"]](**parameters)
-
-
-def _check_sigma(name: str, sigma: float) -> None:
-    if not above(0).allows(sigma):
-        raise InputError(f"sigma of {name} must be a number > 0, got {sigma!r}; the median distance is a good start")
 
 
 def _log_positive(values: NDArray) -> NDArray:

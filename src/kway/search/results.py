@@ -142,13 +142,18 @@ class Ids:
                 raise InputError(f"ids {_few(known)} are already in the index; remove them first, or pass other ids")
         return Ids(np.concatenate([self.ids, more]))
 
-    def asked(self, ids: ArrayLike) -> NDArray[np.int64]:
-        """Return the sorted positions of ids, without duplicates and unknown ids."""
+    def known(self, ids: ArrayLike) -> NDArray[np.int64]:
+        """Return the sorted positions of ids, without duplicates; raise an error for unknown ids."""
         named = np.atleast_1d(np.asarray(ids))
         if named.dtype.kind not in "iu" and named.size:
             raise InputError(f"ids must be whole numbers, got dtype {named.dtype}")
-        found = self.find(np.unique(named.astype(np.int64)))
-        return np.sort(found[found >= 0])
+        named = np.unique(named.astype(np.int64))
+        found = self.find(named)
+        if (found < 0).any():
+            raise InputError(
+                f"ids {_few(named[found < 0])} are not in the index; pass ids that `add` or `build` returned"
+            )
+        return np.sort(found)
 
     def find(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the positions of ids, -1 for unknown ids."""

@@ -88,7 +88,7 @@ def open_shard(
 
 def _opened(recipe: Recipe, file: Path, shape: tuple[int, int]) -> Shard:
     held = container.read(file)
-    check_index(held.manifest.get("index"), held.tensors, *shape)
+    check_index(held.manifest.get("index"), held.tensors, shape)
     return Shard(type(recipe).restore(held.manifest["index"], held.tensors))
 
 
@@ -166,17 +166,6 @@ class Sharded(Recipe):
             Whether the rows are sparse.
         """
         self.recipe.check(metric, sparse)
-
-    def facts(self) -> dict[str, Any]:
-        """Return the JSON facts that a model file contains about the recipe.
-
-        Returns
-        -------
-        dict
-            The name of the index, its parameters, and the facts of the inner recipe.
-        """
-        inner = self.recipe.facts()
-        return {"index": self.name, "recipe": inner, "shards": self.shards, "replicas": self.replicas}
 
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> Recipe:

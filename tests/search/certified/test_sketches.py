@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kway.search.certified.choose import flaw, leading_axes
+from kway.search.certified.choose import flaw
 from kway.search.certified.euclidean import EuclideanCodes, euclidean_space
 from kway.search.certified.manhattan import ManhattanCodes, ManhattanSpace, correlated_groups
 from kway.search.certified.pipeline import make_cells
 from kway.search.certified.sketches import empty_sketch, measure_frame
+from kway.search.principal_axes import leading_axes
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -74,7 +75,7 @@ def test_bounds_are_tight():
     assert (sketch.slack < 0.02 * size.max()).all()  # of bytes, which all have one step
 
 
-def test_frame_clips_and_centres():
+def test_frame_clips_and_centers():
     rng = np.random.default_rng(0)
     points = rng.standard_normal((2000, 10)) + 1e6
     points[17] = 1e300

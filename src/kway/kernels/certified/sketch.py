@@ -217,8 +217,8 @@ def pair_up(order, left, right, n):
     return mate
 
 
-ROUND = 32  # bytes per round of the loop; rows are padded to a multiple
-MOST_COLUMNS = 2**17  # sums of 32 bits do not overflow: 2^17 / 16 lanes * 254^2 < 2^31
+ROUND = 32  # bytes per round of the loop; rows are padded to a multiple (T1)
+MAX_COLUMNS = 2**17  # sums of 32 bits do not overflow: 2^17 / 16 lanes * 254^2 < 2^31
 
 _BYTES = ir.VectorType(I8, 16)
 _PAIRS = ir.VectorType(I16, 16)

@@ -24,10 +24,9 @@ import numpy as np
 from kway.kernels.certified.sketch import byte_squares
 from kway.kernels.certified.tiles import scan_codes, weigh_codes
 from kway.kernels.distances import absolute_gaps, squared_gaps
+from kway.kernels.float32 import FLOAT32_SAFE
 from kway.kernels.jit import BIG, kernel
 from kway.kernels.lanes import ctz, touch_row
-
-FARTHEST = 1e200  # distance of an empty place in a list; it stays finite in any unit of a frame (up to 2^250)
 
 
 @kernel
@@ -143,35 +142,49 @@ def _keep_largest(weights, low, high, base, values, places, count):
     return count
 
 
+class SweptRows(NamedTuple):
+    """The rows of an index; all arrays except `rows` are in cell order."""
+
+    packed: Any  # (blocks, words, 64) codes
+    fine: Any  # (n, w)
+    ids: Any  # (n,)
+    start: Any  # (c + 1,) first row of each cell
+    rows: Any  # (n, d) in the order of their ids
+    step: float  # step of the codes
+    unit: float  # unit of the frame
+    margin: float  # factor from a bound (squared if Euclidean) to a fine sum
+    variant: int  # instructions that scan the codes; see tiles.py
+
+
 @kernel
-def warm(packed, bias, ids, start, rows, near, members, asked, queries, keep, best, found, variant):
+def warm(index, bias, near, members, asked, queries, keep, best, found):
     """Measure the best `keep` rows, by their codes, of the cells near[members[r]] for each query members[r].
 
     asked[r] are the codes of the query; bias is None for Manhattan codes.
     """
+    ids, start = index.ids, index.start
     values, places, weights = np.empty(keep, np.int32), np.empty(keep, np.int64), np.empty(64, np.int32)
     for r in range(members.size):
         i, count = np.int64(members[r]), 0
         for p in range(near.shape[1]):
             c = near[i, p]
             for b in range(start[c] // 64, (start[c + 1] + 63) // 64):
-                weigh_codes(packed, bias, b, asked, r, weights, variant)
+                weigh_codes(index.packed, bias, b, asked, r, weights, index.variant)
                 low, high = max(0, start[c] - 64 * b), min(64, start[c + 1] - 64 * b)
                 count = _keep_largest(weights, low, high, 64 * b, values, places, count)
         for u in range(count):
             places[u] = ids[places[u]]
-        visit(rows, queries, i, places, count, bias is not None, best, found)
+        visit(index.rows, queries, i, places, count, bias is not None, best, found)
 
 
 AHEAD = 4  # rows that are prefetched (T1)
-_MOST = 1e12  # above all distances in the space of the codes; its square is finite in float32
 FLOOR = (np.iinfo(np.int32).max + 1) // 2  # above any sum of codes: tau = -FLOOR marks all rows, tau = FLOOR none
 
 
 @kernel
 def _kth(best, i, unit):
     """Return the k-th distance of query i so far, in units of the space of the codes."""
-    return min(best[i, best.shape[1] - 1] * unit, _MOST)
+    return min(best[i, best.shape[1] - 1] * unit, FLOAT32_SAFE[1])
 
 
 @kernel
@@ -211,19 +224,6 @@ def _sift(fine, asked, i, limit, bias, places, n):
             places[kept] = places[u]
             kept += 1
     return kept
-
-
-class SweptRows(NamedTuple):
-    """The rows of an index; all arrays except `rows` are in cell order."""
-
-    packed: Any  # (blocks, words, 64) codes
-    fine: Any  # (n, w)
-    ids: Any  # (n,)
-    rows: Any  # (n, d) in the order of their ids
-    step: float  # step of the codes
-    unit: float  # unit of the frame
-    margin: float  # factor from a bound (squared if Euclidean) to a fine sum
-    variant: int  # instructions that scan the codes; see tiles.py
 
 
 class SweptPanel(NamedTuple):

@@ -13,14 +13,14 @@ contains every variant that the CPU supports, and the number selects one when a 
 Manhattan: sums of byte differences, eight codes 0..255 per word of 64 bits.
     L1_WIDE     3 queries x 64 rows, 24 accumulators, sum of absolute differences of AVX-512BW
     L1_SHORT    3 queries x 8 rows, 6 accumulators, sum of absolute differences of AVX2
-    L1_ORDINARY 16-bit lanes of ordinary vectors, which can add 128 words (so codes have at most L1_MOST_DIMS columns)
+    L1_ORDINARY 16-bit lanes of ordinary vectors, which can add 128 words (so codes have at most L1_MAX_DIMS columns)
 
 Euclidean: codes x of rows are in -127..127 and stored as x + 128, because one operand of the instruction is unsigned;
 four per word. `|q - x|^2 <= u^2` implies `bias + q.(x + 128) > |q|^2 / 2 + 128 sum(q) - u^2 / 2 - 1`. Tiles compute the
 left side; the right side is `tau`. PAIRS leaves 128 sum(q), which `lifts_l2` returns, out of both sides.
     VNNI     6 queries x 64 rows, 24 accumulators of AVX-512
     PAIRS    2 queries x 32 rows, 8 accumulators of AVX2; products of byte pairs are added in 16-bit lanes, two per row
-    FLOATS   6 queries x 16 rows in float32, in which integers below 2^24 are exact (so at most MOST_DIMS dimensions)
+    FLOATS   6 queries x 16 rows in float32, in which integers below 2^24 are exact (so at most MAX_DIMS dimensions)
 PAIRS never widens its sums, so 32 products take two instructions. It needs small codes:
     |code| <= 79               (79 + 128)(79 + 79) < 2^15, so no sum of two products saturates
     |q_h| |x_h| < 2^15         for each half h of the codes (the first two or the last two of each word). These are the
@@ -69,7 +69,7 @@ def best_variant(variants: Sequence[TileVariant]) -> int:
 
 L1_QUERIES = 3  # queries per tile: their sums fill the registers (T2)
 # eight codes per word; 16-bit lanes add two bytes per word, and must not overflow
-L1_MOST_DIMS = 8 * (np.iinfo(np.uint16).max // (2 * np.iinfo(np.uint8).max))
+L1_MAX_DIMS = 8 * (np.iinfo(np.uint16).max // (2 * np.iinfo(np.uint8).max))
 L1_ORDINARY, L1_SHORT, L1_WIDE = range(3)  # variants, slowest first
 
 _L1_WORDS = ir.VectorType(I64, 8)
@@ -155,8 +155,8 @@ L1_VARIANTS = (
 
 
 QUERIES = 6  # a multiple of the queries per tile of every variant (T1)
-# the largest multiple of 64 for which sums are exact in float32: MOST_DIMS * (255 * 127 + 127 * 127 / 2) < 2^24
-MOST_DIMS = 2 ** (np.finfo(np.float32).nmant + 1) // (255 * 127 + 127 * 127 // 2 + 1) // 64 * 64
+# the largest multiple of 64 for which sums are exact in float32: MAX_DIMS * (255 * 127 + 127 * 127 / 2) < 2^24
+MAX_DIMS = 2 ** (np.finfo(np.float32).nmant + 1) // (255 * 127 + 127 * 127 // 2 + 1) // 64 * 64
 FLOATS, PAIRS, VNNI = range(3)  # variants, slowest first
 
 _HEAD = 2 * I16.width // I32.width  # words before a query's codes: the two initial values of PAIRS

@@ -1,6 +1,6 @@
 """The first filter of codes: a bit that differs weighs as much as the query's coordinate; 32 rows are added at once.
 
-    w_j = 0..MOST_WEIGHT      whole numbers, close to a multiple of |q_j|
+    w_j = 0..MAX_WEIGHT      whole numbers, close to a multiple of |q_j|
     groups (q, G)             groups of four bits, out of the 16 P in P words, that are compared for all rows
     tables (q, G, 16)         the weight of each of the 16 patterns of a row, for each of these groups
     planes (q, 2, P, 6)       bit b of the weights, for these groups and for all: single rows are weighed by bit counts
@@ -38,9 +38,9 @@ TILE_WORDS = TABLE_ROWS // 64  # words of a mask
 TILE_STEP = np.iinfo(np.uint32).max + 1  # between tiles in a list of hits: more than there are queries
 _LINE = np.uint64(64)  # bytes of a cache line
 _LINES = np.uint64(8 * TABLE_ROWS // 64)  # cache lines of one word of a tile
-MOST_SUM = np.iinfo(np.uint8).max - 1  # largest limit of a filter: sums saturate one above
-MOST_WEIGHT = np.iinfo(np.uint8).max // 4  # largest weight of a bit: four of them fit into a byte
-WEIGHT_BITS = MOST_WEIGHT.bit_length()
+MAX_SUM = np.iinfo(np.uint8).max - 1  # largest limit of a filter: sums saturate one above
+MAX_WEIGHT = np.iinfo(np.uint8).max // 4  # largest weight of a bit: four of them fit into a byte
+WEIGHT_BITS = MAX_WEIGHT.bit_length()
 
 _TILE_BYTES = ir.VectorType(I8, 32)
 _HALF = ir.VectorType(I8, 16)
@@ -169,7 +169,7 @@ def near_tables(head, low, high, which, words, mosts, halves, masks, hits, fast)
 
     Returns the number of tiles of TABLE_ROWS rows with a passing row. hits (m q,) int64 lists them: TILE_STEP t + i for
     tile t of query i; masks are written only there.
-    which: FirstFilter of bit_scan.py. halves (16 P, TABLE_ROWS) uint8 is memory. mosts are at most MOST_SUM.
+    which: FirstFilter of bit_scan.py. halves (16 P, TABLE_ROWS) uint8 is memory. mosts are at most MAX_SUM.
     The last rows, and all rows if not `fast`, are weighed one by one with words (q, W) and the filter's planes.
     Each tile is read once for many queries, too seldom for the hardware prefetcher, so the next one is prefetched.
     """
@@ -221,7 +221,7 @@ def _one_by_one(head, first, last, words, planes, most, mask):
 def most_weight(cosine, z, counts, step, wide):
     """Return the largest S at this cosine, except with the probability of z normal deviations.
 
-    counts (MOST_WEIGHT + 1,): number of bits of each weight; step: a_j of a weight of 1; wide: D.
+    counts (MAX_WEIGHT + 1,): number of bits of each weight; step: a_j of a weight of 1; wide: D.
     """
     c = min(max(cosine, -1.0), 1.0)
     mean, variance, third, along = 0.0, 0.0, 0.0, 0.0

@@ -15,7 +15,7 @@ import numpy as np
 from kway.kernels.jit import kernel
 from kway.kernels.linear.loss_numbers import SOFTMAX
 from kway.kernels.linear.losses import exp_down, loss_rows
-from kway.kernels.product_tiles import MOST, backward_lanes, backward_tile, forward_row, forward_tile
+from kway.kernels.product_tiles import MAX_SCORES, backward_lanes, backward_tile, forward_row, forward_tile
 
 _BLOCK = 32
 FAR = np.float32(-1e30)  # score of a class that does not exist: its exponential is zero
@@ -32,7 +32,7 @@ def softmax_block(Z, codes, bias, weight, sums):
 
     sum_i log(s_i) = log prod_i s_i: 32 partitions of at most 16 stay below 2^128, so a block takes one logarithm.
     """
-    lanes, number = np.uint64(MOST), Z.dtype.type
+    lanes, number = np.uint64(MAX_SCORES), Z.dtype.type
     found = 0.0
     product = 1.0
     for i in range(np.uint64(Z.shape[0])):
@@ -119,7 +119,7 @@ def fused_softmax(x, x_stride, n, features, codes, weight, T, bias, G, sums, til
 
     T (K, padded) weights, zero after the last feature; bias (16,), FAR beyond K; weight (n,) or empty.
     """
-    Z = np.zeros((_BLOCK, MOST), T.dtype)
+    Z = np.zeros((_BLOCK, MAX_SCORES), T.dtype)
     z, z_stride = Z.ctypes.data, Z.strides[0]
     found = 0.0
     for start in range(0, n, _BLOCK):
@@ -135,7 +135,7 @@ def fused_softmax(x, x_stride, n, features, codes, weight, T, bias, G, sums, til
 def fused_losses(kind, margin, width, x, x_stride, n, features, codes, weight, T, bias, G, sums, tile, classes):
     """`fused_softmax` for any loss with hard targets; apart, because compiling every loss takes seconds."""
     K = len(classes)
-    buffer = np.zeros(_BLOCK * K + MOST, T.dtype)  # a tile's spare lanes are overwritten by the next row
+    buffer = np.zeros(_BLOCK * K + MAX_SCORES, T.dtype)  # a tile's spare lanes are overwritten by the next row
     Z = buffer[: _BLOCK * K].reshape(_BLOCK, K)
     z, z_stride = buffer.ctypes.data, Z.strides[0]
     value = np.empty(_BLOCK)
@@ -163,7 +163,7 @@ def fused_bends(coupled, bend, turned, x, x_stride, n, features, codes, weight, 
     B is diag(bend), bend (n, R), less bend bend' where scores are `coupled`, as softmax's are: bend = p.
     """
     K = len(classes)
-    buffer = np.zeros(_BLOCK * K + MOST, T.dtype)
+    buffer = np.zeros(_BLOCK * K + MAX_SCORES, T.dtype)
     Z = buffer[: _BLOCK * K].reshape(_BLOCK, K)
     z, z_stride = buffer.ctypes.data, Z.strides[0]
     for start in range(0, n, _BLOCK):

@@ -13,10 +13,10 @@ from typing import Any
 from kway.modelfile.schema import (
     FLOAT_TYPES,
     LARGEST,
-    MOST_ITEMS,
     Array,
     Check,
     CrossRule,
+    FileLimit,
     Schema,
     StoredObject,
     anything,
@@ -148,7 +148,7 @@ _AGREEMENT = record(
 
 
 def _neighbors_arrays(stored: StoredObject) -> dict[str, Array]:
-    index = index_arrays(stored.facts["index"], stored.under("index."), ids=True)
+    index = index_arrays(stored.facts["index"], stored.under("index."), ids="n")
     kept = "rows" in stored.arrays or "rows.indptr" in stored.arrays
     return {
         "codes": Array(("int64",), ("n",), (below("K"),)),
@@ -172,7 +172,10 @@ def _every_row_voted_on(stored: StoredObject) -> str | None:
 
 
 def _bounded_lists(stored: StoredObject) -> str | None:
-    k, most = stored.params["n_neighbors"], max(stored.sizes["m"], MOST_ITEMS)  # lists of n_neighbors are allocated
+    k, most = (
+        stored.params["n_neighbors"],
+        max(stored.sizes["m"], FileLimit.ITEMS),
+    )  # lists of n_neighbors are allocated
     return None if k <= most else f"has n_neighbors={k}, above {most:,}"
 
 
@@ -196,7 +199,7 @@ def _centroid_arrays(stored: StoredObject) -> dict[str, Array]:
     """Declare the means, and the index over the means of classes with rows."""
     found = {"means": Array(FLOAT_TYPES, ("K", "d")), "weights": Array(("float64",), ("K",), (counts,))}
     if "index" in stored.facts:
-        index = index_arrays(stored.facts["index"], stored.under("index."), ids=True)
+        index = index_arrays(stored.facts["index"], stored.under("index."), ids="n")
         found |= {f"index.{name}": array for name, array in index.items()}
     return found
 
@@ -251,7 +254,7 @@ EXEMPLAR = Schema(
         "exemplars": Array(FLOAT_TYPES, ("n", "d")),
         "offsets": Array(FLOAT_TYPES, ("n",)),
         "codes": Array(("int64",), ("n",), (below("K"),)),
-        "centre": Array(FLOAT_TYPES, ("d",), (finite,)),
+        "center": Array(FLOAT_TYPES, ("d",), (finite,)),
     },
     rules=(same_dtype("exemplars", "offsets"),),
 )

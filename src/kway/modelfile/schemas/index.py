@@ -24,10 +24,11 @@ from kway.memory import BLOCK_BYTES, MAX_EXPANSION, expands_too_much
 from kway.modelfile.schema import (
     FLOAT_TYPES,
     INT32_64,
-    MOST_ITEMS,
+    LARGEST,
     Array,
     Check,
     CrossRule,
+    FileLimit,
     Schema,
     StoredObject,
     ascending_in_rows,
@@ -90,9 +91,7 @@ def _lsh(facts: Facts) -> dict[str, Array]:
     points: str | int = {"haversine": 3, "dot": facts["n_features"] + 1}.get(base_of(facts), "d")
     return {
         "directions": Array(("float32",), (points, "B")),
-        "shift": Array(("float64",), ("B",), (finite,)),
-        "width": Array(("float64",), ("B",), (finite, _all_or_none)),
-        "factor": Array(("uint64",), ("T", "b")),
+        "middle": Array(("float64",), ("B",), (finite,)),
         "longest": Array(("float64",), (1,), (finite,)),
     }
 
@@ -112,7 +111,7 @@ _KINDS: dict[str, IndexKind] = {
         {"n_landmarks": _AUTO, "probes": _AUTO, "seed": whole(), "store": _STORE, "verbose": flag},
         {"length": whole(1), "trained": whole(1), "probes": whole(1)},
         _landmarks,
-        ("euclidean", "cosine", "dot", "manhattan", "haversine"),
+        ("euclidean", "cosine", "dot", "haversine"),
         coded_bases=("euclidean", "cosine", "dot"),
         ordered=True,
     ),
@@ -163,10 +162,10 @@ def index_facts(value: Any) -> str | None:
     return expected or (None if kind is None else _searchable(kind, value))
 
 
-def index_arrays(facts: Facts, present: Mapping[str, NDArray], ids: bool) -> dict[str, Array]:
-    """Declare the arrays of an index, given those that are present; `ids`: rows may have ids below n."""
+def index_arrays(facts: Facts, present: Mapping[str, NDArray], ids: str | int | None) -> dict[str, Array]:
+    """Return the arrays of an index; `ids`: what its own ids are below, None if it may have none."""
     kind, store = _KINDS.get(facts["recipe"]["index"], IndexKind()), facts["recipe"].get("store")
-    own = {"ids": Array(("int64",), ("m",), (below("n"), distinct), optional=True)} if ids else {}
+    own = {} if ids is None else {"ids": Array(("int64",), ("m",), (below(ids), distinct), optional=True)}
     codes_only = store is not None and not store["rerank"]
     if _of_bits(facts):
         own |= {name: array for name, array in _BITTED.items() if name != "codes.center" or not kind.ordered}
@@ -216,9 +215,12 @@ def index_rules(key: str = "index") -> tuple[CrossRule, ...]:
         return None if fits else f"has projections of {length} out of {width or points} coordinates"
 
     def tables(stored: Any) -> str | None:
-        T, b, B = (stored.sizes.get(name) for name in ("T", "b", "B"))
-        fits = T is None or (T * b == B and b <= 62 and T <= MOST_ITEMS)
-        return None if fits else f"has {T} hash tables of {b} bits and {B} directions"
+        if "B" not in stored.sizes:
+            return None
+        B, T = stored.sizes["B"], stored.facts[key]["recipe"]["n_tables"]
+        return (
+            None if T <= FileLimit.ITEMS and B % T == 0 and B // T <= 62 else f"has {B} directions for {T} hash tables"
+        )
 
     def planes(stored: Any) -> str | None:
         from kway.kernels.codes.bits import WIDEST_FILTER
@@ -228,8 +230,8 @@ def index_rules(key: str = "index") -> tuple[CrossRule, ...]:
             return None
         W, bits, m = D // 64, stored.facts[key]["recipe"]["store"]["bits"], stored.sizes["m"]
         fits = D % 64 == 0 and stored.sizes["d"] <= D and min(W, WIDEST_FILTER) == P and P + words == bits * W
-        centre = stored.arrays.get(f"{key}.codes.center")
-        plain = base_of(stored.facts[key]) == "cosine" and centre is not None and not centre.any()
+        center = stored.arrays.get(f"{key}.codes.center")
+        plain = base_of(stored.facts[key]) == "cosine" and center is not None and not center.any()
         kept = (stored.arrays[f"{key}.codes.factor"].itemsize, stored.sizes["halves*"])
         fits = fits and kept == ((2, 0) if plain else (4, m))
         return None if fits else f"has codes of {P} and {words} words per row for {D} columns of {bits} bits"
@@ -242,7 +244,7 @@ def index_rules(key: str = "index") -> tuple[CrossRule, ...]:
         rows, d, tables = stored.sizes["m"], stored.sizes["d"], inner["n_tables"]
         need = 8 * tables * 62 * (rows + d * min(facts["recipe"]["shards"], rows))  # the tables are computed again
         held = sum(array.nbytes for name, array in stored.arrays.items() if name.startswith(f"{key}."))
-        fits = tables <= MOST_ITEMS and need <= max(BLOCK_BYTES, MAX_EXPANSION * held)
+        fits = tables <= FileLimit.ITEMS and need <= max(BLOCK_BYTES, MAX_EXPANSION * held)
         return None if fits else f"has {tables:,} hash tables for {rows:,} rows of {d:,} columns"
 
     def columns(stored: Any) -> str | None:
@@ -259,11 +261,11 @@ def index_rules(key: str = "index") -> tuple[CrossRule, ...]:
     return (sketch, tables, planes, hashes, columns, cells, *row_rules("m", f"{key}."))
 
 
-def check_index(facts: Any, arrays: Mapping[str, NDArray], n_rows: int, n_features: int) -> None:
-    """Raise ModelFileError for invalid facts and arrays of an index without a classifier."""
+def check_index(facts: Any, arrays: Mapping[str, NDArray], shape: tuple[int, int] | None = None) -> None:
+    """Raise ModelFileError for invalid facts and arrays of an index without a classifier; of this shape, if given."""
     under = {f"index.{name}": array for name, array in arrays.items()}
     check_facts(_ALONE, {"index": facts}, "index")
-    sizes = {"m": n_rows, "d": n_features}
+    sizes = {} if shape is None else dict(zip("md", shape))
     check_arrays(_ALONE, StoredObject("index", {}, {"index": facts}, under, np.empty(0), sizes))
 
 
@@ -294,7 +296,7 @@ _ALONE = Schema(
     facts={"index": index_facts},
     arrays=lambda stored: {
         f"index.{name}": array
-        for name, array in index_arrays(stored.facts["index"], stored.under("index."), ids=False).items()
+        for name, array in index_arrays(stored.facts["index"], stored.under("index."), ids=LARGEST).items()
     },
     sizes=lambda stored: index_sizes(stored.facts["index"]),
     rules=index_rules(),
@@ -311,7 +313,3 @@ def _searchable(kind: IndexKind, facts: Facts) -> str | None:
         return "a metric that this index supports"
     columns_fit = base != "haversine" or facts["n_features"] == 2
     return None if columns_fit else "two columns for haversine"
-
-
-def _all_or_none(width: NDArray, _: Mapping[str, int]) -> str | None:
-    return None if (width > 0).all() or not width.any() else "contains 0 and other widths"

@@ -19,8 +19,8 @@ from kway.modelfile.plain_steps import PASSTHROUGH, STEPS
 from kway.modelfile.schema import (
     FLOAT_TYPES,
     LARGEST,
-    MOST_ITEMS,
     Array,
+    FileLimit,
     Schema,
     StoredObject,
     anything,
@@ -82,7 +82,9 @@ def reasons(value: Any) -> str | None:
     widths = {len(row) for row in (*value["columns"], *value["pulls"])}
     fits = len(value["classes"]) == len(value["columns"]) == len(value["pulls"]) > 0 and len(widths) == 1
     return (
-        None if fits and widths.pop() <= MOST_ITEMS else f"as many columns per class, at most {MOST_ITEMS:,}, as pulls"
+        None
+        if fits and widths.pop() <= FileLimit.ITEMS
+        else f"as many columns per class, at most {FileLimit.ITEMS:,}, as pulls"
     )
 
 
@@ -242,7 +244,7 @@ _REPORT = record(
 def _index_arrays(stored: StoredObject) -> dict[str, Array]:
     if stored.facts["index"] is None:
         return {}
-    found = index_arrays(stored.facts["index"], stored.under("index."), ids=False)
+    found = index_arrays(stored.facts["index"], stored.under("index."), ids=None)
     return {f"index.{name}": array for name, array in found.items()}
 
 

@@ -331,11 +331,6 @@ class DeviceCells:
             places[short], doubt[short] = self._search(queries[short], k, more)
         return places, doubt
 
-    def rows_probed(self, queries: Tensor, probes: int) -> float:
-        """Return the mean number of rows in the cells that a query probes."""
-        cells = self.finder.probe(exact_search.place_rows(queries, self.distance.by_angle), probes).cells
-        return float(self.cells.offsets.diff()[cells].sum(1).double().mean())
-
     def answer(self, queries: Tensor, k: int, probes: int, host: OnHost | None) -> Any:
         """Return the k nearest by (distance in float32, position), as tensors; the host answers queries in doubt."""
         rows, device = self.cells.rows, self.device
@@ -360,6 +355,6 @@ def _cell_codes(codes: Any, encoded: EncodedBits, offsets: Tensor, ground: Any, 
     half = encoded.half if distance.order else None
     searched = BitCodes(device, codes.frame.bits, encoded.words, encoded.factor, half, bar=0.0, least=0.0)
     rotation = codes.frame.rotate(np.eye(codes.shape[1], dtype=np.float32))
-    arrays = (ground.centres(), ground.projection.mean, rotation)
+    arrays = (ground.centers(), ground.projection.mean, rotation)
     centers, mean, rotation = (device.put(a, torch.float64) for a in arrays)
     return CellCodes.build(searched, cells, centers, mean, rotation, distance.shifts, distance.by_angle)

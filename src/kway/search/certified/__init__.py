@@ -7,7 +7,7 @@ The Euclidean bound is a PCA sketch plus the norm of the tail: with v the leadin
 the rest, |v(q) - v(x)|^2 + (r(q) - r(x))^2 <= |q - x|^2 by the triangle inequality.
 
 build.py        builds an index: draws rows, finds the frame and the axes or groups, chooses the length of the sketch,
-                sketches all rows, forms cells and codes; cosine is searched through unit vectors (Angles)
+                sketches all rows, forms cells and codes
 choose.py       principal axes, and how many coordinates the scan reads
 sketches.py     the space that bounds are computed in; sketches of rows and queries
 euclidean.py  manhattan.py   the bounds of each distance, and rows as byte codes

@@ -15,46 +15,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh, qr
 
 from kway.kernels.certified.sketch import nearness_l1, signed_sums, survivors, tail_norms
+from kway.rows.blocks import SAMPLE_ROWS
 from kway.search.certified.manhattan import FeatureGroups
 from kway.search.certified.sketches import Frame
 from kway.search.distances import Distance
-from kway.search.kmeans import SAMPLE_ROWS
+from kway.search.principal_axes import pooled_product
 from kway.threads import pmap, shares, single_blas, spans
-
-
-def leading_axes(values: NDArray[np.float32], count: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Return about the `count` leading principal axes (d, count) of values Z (s, d), by subspace iteration on Z'Z."""
-
-    small = values.shape[1] <= len(values)  # then Z'Z takes no more memory than Z; it is multiplied three times
-    gram = _cross(values, values) if small else None
-
-    spread = (
-        (lambda basis: pooled_product(gram, basis))
-        if gram is not None
-        else (lambda basis: _cross(values, pooled_product(values, basis)))
-    )
-    with single_blas():  # BLAS threads would slow down qr and eigh; the pool computes the products
-        basis = rng.standard_normal((values.shape[1], count)).astype(np.float32)
-        basis = qr(spread(spread(basis)), mode="economic", overwrite_a=True)[0]
-        return np.ascontiguousarray(basis @ _descending(basis.T @ spread(basis)), np.float32)
-
-
-def pooled_product(values: NDArray[np.float32], axes: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return values (s, d) @ axes (d, p), computed by the thread pool."""
-    parts = shares(len(values), least=128) if len(values) <= 8192 else spans(len(values), 4096)
-    return np.concatenate(pmap(lambda part: values[part] @ axes, parts))
-
-
-def _cross(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return left (s, a)' @ right (s, b), computed by the thread pool, one part per thread."""
-    return np.add.reduce(pmap(lambda part: left[part].T @ right[part], shares(len(left), least=512)))
-
-
-def _descending(gram: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.ascontiguousarray(eigh(gram, driver="evd", overwrite_a=True)[1][:, ::-1], np.float32)
 
 
 def flaw(axes: NDArray[np.float32]) -> float:
@@ -70,13 +38,12 @@ def random_turn(width: int, rng: np.random.Generator) -> NDArray[np.float32]:
 
 
 NEIGHBORS = 10  # k for which the choice is made (T1, T2)
-_ASKED = 128  # rows that serve as queries; more lead to the same choice
-_WARM = 1.04  # radius of the scan relative to the true one: codes are rounded, and thresholds not final
+_ASKED = 128  # rows that serve as queries; more lead to the same choice (T1f)
+_WARM = 1.04  # radius of the scan relative to the true one: codes are rounded, and thresholds not final (T1b)
 LOOK, BYTE = 30e-9, 0.03e-9  # seconds per survivor of the scan on one thread, and per column (T1, T2)
 _PLAIN = 42e9  # products (or differences) per second and thread of a plain search (T1, T2)
-FIXED = 5e-6  # seconds per query that do not depend on the choice: nearest cells, first radius (T1b)
-PAYS = 0.8  # bounds are built if they take less than this share of the plain time
-_STEP = 16  # length of the shortest sketch that is compared, and the unit of all lengths
+PAYS = 0.8  # bounds are built if they take less than this share of the plain time (T1b)
+_STEP = 16  # length of the shortest sketch that is compared, and the unit of all lengths (T1f)
 
 
 class Probe(NamedTuple):
@@ -161,7 +128,7 @@ def choose_axes(seen: Probe, axes: NDArray[np.float32], scan_rate: float, most_c
     cost = seen.n * words / scan_rate + counts * (LOOK + BYTE * d) + sketches
     cost[words * 4 > most_coarse] = np.inf
     a = int(cost.argmin())
-    return SketchChoice(int(grid[a]), float(counts[a]), float(cost[a]) + FIXED, _plain(seen.n, d))
+    return SketchChoice(int(grid[a]), float(counts[a]), float(cost[a]), _plain(seen.n, d))
 
 
 def _survivors(
@@ -196,7 +163,7 @@ def choose_groups(
         bound = np.empty((len(asked), len(rows)), np.float32)
         nearness_l1(rows, asked, 0, bound)
         survivors = float((bound < _WARM * seen.radius[:, None]).mean()) * seen.n
-        seconds = seen.n * -(-width // 8) / scan_rate + survivors * (LOOK + BYTE * d) + FIXED
+        seconds = seen.n * -(-width // 8) / scan_rate + survivors * (LOOK + BYTE * d)
         if width <= most_coarse:
             choices.append(SketchChoice(size, survivors, seconds, _plain(seen.n, d)))
     return min(choices, key=lambda choice: choice.seconds, default=None)

@@ -27,6 +27,7 @@ from kway.search.certified.sketches import (
     BoundSketch,
     Frame,
     QueryCodes,
+    SketchCodes,
     empty_sketch,
     packed_words,
     whole_blocks,
@@ -115,17 +116,8 @@ def _byte_step(frame: Frame, sample: NDArray) -> float:
     return float(np.float32((np.quantile(peaks, 0.99) or peaks.max() or 1.0) / 127))
 
 
-@dataclass(frozen=True)
-class EuclideanCodes:
-    """Rows in cell order as byte codes (layout: kernels/certified/tiles.py); error: largest rounding error of a row."""
-
-    packed: NDArray[np.int32]
-    bias: NDArray[np.int32]
-    step: float
-    error: float
-    room: NDArray[np.float64]
-    margin: float
-    variant: int
+class EuclideanCodes(SketchCodes):
+    """Rows as signed bytes; their limits are a CodeRoom."""
 
     @classmethod
     def encode(
@@ -152,19 +144,14 @@ class EuclideanCodes:
 
         pmap(work, spans(n, 4096))
         margin = (1 + 1e-9) / space.step**2
-        return cls(frozen(packed), frozen(bias), step, float(errors.max()), limits, margin, variant)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes in memory."""
-        return self.packed.nbytes + self.bias.nbytes
+        return cls(frozen(packed), limits, step, float(errors.max()), margin, variant, frozen(bias))
 
     def encode_queries(self, coarse: NDArray[np.float32], members: NDArray[np.int32]) -> QueryCodes:
         """Encode queries coarse[members], padded to whole tiles."""
         m = len(members)
         codes = np.zeros((-(-m // QUERIES) * QUERIES, 4 * self.packed.shape[1]), np.int8)
         halves, errors = np.empty(m), np.empty(m)
-        code_l2(coarse, members, self.step, self.room, codes, halves, errors)
+        code_l2(coarse, members, self.step, self.limits, codes, halves, errors)
         return QueryCodes(
             prepare_l2(codes.view(np.int32), self.variant), halves + lifts_l2(codes[:m], self.variant), errors
         )

@@ -26,6 +26,7 @@ from kway.search.certified.sketches import (
     BoundSketch,
     Frame,
     QueryCodes,
+    SketchCodes,
     packed_words,
     whole_blocks,
 )
@@ -109,17 +110,8 @@ class ManhattanSpace:
         return self.groups.columns.nbytes + self.groups.signs.nbytes + self.frame.center.nbytes
 
 
-@dataclass(frozen=True)
-class ManhattanCodes:
-    """Rows in cell order as byte codes (layout: kernels/certified/tiles.py); error: largest rounding error of a row."""
-
-    packed: NDArray[np.int64]
-    low: NDArray[np.float64]
-    step: float
-    error: float
-    margin: float
-    variant: int
-    bias: None = None  # sums start at 0
+class ManhattanCodes(SketchCodes):
+    """Rows as unsigned bytes; their limits are the smallest value of each column."""
 
     @classmethod
     def encode(
@@ -139,16 +131,11 @@ class ManhattanCodes:
         margin = 1 + (space.widths[1] + 16) * 4 * ROUNDING
         return cls(frozen(packed), low, step, float(errors.max()), margin, variant)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes in memory."""
-        return self.packed.nbytes + self.low.nbytes
-
     def encode_queries(self, coarse: NDArray[np.float32], members: NDArray[np.int32]) -> QueryCodes:
         """Encode queries coarse[members], padded to whole tiles."""
         m = len(members)
         codes, errors = np.zeros((-(-m // L1_QUERIES) * L1_QUERIES, 8 * self.packed.shape[1]), np.uint8), np.empty(m)
-        code_l1(coarse, members, self.low, self.step, codes, errors)
+        code_l1(coarse, members, self.limits, self.step, codes, errors)
         return QueryCodes(codes.view(np.int64), None, errors)
 
 

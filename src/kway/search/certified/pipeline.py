@@ -7,27 +7,30 @@ their nearest center, and near cells are near in memory. They only order the wor
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.kernels.certified.sweep import FARTHEST, FLOOR, SweptPanel, SweptRows, nearest_cells, sweep_rows, warm
+from kway.kernels.certified.sweep import FLOOR, SweptPanel, SweptRows, nearest_cells, sweep_rows, warm
 from kway.kernels.jit import frozen
-from kway.memory import BLOCK_BYTES, rows_per_block
+from kway.kernels.topk import EMPTY
+from kway.memory import BLOCK_BYTES, CACHE_BYTES, rows_per_block
 from kway.search.certified.sketches import (
-    BLOCK,
     CHUNK,
     BoundSketch,
     Panel,
-    Shelf,
     SketchCodes,
-    Space,
     SweepTally,
     empty_sketch,
 )
-from kway.search.kmeans import in_cell_order, kmeans_sample, nearest_centres, place_centres
+from kway.search.kmeans import in_cell_order, kmeans_sample, nearest_centers, place_centers
 from kway.search.results import Neighbors
 from kway.threads import even_spans, pmap, spans
+
+if TYPE_CHECKING:
+    from kway.search.certified.euclidean import EuclideanSpace
+    from kway.search.certified.manhattan import ManhattanSpace
 
 
 @dataclass(frozen=True)
@@ -55,10 +58,10 @@ def make_cells(coarse: NDArray[np.float32], rng: np.random.Generator) -> CellOrd
     """Make about sqrt(n) cells of coarse (n, w), by k-means on a sample."""
     n = len(coarse)
     count = max(8, int(n**0.5))
-    centers = place_centres(kmeans_sample(coarse, count, rng), count, rng)
+    centers = place_centers(kmeans_sample(coarse, count, rng), count, rng)
     centers = frozen(centers[_tree_order(centers, np.arange(count))])
     norms = frozen(np.einsum("ij,ij->i", centers, centers))
-    cell = nearest_centres(coarse, centers).centres
+    cell = nearest_centers(coarse, centers).centers
     ids = in_cell_order(cell, count).astype(np.int32)
     start = np.concatenate([[0], np.cumsum(np.bincount(cell, minlength=count))])
     return CellOrder(centers, norms, frozen(ids), frozen(start))
@@ -86,17 +89,26 @@ class Certified:
     def __init__(
         self,
         rows: NDArray,
-        space: Space,
+        space: EuclideanSpace | ManhattanSpace,
         cells: CellOrder,
         codes: SketchCodes,
         sketch: BoundSketch,
         unit: float,
-        root: bool,
         why: str,
     ) -> None:
-        """sketch: of the rows, with fine in cell order. root: whether distances are roots of sums (Euclidean)."""
-        self._space, self._cells, self._codes, self._root = space, cells, codes, root
-        self._shelf = Shelf(rows, cells.ids, cells.start, frozen(sketch.fine), unit)
+        """sketch: of the rows, with fine in cell order."""
+        self._space, self._cells, self._codes = space, cells, codes
+        self._index = SweptRows(
+            codes.packed,
+            frozen(sketch.fine),
+            cells.ids,
+            cells.start,
+            rows,
+            codes.step,
+            unit,
+            codes.margin,
+            codes.variant,
+        )
         self._slack, self._coarse_slack = float(sketch.slack.max()), float(sketch.coarse_slack.max())
         self._means = _chunk_means(sketch.coarse, cells.ids)  # (chunks, w)
         self.why = why
@@ -106,9 +118,8 @@ class Certified:
     @property
     def nbytes(self) -> int:
         """Bytes in memory, without the rows."""
-        return (
-            self._shelf.fine.nbytes + self._cells.nbytes + self._codes.nbytes + self._space.nbytes + self._means.nbytes
-        )
+        parts = (self._index.fine, self._cells, self._codes, self._space, self._means)
+        return sum(int(part.nbytes) for part in parts)
 
     @property
     def variant(self) -> int:
@@ -117,20 +128,18 @@ class Certified:
 
     def pays(self, k: int) -> bool:
         """Return whether bounds save time for this k; if k is a large part of all rows, they rule out few."""
-        return k <= max(20, len(self._shelf.ids) // 50)
+        return k <= max(20, len(self._index.ids) // 50)
 
     def nearest(self, queries: NDArray, k: int) -> Neighbors:
         """Return ids and distances (q, k) of the k <= n nearest rows of queries (q, d)."""
         queries = frozen(queries)
-        best = np.full((len(queries), k), FARTHEST)
+        best = np.full((len(queries), k), EMPTY)
         found = np.full((len(queries), k), -1, np.int64)
         tallies = []
         for part in spans(len(queries), rows_per_block(8 * queries.shape[1], BLOCK_BYTES)):
             tallies += self._group(queries[part], best[part], found[part])
         self.marked = sum(tally.marked for tally in tallies) / max(1, len(queries))
         self.touched = sum(tally.visited for tally in tallies) / max(1, len(queries))
-        for i in np.flatnonzero(found[:, -1] < 0):  # distances beyond FARTHEST
-            best[i], found[i] = self._brute(queries[i], k)
         return Neighbors(found, best)
 
     def _group(self, queries: NDArray, best: NDArray, found: NDArray) -> list[SweepTally]:
@@ -146,14 +155,14 @@ class Certified:
             gap = self._means - coarse[members].mean(axis=0)
             chunks = np.argsort(np.einsum("ij,ij->i", gap, gap))
             panel = Panel(members, chunks, near, coarse, fine, slack, reach, queries, k + _SPARE, best, found)
-            return _answer(self._codes, self._shelf, panel)
+            return _answer(self._codes, self._index, panel)
 
         return pmap(work, even_spans(q, PANEL))
 
     def _sketch(self, queries: NDArray, k: int) -> tuple[BoundSketch, NDArray[np.int32]]:
         """Return sketches of the queries, and their nearest cells (q, probes), which contain about 2 k rows."""
         q, cells = len(queries), len(self._cells.centers)
-        probes = min(cells, max(_PROBES, -(-2 * k * cells // len(self._shelf.ids))))
+        probes = min(cells, max(_PROBES, -(-2 * k * cells // len(self._index.ids))))
         near = np.empty((q, probes), np.int32)
         out = empty_sketch(q, self._space)
 
@@ -161,31 +170,16 @@ class Certified:
             self._space.sketch(queries[part], out.part(part))
             near[part] = self._cells.nearest(out.coarse[part], probes)
 
-        pmap(work, even_spans(q, BLOCK))
+        pmap(work, even_spans(q, rows_per_block(4 * queries.shape[1], CACHE_BYTES)))
         return out, near
 
-    def _brute(self, query: NDArray, k: int) -> tuple[NDArray, NDArray]:
-        """Return distances and ids for one query by brute force, if distances exceed the range of the kernels."""
-        rows = self._shelf.rows
-        with np.errstate(over="ignore"):
-            gaps = np.abs(rows.astype(np.float64) - query.astype(np.float64))
-            values = np.sqrt((gaps * gaps).sum(axis=1)) if self._root else gaps.sum(axis=1)
-        ids = np.argsort(values, kind="stable")[:k]
-        return values[ids], ids
 
-
-def _answer(codes: SketchCodes, shelf: Shelf, panel: Panel) -> SweepTally:
+def _answer(codes: SketchCodes, index: SweptRows, panel: Panel) -> SweepTally:
     """Compute the lists of the panel's queries."""
     members, (words, base, errors) = panel.members, codes.encode_queries(panel.coarse, panel.members)
-    warm(
-        codes.packed, codes.bias, shelf.ids, shelf.start, shelf.rows, panel.near, members, words, panel.queries,
-        panel.keep, panel.best, panel.found, codes.variant,
-    )  # fmt: skip
+    warm(index, codes.bias, panel.near, members, words, panel.queries, panel.keep, panel.best, panel.found)
     reach = (panel.reach[members] + errors) * (1 + 1e-9)
     tau = np.full(len(words), FLOOR, np.int32)
-    index = SweptRows(
-        codes.packed, shelf.fine, shelf.ids, shelf.rows, codes.step, shelf.unit, codes.margin, codes.variant
-    )
     swept = SweptPanel(members, words, base, reach, tau, panel.slack, panel.fine, panel.queries, panel.order)
     marked, visited = sweep_rows(index, codes.bias, swept, CHUNK, panel.best, panel.found)
     return SweepTally(marked, visited + len(members) * panel.keep)

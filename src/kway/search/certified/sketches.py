@@ -12,15 +12,21 @@ The norm and the distance are both Euclidean or both Manhattan. The slacks inclu
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kway.kernels.certified.sketch import peaks_of, place
 from kway.kernels.jit import frozen
+from kway.memory import CACHE_BYTES, rows_per_block
 from kway.threads import pmap, spans
+
+if TYPE_CHECKING:
+    from kway.search.certified.euclidean import EuclideanSpace
+    from kway.search.certified.manhattan import ManhattanSpace
 
 ROUNDING = float(np.finfo(np.float32).eps) / 2  # largest relative rounding error of float32
 UNDERFLOW = ROUNDING**2  # more than the root of a sum of squares below 1e-38, which may underflow
@@ -65,7 +71,6 @@ def measure_frame(sample: NDArray) -> Frame | None:
 
 
 CHUNK = 16  # blocks of 64 rows between two updates of the thresholds (T1)
-BLOCK = 512  # rows sketched at a time: 512 x 784 floats fill the L2 cache (T1f)
 
 
 class BoundSketch(NamedTuple):
@@ -81,39 +86,20 @@ class BoundSketch(NamedTuple):
         return BoundSketch(self.coarse[rows], self.fine[rows], self.slack[rows], self.coarse_slack[rows])
 
 
-class Space(Protocol):
-    """Computes sketches of rows or queries."""
-
-    @property
-    def widths(self) -> tuple[int, int]:
-        """Number of columns of coarse and of fine."""
-
-    @property
-    def fine_type(self) -> type[np.float32] | type[np.int8]:
-        """Type of fine."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes in memory."""
-
-    def sketch(self, block: NDArray, into: BoundSketch) -> None:
-        """Write the sketch of block (b, d) into arrays of b rows."""
-
-
-def empty_sketch(n: int, space: Space) -> BoundSketch:
+def empty_sketch(n: int, space: EuclideanSpace | ManhattanSpace) -> BoundSketch:
     """Allocate the sketches of n rows."""
     coarse, fine = space.widths
     return BoundSketch(aligned(n, coarse), aligned(n, fine, space.fine_type), np.empty(n), np.empty(n))
 
 
-def sketch_all(rows: NDArray, space: Space) -> BoundSketch:
+def sketch_all(rows: NDArray, space: EuclideanSpace | ManhattanSpace) -> BoundSketch:
     """Return the sketch of every row."""
     out = empty_sketch(len(rows), space)
 
     def work(part: slice) -> None:
         space.sketch(rows[part], out.part(part))
 
-    pmap(work, spans(len(rows), BLOCK))
+    pmap(work, spans(len(rows), rows_per_block(4 * rows.shape[1], CACHE_BYTES)))
     return out
 
 
@@ -145,16 +131,6 @@ def packed_words(codes: NDArray, word: type) -> NDArray:
     """Reorder bytes (64 blocks, w) to (blocks, words, 64): the same word of 64 rows is contiguous."""
     words: NDArray = codes.view(word)
     return np.ascontiguousarray(words.reshape(-1, 64, words.shape[1]).transpose(0, 2, 1))
-
-
-class Shelf(NamedTuple):
-    """The index: rows (n, d) as given; ids (n,), start (c + 1,) and fine (n, W) in cell order; unit of the frame."""
-
-    rows: NDArray
-    ids: NDArray[np.int32]
-    start: NDArray[np.int64]
-    fine: NDArray
-    unit: float
 
 
 class Panel(NamedTuple):
@@ -192,36 +168,29 @@ class QueryCodes(NamedTuple):
     errors: NDArray[np.float64]  # (m,) rounding error of each
 
 
-class SketchCodes(Protocol):
-    """Byte codes of rows, and the codes of queries that are compared with them."""
+@dataclass(frozen=True)
+class SketchCodes(ABC):
+    """Byte codes of rows, which encode queries too.
 
-    @property
-    def packed(self) -> NDArray:
-        """(blocks, words, 64); see kernels/certified/tiles.py."""
+    packed (blocks, words, 64) and variant (instructions that scan them, 0 on any CPU): see kernels/certified/tiles.py.
+    limits: range of the codes, as their kernel reads it. step: of the codes, in units of the frame. error: the largest
+    rounding error of a row. margin: factor from a bound (squared if Euclidean) to a fine sum. bias (blocks, 64):
+    initial values of the rows' sums; None for Manhattan.
+    """
 
-    @property
-    def bias(self) -> NDArray[np.int32] | None:
-        """Initial values (blocks, 64) of the rows' sums; None for Manhattan."""
-
-    @property
-    def variant(self) -> int:
-        """Instructions that scan the codes, 0 on any CPU; see kernels/certified/tiles.py."""
-
-    @property
-    def step(self) -> float:
-        """Step of the codes, in units of the frame."""
-
-    @property
-    def error(self) -> float:
-        """Largest rounding error of a row."""
-
-    @property
-    def margin(self) -> float:
-        """Factor from a bound (squared if Euclidean) to a fine sum."""
+    packed: NDArray
+    limits: NDArray[np.float64]
+    step: float
+    error: float
+    margin: float
+    variant: int
+    bias: NDArray[np.int32] | None = None
 
     @property
     def nbytes(self) -> int:
         """Bytes in memory."""
+        return self.packed.nbytes + self.limits.nbytes + (0 if self.bias is None else self.bias.nbytes)
 
+    @abstractmethod
     def encode_queries(self, coarse: NDArray[np.float32], members: NDArray[np.int32]) -> QueryCodes:
         """Encode queries coarse[members], padded to whole tiles."""

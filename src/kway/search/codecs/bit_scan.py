@@ -5,7 +5,7 @@ Otherwise the k best by estimate are returned, with estimated distances. A first
 weighs the bits that differ by the query's coordinates:
 
     2 |q_j|                over the bits j that differ: sum of |q| - <q, signs of the row>, of the groups that are read
-    unit                   scales the limit of that sum, which a small share of a sample stays below, to MOST_SUM
+    unit                   scales the limit of that sum, which a small share of a sample stays below, to MAX_SUM
     w_j = 2 |q_j| / unit   rounded, five on average: the angle between w and |q| is about 2 degrees
 
 A batch reads other groups than a single query, so it may miss another row; `miss` limits the probability for both.
@@ -34,7 +34,7 @@ from kway.kernels.codes.bit_scan import (
     scan_bits,
     scan_first,
 )
-from kway.kernels.codes.bit_tables import MOST_SUM, MOST_WEIGHT, TABLE_FEATURES, WEIGHT_BITS, fill_tables
+from kway.kernels.codes.bit_tables import MAX_SUM, MAX_WEIGHT, TABLE_FEATURES, WEIGHT_BITS, fill_tables
 from kway.kernels.codes.bits import sign_words
 from kway.kernels.jit import frozen
 from kway.kernels.lanes import chosen
@@ -61,7 +61,7 @@ _ONE_QUERY = FilterReads(3, 48, 1 / 600)  # reading memory takes the time
 _BATCH_READS = FilterReads(4, 36, 1 / 1500)  # additions take the time: the 36 most informative groups of 64
 _SHARE_OF_ALL = 1 / 20_000  # share of the rows that pass by all bits of P words (C1)
 _LOOSE = 10  # times as many rows as pass by all bits may pass by the groups (C1)
-_LEAST_PASSING = 32  # times k rows have to pass (C1)
+_MIN_PASSING = 32  # times k rows have to pass (C1)
 _LARGEST_SHARE = 0.05  # share of passing rows above which the filter saves too little (C1)
 
 
@@ -104,7 +104,7 @@ def sample_signs(codes: BitRows) -> NDArray[np.float32]:
 
 def make_filter(queries: CodedQueries, sample: NDArray[np.float32], n: int, k: int) -> FirstFilter | None:
     """Return the filter for the k nearest of n rows like the sample (s, 64 P); None if it would save too little."""
-    every = max(_SHARE_OF_ALL, _LEAST_PASSING * k / n)
+    every = max(_SHARE_OF_ALL, _MIN_PASSING * k / n)
     if every > _LARGEST_SHARE:
         return None
     rotated, reads = queries.rotated[:, : sample.shape[1]], _BATCH_READS if len(queries.norms) > 1 else _ONE_QUERY
@@ -113,12 +113,12 @@ def make_filter(queries: CodedQueries, sample: NDArray[np.float32], n: int, k: i
     np.put_along_axis(some.reshape(len(some), -1, 4), groups[:, :, None].astype(np.int64), 1.0, axis=1)
     deviations = -scipy.special.ndtri(min(_LARGEST_SHARE, max(reads.share, _LOOSE * every)))
     limit = _limits(some * rotated, sample, deviations)
-    units = np.maximum(limit, np.finfo(np.float32).tiny) / MOST_SUM
+    units = np.maximum(limit, np.finfo(np.float32).tiny) / MAX_SUM
     with np.errstate(over="ignore"):
-        weights = np.minimum(np.rint(2.0 * np.abs(rotated) / units[:, None]), MOST_WEIGHT).astype(np.float32)
+        weights = np.minimum(np.rint(2.0 * np.abs(rotated) / units[:, None]), MAX_WEIGHT).astype(np.float32)
     signed = np.where(rotated > 0, 0.5 * weights, -0.5 * weights)
     mosts = (
-        np.minimum(_limits(some * signed, sample, deviations), MOST_SUM),
+        np.minimum(_limits(some * signed, sample, deviations), MAX_SUM),
         _limits(signed, sample, -scipy.special.ndtri(every)),
     )
     tables = np.empty((*groups.shape, 16), dtype=np.uint8)
@@ -155,8 +155,8 @@ def bit_planes(weights: NDArray) -> NDArray[np.uint64]:
 
 
 def _counts(weights: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return how many bits (q, MOST_WEIGHT + 1) have each weight."""
-    room = MOST_WEIGHT + 1
+    """Return how many bits (q, MAX_WEIGHT + 1) have each weight."""
+    room = MAX_WEIGHT + 1
     named = weights.astype(np.int64) + room * np.arange(len(weights))[:, None]
     return np.bincount(named.ravel(), minlength=room * len(weights)).reshape(-1, room)
 

@@ -327,7 +327,7 @@ class Bits(Store):
         """
         from kway.search.codecs.gpu_codes import encode_bits_on_gpu
 
-        landmarks = rows.device.put(ground.centres()).double()
+        landmarks = rows.device.put(ground.centers()).double()
         frame = residual_frame(self, rows.shape[1])
         codes = encode_bits_on_gpu(rows, ground.distance, frame, lambda part: landmarks[cells[part]])
         if ground.distance.by_angle:

@@ -428,10 +428,6 @@ class StoredRows:
         fits = self.full is not None and self.full.nbytes + spare <= device.free_bytes()
         return device.put(self.full) if fits else None
 
-    def decoded(self) -> Matrix:
-        """Return all rows as numbers."""
-        return self.best[:] if self.full is None else self.full
-
     def like(self, rows: Matrix) -> StoredRows:
         """Store more rows in the same way, dense or CSR as these are."""
         if sp.issparse(rows) and not self.sparse:
