@@ -200,8 +200,11 @@ def test_bad_rows_at_transform(frame):
     features = Features().fit(frame[["age", "colour"]])
     with pytest.raises(InputError, match=r"no column 'age' \(did you mean 'agge'\?\)"):
         features.transform(frame.rename(columns={"age": "agge"}))
-    with pytest.raises(InputError, match="column 'age' was numeric in training, but contains 'old' in 1 rows"):
-        features.transform({"age": ["old", "3"], "colour": ["red", "red"]})
+    with pytest.warns(UserWarning, match="column 'age': 1 cell is not numbers and read as missing: 'old' in row 1"):
+        one = features.transform({"age": ["old", "3"], "colour": ["red", "red"]})
+    np.testing.assert_array_equal(one, features.transform({"age": [None, 3], "colour": ["red", "red"]}))
+    with pytest.raises(InputError, match="must contain numbers, as in training, but 2 of 3 cells are other words"):
+        features.transform({"age": ["old", "new", "3"], "colour": ["red", "red", "red"]})
     with pytest.raises(InputError, match=r"with the category column 'colour'.*columns age, colour"):
         features.transform(np.zeros((2, 2)))
     with pytest.raises(InputError, match="fit was given a matrix"):
@@ -222,7 +225,8 @@ def test_a_matrix_stands_for_a_table_of_numbers():
 
 def test_words_are_gaps_where_they_were_in_training():
     features = Features().fit({"x": ["?", *map(str, range(0, 9900, 100))]})
-    X = features.transform({"x": ["?", "unknown", "500"]})
+    with pytest.warns(UserWarning, match="'unknown' in row 2"):
+        X = features.transform({"x": ["?", "unknown", "500"]})
     np.testing.assert_array_equal(X[:, 1], [1, 1, 0])
 
 

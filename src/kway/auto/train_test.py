@@ -80,7 +80,7 @@ def read_train_test(data: Any, how: ReadOptions = DEFAULT_OPTIONS, test: Any = N
         groups=found.groups,
         order=found.order,
         image=found.image,
-        notes=(*found.notes, *notes),
+        notes=(*found.notes, *found.left_out, *notes),
         test_part="the test rows of the dataset",
         form=found.form,
         written=found.written,
@@ -94,7 +94,7 @@ def read_train_test(data: Any, how: ReadOptions = DEFAULT_OPTIONS, test: Any = N
             every_row,
             test_rows=other.rows,
             test_y=other.required_labels(),
-            notes=(*every_row.notes, *shared_note(found.rows, other.rows)),
+            notes=(*every_row.notes, *other.left_out, *shared_note(found.rows, other.rows)),
             test_part=f"the rows of {test}",
         )
     elif found.test_rows is not None and found.test_y is not None:

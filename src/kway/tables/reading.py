@@ -126,6 +126,7 @@ def _from_images(
     return LabeledRows(
         name, found.rows, found.labels, image=found.form, files=found.files, notes=found.notes,
         kept_columns={"file": np.asarray(found.files)}, skipped=found.skipped,
+        left_out=tuple(f"{name}: {note}" for note in found.left_out),
     )  # fmt: skip
 
 
@@ -287,7 +288,8 @@ def table_rows(
     found = replace(
         taken.rows,
         form=loaded.form,
-        notes=tuple(f"{name}: {note}" for note in (*loaded.notes, *taken.rows.notes)),
+        notes=tuple(f"{name}: {note}" for note in loaded.notes),
+        left_out=tuple(f"{name}: {note}" for note in (*loaded.left_out, *taken.rows.left_out)),
         kept_columns=kept_columns,
         words=_first_words(source, loaded.form, columns) if like.columns is None else {},
     )
@@ -300,7 +302,7 @@ def _load(source: TableSource, how: ReadOptions, like: RowRequirements, usual_ta
     known = like.columns is not None or None not in (form.sep, form.encoding, form.decimal, form.header)
     typed = [c for c, kind in how.types.items() if kind not in ("drop", "true/false", "vector")]
     named = [c for c in (how.target, how.unused_target, how.id, usual_target) if c is not None]
-    words = list(dict.fromkeys([*like.words, *like.written, *typed, *named]))
+    words = list(dict.fromkeys([*like.words, *like.before.written, *typed, *named]))
     in_header = [c for c in (how.target, how.unused_target, how.group, how.order, how.id) if c is not None]
     in_header = [*(like.columns or ()), *in_header, *how.drop, *how.types]
     return open_table(
@@ -338,15 +340,15 @@ def _take_columns(
     features = _feature_columns(columns, how, like, name)
     extra = [c for c in (how.group, how.order) if c is not None]
     refuse_lacking([*features, *extra, *([] if how.target is None else [how.target])], lacking)
-    leave = tuple(w for w in like.words if w not in like.written)
+    leave = [w for w in like.words if w not in like.before.written]
     wanted = table.select(list(dict.fromkeys([*features, *extra])))
-    wanted, written = convert(wanted, mark or how.decimal, like.written, how.types, leave)
+    wanted, written, strays = convert(wanted, mark or how.decimal, like.before, how.types, leave, how.skip_bad, f"{name}: ")
     groups, order = (
         None if c is None else _sortable(wanted.column(c), f"{what} {c!r} of {name}")
         for what, c in (("group", how.group), ("order", how.order))
     )
     rows = wanted.select(features)
-    return _TakenColumns(LabeledRows(name, rows, y, groups=groups, order=order, written=written, notes=notes), kept)
+    return _TakenColumns(LabeledRows(name, rows, y, groups=groups, order=order, written=written, left_out=(*notes, *strays)), kept)
 
 
 def refuse_columns(columns: list[str], how: ReadOptions, name: str) -> None:

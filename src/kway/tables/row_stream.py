@@ -74,6 +74,7 @@ def row_stream(
 def _piece_rows(path: Path, pieces: Pieces, how: ReadOptions, like: RowRequirements) -> Iterator[LabeledRows]:
     first: FileTable | None = None
     unlabeled: NoLabelError | None = None
+    n = 0
     for piece in pieces.each:
         file = f"{path.name}/{piece.name}" if path.is_dir() else path.name
         try:
@@ -83,8 +84,11 @@ def _piece_rows(path: Path, pieces: Pieces, how: ReadOptions, like: RowRequireme
             progress.note(f"note: {file}: {unlabeled_note(error.rows)}")
             continue
         if first is None:  # the following pieces are read in the form of the first
+            before = like.before if like.columns is not None else found.requirements().before
             codes = {c: "text" for c in text_columns(found.rows) if are_codes(present(trimmed(found.rows.column(c))))}
             how = replace(how.in_form(found.form), types={**codes, **how.types})
+        n += found.n
+        like = like._replace(before=before._replace(first=n))
         piece_table = FileTable(file, found.rows)
         first = first or piece_table
         if like.columns is None:

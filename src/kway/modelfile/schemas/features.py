@@ -43,7 +43,7 @@ from kway.modelfile.schemas.wrappers import inner_manifest, same_labels
 from kway.tables.features.shapes import LEAST_SIDE, patch_values, shape_columns
 
 _NAMES = many(text())
-_SOURCE = record({"type": one_of("Source"), "column": text(), "part": text(100), "lenient": flag})
+_SOURCE = record({"type": one_of("Source"), "column": text(), "part": text(100)})
 _NUMBERS = record({"type": one_of("Numbers"), "names": _NAMES})
 _DIVIDED = record({"type": one_of("SparseScaling"), "names": _NAMES})
 _SHAPES = record({"type": one_of("Shapes"), "form": many(whole(1, 2**31), 3), "top": number(0.0, above=True)})

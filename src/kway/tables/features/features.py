@@ -12,6 +12,7 @@ Constant columns, empty columns and ids are dropped. The result is dense float32
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ from kway.tables.features.shapes import can_have_shapes, likely_form
 from kway.tables.labeled_rows import RowRequirements
 from kway.tables.sources.frames import as_table, is_table
 from kway.tables.sources.images import ImageForm
-from kway.tables.sources.values import convert, convert_known
+from kway.tables.sources.values import Before, convert
 
 _SPARSE_BELOW = 0.1  # share of nonzero values below which CSR is smaller and faster than dense rows (T11: text)
 
@@ -180,11 +181,15 @@ class Features(TransformerMixin, BaseEstimator):
 
     def _learn_written(self, table: Any) -> Any:
         """Convert text that is numbers or dates, and store the formats for later rows."""
-        if self.written is not None:
+        kinds = dict(self.kinds or {})
+        if self.written is None:
+            converted = convert(table, types=kinds)
+            self.written_ = {w.column: w.how for w in converted.written}
+        else:
             self.written_ = {str(c): str(how) for c, how in dict(self.written).items()}
-            return convert_known(table, self.written_)
-        converted = convert(table, types=dict(self.kinds or {}))
-        self.written_ = {w.column: w.how for w in converted.written}
+            leave = [c for c in table.column_names if c not in self.written_ and c not in kinds]
+            converted = convert(table, ".", Before(self.written_), kinds, leave)
+        self.strays_ = converted.strays
         return converted.table
 
     def _learn_matrix(self, X: Any) -> LearnedFeatures:
@@ -261,7 +266,17 @@ class Features(TransformerMixin, BaseEstimator):
                 f"the table has no column {listing(map(repr, missing))}{hint}, which the model uses; "
                 f"its columns are {listing(table.column_names)}"
             )
-        return convert_known(table, self.written_) if self.written_ else table
+        before = self._before()
+        leave = [c for c in table.column_names if c not in before.written and c not in before.kinds]
+        converted = convert(table, None, before, leave=leave)
+        for note in converted.strays:
+            warnings.warn(note, stacklevel=2)
+        return converted.table
+
+    def _before(self) -> Before:
+        """Return what is known about the columns from training."""
+        kinds = {r.column: r.kind for r in self.records_ if r.used and r.kind in ("number", "date", "true/false")}
+        return Before(dict(self.written_), kinds, tuple(self.kinds or ()))
 
     def _as_the_table_of_fit(self, X: Any) -> Any:
         """Return a matrix as a table with the columns of fit, which must all be numeric."""
@@ -376,7 +391,7 @@ class Features(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "parts_")
         columns = tuple(dict.fromkeys(r.column for r in self.records_ if r.used)) if self.is_table_ else None
         return RowRequirements(
-            columns, self.words_, self._form(), self.n_features_in_, text_labels, dict(self.written_)
+            columns, self.words_, self._form(), self.n_features_in_, text_labels, self._before()
         )
 
     def without(self, *kinds: str) -> Features | None:

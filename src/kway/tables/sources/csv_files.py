@@ -67,7 +67,7 @@ class TableRequest(NamedTuple):
 
 
 class LoadedTable(NamedTuple):
-    """A table, the form of its text (UNKNOWN_FORM for formats with types), and notes for the user.
+    """A table, the form of its text (UNKNOWN_FORM for formats with types), and notes: how it was read, what was left out.
 
     codes: columns of a csv that stayed text because they are codes; lacking: for a folder, the columns that some file
     does not have, each with the name of such a file.
@@ -76,6 +76,7 @@ class LoadedTable(NamedTuple):
     table: Any
     form: TextForm = UNKNOWN_FORM
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     codes: Sequence[str] = ()
     lacking: Mapping[str, str] = MappingProxyType({})
 
@@ -108,8 +109,8 @@ def read_csv(content: Path | bytes, name: str, request: TableRequest) -> LoadedT
     codes = _code_columns(table, file, form) if request.find_codes else []
     if codes:
         table = file.parse_again(form, [*words, *codes], request.only)
-    notes = (*notes, *([_ragged_note(len(file.bad))] if file.bad else []))
-    return LoadedTable(table, form, notes, codes)
+    left_out = (_ragged_note(len(file.bad)),) if file.bad else ()
+    return LoadedTable(table, form, notes, left_out, codes)
 
 
 def head_of(content: Path | bytes) -> bytes:

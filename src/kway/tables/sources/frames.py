@@ -132,6 +132,11 @@ def is_text(kind: pa.DataType) -> bool:
     return kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind)
 
 
+def holds_text(column: Any) -> bool:
+    """Return whether a column is text, or a dictionary of text."""
+    return is_text(column.type.value_type if kinds.is_dictionary(column.type) else column.type)
+
+
 def is_number(kind: pa.DataType) -> bool:
     """Return whether a type is an integer, float or decimal."""
     return kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind)
@@ -150,8 +155,13 @@ def is_vector(kind: pa.DataType) -> bool:
 
 def text_columns(table: pa.Table) -> tuple[str, ...]:
     """Return the names of the text columns, including dictionary columns of text."""
-    types = {f.name: f.type.value_type if kinds.is_dictionary(f.type) else f.type for f in table.schema}
-    return tuple(c for c, kind in types.items() if is_text(kind))
+    return tuple(field.name for field in table.schema if holds_text(field))
+
+
+def number_kinds(table: pa.Table) -> dict[str, str]:
+    """Return the columns of numbers, dates and true/false, with these kinds."""
+    names = {"number": is_number, "date": is_date, "true/false": kinds.is_boolean}
+    return {f.name: kind for f in table.schema for kind, holds in names.items() if holds(f.type)}
 
 
 def whole_column(column: Any) -> pa.Array:

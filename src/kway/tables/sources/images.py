@@ -35,13 +35,14 @@ class ImageForm(NamedTuple):
 
 
 class Images(NamedTuple):
-    """Rows (n, d) uint8, labels (n,) or None, the files, the form, notes for the user, and the skipped files."""
+    """Rows (n, d) uint8, labels (n,) or None, the files, the form, notes on it and on what was left out, skipped files."""
 
     rows: NDArray[np.uint8]
     labels: NDArray[np.str_] | None
     files: tuple[str, ...]
     form: ImageForm
     notes: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
 
 
@@ -60,10 +61,10 @@ def read_images(
     files: Sequence[Path], labels: Sequence[str] | None = None, form: ImageForm | None = None, skip_bad: bool = False
 ) -> Images:
     """Read images in one form; if `form` is None, it is chosen from the images."""
-    notes: list[str] = []
+    notes = ()
     if form is None:
         form, note = choose_form(files, skip_bad)
-        notes.append(note)
+        notes = (note,)
     rows = np.empty((len(files), form.height * form.width * form.channels), np.uint8)
     good = np.ones(len(files), bool)
     for i, path in track(enumerate(files), f"reading {len(files):,} images", len(files)):
@@ -74,12 +75,11 @@ def read_images(
                 raise
             good[i] = False
     skipped = tuple(str(f) for f, ok in zip(files, good) if not ok)
-    if skipped:
-        notes.append(skipped_note(skipped))
+    left_out = (skipped_note(skipped),) if skipped else ()
     if not good.any():
         raise InputError(f"none of the {len(files)} images can be read; give images in {listing(IMAGE_SUFFIXES)}")
     kept = tuple(str(f) for f, ok in zip(files, good) if ok)
-    return Images(rows[good], None if labels is None else np.array(labels)[good], kept, form, tuple(notes), skipped)
+    return Images(rows[good], None if labels is None else np.array(labels)[good], kept, form, notes, left_out, skipped)
 
 
 def skipped_note(files: Sequence[str]) -> str:

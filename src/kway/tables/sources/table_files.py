@@ -220,16 +220,17 @@ class FileTable(NamedTuple):
 def _read_csv_folder(files: Sequence[Path], name: str, request: TableRequest) -> LoadedTable:
     """Read all files as one table, each in the form of the first; only the notes on the first file are kept."""
     first: LoadedTable | None = None
-    parts: list[FileTable] = []
+    parts, left_out = list[FileTable](), list[str]()
     for file in files:
         found = read_csv(table_source(file).content, f"{name}/{file.name}", request)
         parts.append(FileTable(f"{name}/{file.name}", found.table))
+        left_out += [f"{file.name}: {note}" for note in found.left_out]
         if first is None:
             first = found
             request = request._replace(asked=found.form, words=[*request.words, *found.codes], find_codes=False)
     assert first is not None
     table, lacking = _join_files(parts, name)
-    return LoadedTable(table, first.form, first.notes, first.codes, lacking)
+    return LoadedTable(table, first.form, first.notes, tuple(left_out), first.codes, lacking)
 
 
 def _read_parquet_folder(folder: Path) -> tuple[Any, Mapping[str, str]]:
