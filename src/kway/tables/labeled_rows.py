@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow.compute as pc
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kway.errors import InputError
 from kway.suggest import listing
 from kway.tables.options import UNKNOWN_FORM, TextForm
-from kway.tables.sources.frames import is_number, is_table, n_rows, number_kinds, text_columns
+from kway.tables.sources.frames import is_number, is_table, n_rows, number_kinds, take_rows, text_columns
 from kway.tables.sources.images import ImageForm
 from kway.tables.sources.values import NOTHING_BEFORE, Before, ColumnFormat
 
@@ -53,9 +53,9 @@ class LabeledRows:
 
     name: str
     rows: Any
-    y: NDArray | None = None
+    y: Any = None
     test_rows: Any = None
-    test_y: NDArray | None = None
+    test_y: Any = None
     groups: NDArray | None = None
     order: NDArray | None = None
     feature_names: tuple[str, ...] = ()
@@ -73,6 +73,14 @@ class LabeledRows:
     def n(self) -> int:
         """Number of rows without the test part."""
         return n_rows(self.rows)
+
+    def at(self, rows: NDArray) -> Self:
+        """Return some of the rows without the test part, by position or by a mask (n,)."""
+        taken: dict[str, Any] = {
+            name: None if getattr(self, name) is None else getattr(self, name)[rows]
+            for name in ("y", "groups", "order")
+        }
+        return replace(self, rows=take_rows(self.rows, rows), **taken)
 
     def required_labels(self) -> NDArray:
         """Return the labels; raise InputError if there are none."""

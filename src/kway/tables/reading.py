@@ -36,7 +36,6 @@ from kway.tables.sources.frames import (
     plain_numbers,
     refuse_repeated,
     refuse_unknown,
-    take_rows,
     whole_column,
 )
 from kway.tables.sources.images import ImageForm
@@ -342,13 +341,17 @@ def _take_columns(
     refuse_lacking([*features, *extra, *([] if how.target is None else [how.target])], lacking)
     leave = [w for w in like.words if w not in like.before.written]
     wanted = table.select(list(dict.fromkeys([*features, *extra])))
-    wanted, written, strays = convert(wanted, mark or how.decimal, like.before, how.types, leave, how.skip_bad, f"{name}: ")
+    wanted, written, strays = convert(
+        wanted, mark or how.decimal, like.before, how.types, leave, how.skip_bad, f"{name}: "
+    )
     groups, order = (
         None if c is None else _sortable(wanted.column(c), f"{what} {c!r} of {name}")
         for what, c in (("group", how.group), ("order", how.order))
     )
     rows = wanted.select(features)
-    return _TakenColumns(LabeledRows(name, rows, y, groups=groups, order=order, written=written, left_out=(*notes, *strays)), kept)
+    return _TakenColumns(
+        LabeledRows(name, rows, y, groups=groups, order=order, written=written, left_out=(*notes, *strays)), kept
+    )
 
 
 def refuse_columns(columns: list[str], how: ReadOptions, name: str) -> None:
@@ -412,15 +415,7 @@ def _cut_by_split(found: LabeledRows) -> LabeledRows:
         return found
     if not train.any() or not test.any():
         return found
-    rows = found.rows.drop_columns(["split"])
     note = f"column split divides the rows: {int(train.sum()):,} for training, {int(test.sum()):,} for testing"
-    return replace(
-        found,
-        rows=take_rows(rows, train),
-        y=found.y[train],
-        test_rows=take_rows(rows, test),
-        test_y=found.y[test],
-        groups=None if found.groups is None else found.groups[train],
-        order=None if found.order is None else found.order[train],
-        notes=(*found.notes, note),
-    )
+    whole = replace(found, rows=found.rows.drop_columns(["split"]), notes=(*found.notes, note))
+    tested = whole.at(test)
+    return replace(whole.at(train), test_rows=tested.rows, test_y=tested.y)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -242,4 +242,3 @@ def _float_values(values: Any) -> NDArray[np.float64]:
 
 def _not_infinite(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.abs(numbers) < _TOO_LARGE, numbers, np.nan)
-

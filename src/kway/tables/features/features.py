@@ -390,9 +390,7 @@ class Features(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "parts_")
         columns = tuple(dict.fromkeys(r.column for r in self.records_ if r.used)) if self.is_table_ else None
-        return RowRequirements(
-            columns, self.words_, self._form(), self.n_features_in_, text_labels, self._before()
-        )
+        return RowRequirements(columns, self.words_, self._form(), self.n_features_in_, text_labels, self._before())
 
     def without(self, *kinds: str) -> Features | None:
         """Return unfitted Features without the columns of these kinds.

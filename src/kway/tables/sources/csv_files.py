@@ -7,7 +7,7 @@ pyarrow reads the file and finds the types of the columns. The file is read a se
     numbers with a decimal comma   read again with that mark
     codes such as 0052             read again with these columns as text, so that they keep their zeros
 
-A large file is read in pieces that end between rows (`text_pieces`).
+A large file is read in pieces that end between rows (`read_pieces`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class TableRequest(NamedTuple):
 
 
 class LoadedTable(NamedTuple):
-    """A table, the form of its text (UNKNOWN_FORM for formats with types), and notes: how it was read, what was left out.
+    """A table, the form of its text (UNKNOWN_FORM for formats with types), how it was read, and what was left out.
 
     codes: columns of a csv that stayed text because they are codes; lacking: for a folder, the columns that some file
     does not have, each with the name of such a file.
@@ -295,39 +295,31 @@ def _open_text(content: Path | bytes, encoding: str) -> TextIO:
 # ---- pieces of a large file
 
 
-class TextPieces(NamedTuple):
-    """How to divide a large csv: the names of its columns (none without a header), and whether it has a header."""
+def read_pieces(file: Path, request: TableRequest) -> Iterator[Path | bytes]:
+    """Yield pieces of about PIECE_BYTES that end between rows, each with the header.
 
-    columns: tuple[str, ...]
-    header: bool
-
-    def read_pieces(self, file: Path) -> Iterator[bytes]:
-        """Yield pieces of about PIECE_BYTES that end between rows, each with the header."""
-        with _open_bytes(file) as opened:
-            line = opened.readline()
-            if not line:
-                raise OSError("it is empty")
-            if not is_separator_line(line):
-                opened.seek(0)
-            first, left = opened.readline() if self.header else b"", b""
-            while more := opened.read(PIECE_BYTES):
-                left += more
-                end = _last_row_end(left)
-                if end:
-                    yield first + left[:end]
-                    left = left[end:]
-            if left.strip():
-                yield first + left
-
-
-def text_pieces(files: Sequence[Path], request: TableRequest) -> TextPieces | None:
-    """Return how to divide these files; None if a line end has several bytes in their encoding."""
-    with _open_bytes(files[0]) as opened:
-        found = find_form(opened.read(HEAD), files[0].name, request.asked, request.before, request.columns)
-    if str(found.form.encoding).lower() not in _ONE_BYTE_LINE_ENDS:
-        return None
-    header = bool(found.form.header)
-    return TextPieces(found.first if header else (), header)
+    The file itself is yielded if a line end has several bytes in its encoding.
+    """
+    with _open_bytes(file) as opened:
+        form = find_form(opened.read(HEAD), file.name, request.asked, request.before, request.columns).form
+        if str(form.encoding).lower() not in _ONE_BYTE_LINE_ENDS:
+            yield file
+            return
+        opened.seek(0)
+        line = opened.readline()
+        if not line:
+            raise OSError("it is empty")
+        if not is_separator_line(line):
+            opened.seek(0)
+        first, left = opened.readline() if form.header else b"", b""
+        while more := opened.read(PIECE_BYTES):
+            left += more
+            end = _last_row_end(left)
+            if end:
+                yield first + left[:end]
+                left = left[end:]
+        if left.strip():
+            yield first + left
 
 
 def _open_bytes(file: Path) -> BinaryIO:

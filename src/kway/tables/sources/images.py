@@ -35,7 +35,7 @@ class ImageForm(NamedTuple):
 
 
 class Images(NamedTuple):
-    """Rows (n, d) uint8, labels (n,) or None, the files, the form, notes on it and on what was left out, skipped files."""
+    """Rows (n, d) uint8, labels (n,) or None, the files, the form, notes on both, and the skipped files."""
 
     rows: NDArray[np.uint8]
     labels: NDArray[np.str_] | None

@@ -1,7 +1,7 @@
 """Files as pyarrow tables: csv and tsv, JSON (lines or a list), parquet, a folder of them, stdin; gzipped or not.
 
-A TableSource is a table that has not been read yet. `open_table` reads it. `pieces_of` divides a large one into sources
-that fit in memory: record batches of a parquet file, runs of lines of a csv file.
+A TableSource is a table that has not been read yet. `open_table` reads it. `parquet_batches` and `csv_pieces` divide a
+large file into sources that fit in memory: record batches, or runs of lines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kway.memory import expands_too_much, rows_per_block
 from kway.suggest import listing
 from kway.tables.options import UNKNOWN_FORM, TextForm
 from kway.tables.sources import csv_files
-from kway.tables.sources.csv_files import EVERYTHING, LoadedTable, TableRequest, read_csv, text_pieces
+from kway.tables.sources.csv_files import EVERYTHING, LoadedTable, TableRequest, read_csv, read_pieces
 from kway.tables.sources.frames import as_table, is_date, is_number, is_text
 from kway.tables.sources.text_form import HEAD, is_delimited
 
@@ -301,32 +301,21 @@ def _kind_in_words(kind: Any) -> str | None:
 # ---- pieces of a large table
 
 
-class Pieces(NamedTuple):
-    """The names of the columns (none for a csv without a header), and the pieces, one after another."""
-
-    columns: tuple[str, ...]
-    each: Iterator[TableSource]
-
-
-def pieces_of(
-    path: Path, asked: TextForm, before: TextForm = UNKNOWN_FORM, columns: Sequence[str] = ()
-) -> Pieces | None:
-    """Return the pieces of a file or folder; None if it is small, or of a format that is read as a whole."""
+def is_large(path: Path, asked: TextForm = UNKNOWN_FORM) -> bool:
+    """Return whether a file or folder is read in pieces: it is large, and of a format that can be divided."""
     files = list_files(path)
-    if sum(file.stat().st_size for file in files) < LARGE or len({suffix_of(f, asked) for f in files}) != 1:
-        return None
-    suffix = suffix_of(files[0], asked)
-    if suffix == ".parquet":
-        return _pieces_of_parquet(path, files)
-    return _pieces_of_text(files, asked, before, columns) if suffix.removesuffix(".gz") in _TEXT else None
+    suffixes = {suffix_of(file, asked) for file in files}
+    divisible = len(suffixes) == 1 and suffixes.pop().removesuffix(".gz") in (".parquet", *_TEXT)
+    return divisible and sum(file.stat().st_size for file in files) >= LARGE
 
 
-def pieces_of_csv(
+def csv_pieces(
     file: Path, asked: TextForm, before: TextForm = UNKNOWN_FORM, columns: Sequence[str] = ()
 ) -> Iterator[TableSource]:
-    """Return the pieces of one csv of any size; a single piece if its encoding does not allow to divide it."""
-    found = _pieces_of_text([file], asked, before, columns)
-    return iter([table_source(file, asked)]) if found is None else found.each
+    """Yield the rows of a csv in pieces, or as a whole if its encoding does not allow to divide it."""
+    with readable(f"{file.parent.name}/{file.name}"):
+        for piece in read_pieces(file, TableRequest(asked=asked, before=before, columns=columns)):
+            yield table_source(file, asked) if piece is file else TableSource(file.name, piece, ".csv")
 
 
 def parquet_batches(file: Path, groups: Sequence[int] | None = None) -> Iterator[TableSource]:
@@ -337,29 +326,6 @@ def parquet_batches(file: Path, groups: Sequence[int] | None = None) -> Iterator
         row_bytes = max(8 * about.num_columns, stored / max(1, about.num_rows))  # dictionaries take less than values
         for batch in opened.iter_batches(rows_per_block(row_bytes, csv_files.PIECE_BYTES), row_groups=groups):
             yield TableSource(file.name, pa.Table.from_batches([batch]), ".parquet")
-
-
-def _pieces_of_parquet(path: Path, files: list[Path]) -> Pieces | None:
-    if any("=" in str(file.relative_to(path).parent) for file in files if path.is_dir()):
-        return None  # folders such as year=2024 are columns
-    with readable(files[0].name):
-        names = tuple(pq.read_schema(files[0]).names)
-    return Pieces(names, (piece for file in files for piece in parquet_batches(file)))
-
-
-def _pieces_of_text(files: list[Path], asked: TextForm, before: TextForm, columns: Sequence[str]) -> Pieces | None:
-    with readable(files[0].name):
-        found = text_pieces(files, TableRequest(asked=asked, before=before, columns=columns))
-    if found is None:
-        return None
-
-    def each() -> Iterator[TableSource]:
-        for file in files:
-            with readable(f"{file.parent.name}/{file.name}"):
-                for content in found.read_pieces(file):
-                    yield TableSource(file.name, content, ".csv")
-
-    return Pieces(found.columns, each())
 
 
 # ---- unpacking
