@@ -46,7 +46,8 @@ class LabeledRows:
     """Rows of a table or a matrix with labels y, groups and order (n,), each None if absent, and a test part.
 
     feature_names: names of the columns of a matrix (a table has its own); image, files: the form of images and their
-    file names; notes: how the rows were read; left_out: what was not used, such as bad lines and stray words; form, written: how the text and the columns were written; words: one word
+    file names; notes: how the rows were read; left_out: what was not used, such as bad lines and stray
+    words; form, written: how the text and the columns were written; words: one word
     of each column as it is written; kept_columns: columns to return with the predictions (of the test rows if there are
     any); skipped: files that could not be read and were left out (skip_bad).
     """
@@ -76,10 +77,8 @@ class LabeledRows:
 
     def at(self, rows: NDArray) -> Self:
         """Return some of the rows without the test part, by position or by a mask (n,)."""
-        taken: dict[str, Any] = {
-            name: None if getattr(self, name) is None else getattr(self, name)[rows]
-            for name in ("y", "groups", "order")
-        }
+        values = {name: getattr(self, name) for name in ("y", "groups", "order")}
+        taken: dict[str, Any] = {name: v[rows] for name, v in values.items() if v is not None}
         return replace(self, rows=take_rows(self.rows, rows), **taken)
 
     def required_labels(self) -> NDArray:

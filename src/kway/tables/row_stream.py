@@ -83,12 +83,9 @@ def _piece_rows(path: Path, how: ReadOptions, like: RowRequirements) -> Iterator
             unlabeled = error
             progress.note(f"note: {file}: {unlabeled_note(error.rows)}")
             continue
-        if (
-            first is None
-            and how.target is not None
-            and ("split" in found.rows.column_names or found.test_rows is not None)
-        ):
-            yield read_rows(path, how, like)  # a single piece may not show how the rows are split
+        split = found.test_rows is not None or "split" in found.rows.column_names
+        if first is None and split and how.target is not None:  # a single piece may not show how the rows are split
+            yield read_rows(path, how, like)
             return
         if first is None:  # the following pieces are read in the form of the first
             before = like.before if like.columns is not None else found.requirements().before

@@ -442,14 +442,7 @@ class Features(TransformerMixin, BaseEstimator):
         embed = None if callable(self.embed) or self.embed is None else str(self.embed)
         image = None if self.image is None else tuple(int(v) for v in self.image)
         written = None if self.written is None else dict(self.written)
-        return {
-            "kinds": self.kinds,
-            "scale": self.scale,
-            "embed": embed,
-            "image": image,
-            "shapes": bool(self.shapes),
-            "written": written,
-        }
+        return {**self.get_params(deep=False), "embed": embed, "image": image, "written": written}
 
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         """Return facts and arrays for a model file."""

@@ -61,7 +61,7 @@ def read_images(
     files: Sequence[Path], labels: Sequence[str] | None = None, form: ImageForm | None = None, skip_bad: bool = False
 ) -> Images:
     """Read images in one form; if `form` is None, it is chosen from the images."""
-    notes = ()
+    notes: tuple[str, ...] = ()
     if form is None:
         form, note = choose_form(files, skip_bad)
         notes = (note,)

@@ -59,11 +59,11 @@ def column_labels(column: Any, what: str, typed: bool, advice: str = _LABEL_ROWS
 
 
 class LabeledTable(NamedTuple):
-    """The rows of a table that have a label, the mask (n,) of these rows, and the number of rows without one."""
+    """The rows of a table that have a label, the mask (n,) of these rows, and a note if there are others."""
 
     table: Any
-    kept: Any
-    left_out: int
+    there: Any
+    left_out: tuple[str, ...]
 
 
 def rows_with_labels(table: Any, target: str) -> LabeledTable:
@@ -77,7 +77,7 @@ def rows_with_labels(table: Any, target: str) -> LabeledTable:
     left_out = len(column) - (pc.sum(there).as_py() or 0)
     if left_out == len(column):
         raise NoLabelError(target, left_out)
-    return LabeledTable(table.filter(there) if left_out else table, there, left_out)
+    return LabeledTable(table.filter(there), there, (unlabeled_note(left_out),) if left_out else ())
 
 
 def unlabeled_note(rows: int) -> str:
