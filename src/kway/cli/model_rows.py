@@ -101,10 +101,11 @@ class ModelReader:
         """Print notes on images, lines, rows and cells that were left out."""
         from kway import progress
         from kway.cli.options import with_flags
+        from kway.text_tables import printable
 
         self.skipped += found.skipped
         for note in found.left_out:
-            progress.note(f"note: {with_flags(note)}")
+            progress.note(printable(f"note: {with_flags(note)}"))
 
     def _check_image(self, found: LabeledRows) -> None:
         """Raise if a model for images gets a table whose columns cannot be the pixels."""

@@ -309,11 +309,11 @@ def _column_names(path: Path) -> list[str]:
         first = _first_line(source.content)
         if first.startswith("{"):
             return list(json.loads(first))
-        names = next((row.cells for row in csv_rows([first])), [])
+        cells = next((row.cells for row in csv_rows([first])), [])
     except (InputError, OSError, ValueError):
         return []
-    quoted = ",".join('"' + name.replace('"', '""') + '"' for name in names)
-    return names if first == quoted else []
+    quoted = ",".join('"' + cell.replace('"', '""') + '"' for cell in cells)
+    return [re.sub("^'(?=[=+@\t\r-])", "", cell) for cell in cells] if first == quoted else []
 
 
 def _first_line(content: Path | bytes) -> str:

@@ -48,6 +48,7 @@ from kway.tables.sources.table_files import (
     table_source,
 )
 from kway.tables.sources.values import are_codes, present, trimmed
+from kway.text_tables import printable
 
 # ---- pieces
 
@@ -81,7 +82,7 @@ def _piece_rows(path: Path, how: ReadOptions, like: RowRequirements) -> Iterator
             found = replace(table_rows(piece, file, how, like), name=path.name)
         except NoLabelError as error:
             unlabeled = error
-            progress.note(f"note: {file}: {unlabeled_note(error.rows)}")
+            progress.note(printable(f"note: {file}: {unlabeled_note(error.rows)}"))
             continue
         split = found.test_rows is not None or "split" in found.rows.column_names
         if first is None and split and how.target is not None:  # a single piece may not show how the rows are split

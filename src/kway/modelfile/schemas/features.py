@@ -67,6 +67,14 @@ def _part(value: Any) -> str | None:
     return _PARTS[kind](value) if isinstance(kind, str) and kind in _PARTS else f"one of {', '.join(_PARTS)}"
 
 
+def _image_form(value: Any) -> str | None:
+    """Check the form of images, each of at most 2^24 values, as 4096 x 4096 pixels have."""
+    sides = many(whole(1, 2**24), 3)(value)
+    if sides or math.prod(value) <= 2**24:
+        return sides
+    return "the form of images of at most 2^24 values"
+
+
 def _written(value: Any) -> str | None:
     """Check {column: decimal mark or date format}."""
     if not isinstance(value, dict):
@@ -103,7 +111,7 @@ _SETTINGS = record(
         "kinds": maybe(lambda v: None if isinstance(v, dict) else "{column: kind}"),
         "scale": one_of("auto", "none", "standard"),
         "embed": maybe(text()),
-        "image": maybe(many(whole(1, 2**31), 3)),
+        "image": maybe(_image_form),
         "shapes": flag,
         "written": maybe(_written),
     }

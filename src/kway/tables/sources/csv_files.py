@@ -4,6 +4,7 @@ pyarrow reads the file and finds the types of the columns. The file is read a se
 
     bytes that are not UTF-8       read again as cp1252
     a value of another type        read again in one block, so that all rows decide the types
+    a cell of more than a block    read again in one block
     numbers with a decimal comma   read again with that mark
     codes such as 0052             read again with these columns as text, so that they keep their zeros
 
@@ -139,7 +140,7 @@ class _CsvFile:
                 return None
             if self.bad:
                 raise self._ragged_error(form) from error
-            if "conversion error" not in str(error):
+            if not any(part in str(error) for part in ("conversion error", "straddling", "Empty CSV", "block size")):
                 raise
             table = self._read(form, words, only, block_size=_WHOLE_FILE)  # types from all rows
         return None if any(pa.types.is_binary(field.type) for field in table.schema) else table

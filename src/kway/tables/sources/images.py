@@ -20,6 +20,7 @@ from kway.progress import track
 from kway.suggest import listing
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")  # Pillow runs other programs for some others
 SIDE = 32  # height and width of images without a common size, or with sides above four times this (CIFAR's size)
 
 
@@ -114,7 +115,7 @@ def pixels(path: Path, form: ImageForm) -> NDArray[np.uint8]:
     """Return one image in a form as a row (d,)."""
     with _open(path) as image:
         try:
-            flat = image.convert("L" if form.channels == 1 else "RGB")
+            flat = _eight_bits(image).convert("L" if form.channels == 1 else "RGB")
             if flat.size != (form.width, form.height):
                 flat = flat.resize((form.width, form.height))
             return np.asarray(flat, np.uint8).reshape(-1)
@@ -132,13 +133,28 @@ def _open(path: Path) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)  # a small file that becomes huge
-            return Image.open(path)
+            return Image.open(path, formats=_FORMATS)
     except Exception as error:
         raise _unreadable(path, error) from error
 
 
+def _eight_bits(image: Any) -> Any:
+    """Return a gray image of 16 or 32 bits with 8 bits per pixel; Pillow would clip its values at 255.
+
+    Values up to 65,535 are divided by 257, and fractions up to 1 multiplied by 255. Other ranges are scaled to their
+    maximum.
+    """
+    from PIL import Image
+
+    if image.mode != "F" and not image.mode.startswith("I"):
+        return image
+    values = np.asarray(image, np.float64)
+    most, usual = float(values.max(initial=0.0)), 1.0 if image.mode == "F" else 65535.0
+    return Image.fromarray(np.clip(np.rint(values * (255 / max(usual, most))), 0, 255).astype(np.uint8))
+
+
 def _is_gray(image: Any) -> bool:
-    if image.mode in ("1", "L", "LA", "I", "I;16", "F"):
+    if image.mode in ("1", "L", "LA", "F") or image.mode.startswith("I"):
         return True
     small = np.asarray(image.convert("RGB").resize((64, 64)), np.int16)
     return bool((small.max(axis=2) - small.min(axis=2)).max() <= 4)  # JPEG rounds gray by a level or two

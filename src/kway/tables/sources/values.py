@@ -44,7 +44,7 @@ _WORD = (
 _BRACKETS = rf"^((?:{_UNIT})?{_SPACE}*)\(([^()]*[0-9][^()]*)\)$"
 _MINUS_BEHIND = rf"^([^-]*[0-9][^-]*?){_SPACE}*[-\x{{2212}}]$"
 _DOTTED_THOUSANDS = r"^[^.0-9]*[1-9][0-9]{0,2}\.[0-9]{3}(?:[^0-9.].*)?$"
-_PLAIN = r"^[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$"
+NUMBER = r"^[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$"
 _GROUPED = (
     r"^[-+]?(?:(?:0|[1-9][0-9]*|[1-9][0-9]{0,2}(?:GROUP[0-9]{3})+)(?:MARK[0-9]*)?|MARK[0-9]+)(?:[eE][-+]?[0-9]+)?$"
 )
@@ -227,7 +227,7 @@ def are_dotted_thousands(words: Any) -> bool:
 
 def share_of_numbers(words: Any) -> float:
     """Return the share of the words (n,), none missing, that are plain numbers."""
-    return (pc.sum(pc.match_substring_regex(words, _PLAIN)).as_py() or 0) / max(1, len(words))
+    return (pc.sum(pc.match_substring_regex(words, NUMBER)).as_py() or 0) / max(1, len(words))
 
 
 def _any_match(words: Any, pattern: str) -> bool:
@@ -289,7 +289,7 @@ def _numerals(words: Any, mark: str, mostly: float = MOSTLY, zeros: bool = False
     if share[best] < mostly or not share[best]:
         return None
     seen = [u for u in pc.unique(units.filter(fits[best])).to_pylist() if u]
-    odd = pc.and_(fits[best], pc.invert(pc.match_substring_regex(words, _PLAIN)))
+    odd = pc.and_(fits[best], pc.invert(pc.match_substring_regex(words, NUMBER)))
     is_plain = mark == best == "." and not pc.any(odd).as_py()  # with decimal commas, 2.5 and 1.000 are still text
     if len(seen) > 1:
         return None
