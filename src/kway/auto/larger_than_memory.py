@@ -23,6 +23,7 @@ from kway.tables.options import ReadOptions
 from kway.tables.reading import read_rows
 from kway.tables.row_stream import row_stream
 from kway.tables.sources.frames import is_table
+from kway.tables.sources.labels import joined_labels
 from kway.tables.sources.table_files import is_large, join_tables, list_files
 
 JOB_BYTES = 5.0  # bytes that a job needs per byte of the rows as read: rows, features, folds and models
@@ -54,6 +55,7 @@ class LargeData:
     aside: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     groups: NDArray | None = None
     order: Any = None
+    classes: NDArray | None = None  # their spelling, if labels are joined
 
     def without(self, rows: NDArray[np.int64], groups: NDArray | None, order: NDArray | None) -> LargeData:
         """Return the data without some of the rows in memory, their groups, and all rows after them in order."""
@@ -75,7 +77,8 @@ class LargeData:
                 kept &= piece.order < self.order
             begun += piece.n
             left = piece.at(kept)
-            yield left.rows, left.required_labels()
+            y = left.required_labels()
+            yield left.rows, y if self.classes is None else joined_labels(y, self.classes)
         self._check_state()
 
     def _check_state(self) -> None:

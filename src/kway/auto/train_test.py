@@ -19,6 +19,7 @@ from kway.tables.labeled_rows import LabeledRows
 from kway.tables.options import ReadOptions
 from kway.tables.reading import DEFAULT_OPTIONS, read_rows
 from kway.tables.sources.frames import is_table, n_rows, whole_column
+from kway.tables.sources.labels import folded_label, joined_labels
 
 _GAPS = ("na", "n/a", "nan", "null", "none", "?", "-", "missing")  # labels that may mean "no label"
 MOST_TESTED = 50_000  # test rows at most: they give the accuracy to within half a point (T11)
@@ -46,7 +47,13 @@ def read_train_test(data: Any, how: ReadOptions = DEFAULT_OPTIONS, test: Any = N
     found, larger = read_what_fits(data, how)
     what = f"target {how.target!r} of {found.name}" if how.target else f"the target of {found.name}"
     what += "" if larger is None else " (in the rows that fit in memory)"
-    labels, notes = checked_labels(found.required_labels(), what)
+    y = joined_labels(found.required_labels()) if how.join_labels else found.required_labels()
+    labels, notes = checked_labels(y, what)
+    if how.join_labels:
+        found = replace(
+            found, y=y, test_y=None if found.test_y is None else joined_labels(found.test_y, labels.classes)
+        )
+        larger = None if larger is None else replace(larger, classes=labels.classes)
     columns = set(getattr(found.rows, "column_names", ()))
     every_row = TrainTest(
         **{**vars(found), "notes": (*found.notes, *found.left_out, *notes)},
@@ -60,7 +67,9 @@ def read_train_test(data: Any, how: ReadOptions = DEFAULT_OPTIONS, test: Any = N
         split = replace(
             every_row,
             test_rows=other.rows,
-            test_y=other.required_labels(),
+            test_y=joined_labels(other.required_labels(), labels.classes)
+            if how.join_labels
+            else other.required_labels(),
             notes=(*every_row.notes, *other.left_out, *shared_note(found.rows, other.rows)),
             test_part=f"the rows of {test}",
         )
@@ -126,10 +135,11 @@ def _odd_labels(rows: dict[Any, int], what: str) -> Iterator[str]:
     words = [label for label in rows if isinstance(label, str)]
     alike: dict[str, list[str]] = {}
     for label in words:
-        alike.setdefault(" ".join(label.casefold().split()), []).append(label)
+        alike.setdefault(folded_label(label), []).append(label)
     pairs = [" and ".join(map(repr, same)) for same in alike.values() if len(same) > 1]
     if pairs:
-        yield f"{what} has labels that differ only in blanks or capitals, {listing(pairs, 3)}; they stay separate"
+        found = listing(pairs, 3)
+        yield f"{what} has labels that differ only in blanks or capitals, {found}; to join them: join_labels=True"
     gaps = [label for label in words if label.casefold().strip() in _GAPS]
     if gaps:
         found = listing((f"{label!r} in {rows[label]:,} rows" for label in gaps), 3)

@@ -93,6 +93,11 @@ class ModelReader:
         if self._as_numbers:
             self._check_image(found)
             found = number_rows(found, self.requirements.columns)
+        if self.reading.join_labels and found.y is not None:
+            from kway.tables.sources.labels import joined_labels
+
+            test_y = None if found.test_y is None else joined_labels(found.test_y, self.model.classes_.tolist())
+            found = replace(found, y=joined_labels(found.y, self.model.classes_.tolist()), test_y=test_y)
         if found.test_rows is not None:
             return ModelRows(found.test_rows, found.test_y, found.kept_columns)
         return ModelRows(found.rows, found.y, found.kept_columns)

@@ -69,6 +69,9 @@ def _kind_by_values(column: Any) -> ColumnKind:
     if was != column.type and is_number(column.type):  # a dictionary of numbers: its values are levels
         return _constant(column) or ColumnKind("category", "", _levels(as_words(column)).kept)
     if is_vector(column.type):
+        lengths = pc.min_max(pc.list_value_length(column)).as_py()
+        if lengths["min"] != lengths["max"]:
+            return ColumnKind("unknown", f"lists of {lengths['min']} to {lengths['max']} numbers, not of one length")
         return ColumnKind("vector")
     if str(column.type) == "bool":
         return _constant(column) or ColumnKind("true/false")

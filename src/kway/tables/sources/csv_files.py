@@ -224,7 +224,8 @@ def head_rows(content: Path | bytes, form: TextForm, width: int) -> Iterator[lis
     """Yield the rows of `width` cells among the first bytes as text, without the header."""
     head = head_of(content)
     lines = io.StringIO(head_text(head, str(form.encoding)), newline="")
-    for _, cells in islice(csv_rows(lines, str(form.sep), int(is_separator_line(head))), int(bool(form.header)), None):
+    skipped = (form.skip_rows or 0) + int(is_separator_line(head))
+    for _, cells in islice(csv_rows(lines, str(form.sep), skipped), int(bool(form.header)), None):
         if len(cells) == width:
             yield cells
 
@@ -307,12 +308,13 @@ def read_pieces(file: Path, request: TableRequest) -> Iterator[Path | bytes]:
             yield file
             return
         opened.seek(0)
+        above = b"".join(opened.readline() for _ in range(form.skip_rows or 0))
         line = opened.readline()
         if not line:
             raise OSError("it is empty")
         if not is_separator_line(line):
-            opened.seek(0)
-        first, left = opened.readline() if form.header else b"", b""
+            opened.seek(len(above))
+        first, left = above + (opened.readline() if form.header else b""), b""
         while more := opened.read(PIECE_BYTES):
             left += more
             end = _last_row_end(left)

@@ -42,14 +42,15 @@ def as_table(X: Any, name: str = "the table") -> pa.Table:
     """Return X as a pyarrow Table; a column of mixed Python objects becomes text."""
     if isinstance(X, pa.Table):
         refuse_repeated([str(c) for c in X.column_names], name)
-        return X
+        return plain_types(X)
     if _are_records(X):
-        X = {key: [row.get(key) for row in X] for key in dict.fromkeys(key for row in X for key in row)}
+        rows = [_flat_record(row) for row in X]
+        X = {key: [row.get(key) for row in rows] for key in dict.fromkeys(key for row in rows for key in row)}
     if isinstance(X, Mapping):
         columns = {_unicode(c): _arrow_column(values, c) for c, values in X.items()}
     elif hasattr(X, "to_arrow"):  # polars
         try:
-            return X.to_arrow()
+            return plain_types(X.to_arrow())
         except pa.ArrowInvalid:  # a type that Arrow does not have, such as Int128
             columns = {c: _arrow_column(X[c].to_list(), c) for c in X.columns}
     elif hasattr(X, "collect"):
@@ -61,7 +62,34 @@ def as_table(X: Any, name: str = "the table") -> pa.Table:
     lengths = {len(column) for column in columns.values()}
     if len(lengths) > 1:
         raise InputError(f"{name} has columns of {listing(sorted(lengths))} rows; give all columns the same length")
-    return pa.table(columns)
+    return plain_types(pa.table(columns))
+
+
+def _flat_record(row: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return a record with the values of nested records under names such as user.age."""
+    flat: dict[Any, Any] = {}
+    for key, value in row.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{key}.{inner}": each for inner, each in _flat_record(value).items()}
+        else:
+            flat[key] = value
+    return flat
+
+
+def plain_types(table: pa.Table) -> pa.Table:
+    """Return structs as one column per field (user.age), durations as seconds, and lists of text as one text."""
+    while any(kinds.is_struct(field.type) for field in table.schema):
+        table = table.flatten()
+    for place, field in enumerate(table.schema):
+        if kinds.is_duration(field.type):
+            seconds = pc.divide(
+                table.column(place).cast(pa.duration("ns"), safe=False).cast("int64").cast("float64"), 1e9
+            )
+            table = table.set_column(place, field.name, seconds)
+        elif (kinds.is_list(field.type) or kinds.is_large_list(field.type)) and is_text(field.type.value_type):
+            lists = table.column(place).combine_chunks().cast(pa.list_(pa.string()))
+            table = table.set_column(place, field.name, pc.binary_join(lists, " "))
+    return table
 
 
 def n_rows(X: Any) -> int:
@@ -87,8 +115,9 @@ def _arrow_column(values: Any, name: Any) -> Any:
             values = values.tolist()
         return _plain_column(pa.array(values, from_pandas=True), values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeError):
-        if all(isinstance(v, int | float) or v is None for v in values):  # whole numbers beyond 64 bits
-            return pa.array([None if _is_nan(v) else _as_float(v) for v in values], pa.float64())
+        numbers = [_number_or_none(v) for v in values]
+        if all(n is not None or _is_nan(v) for n, v in zip(numbers, values)):  # also "3", and more than 64 bits
+            return pa.array(numbers, pa.float64())
         return pa.array([None if _is_nan(v) else _unicode(v) for v in values], pa.large_string())
 
 
@@ -103,9 +132,12 @@ def _plain_column(column: Any, values: Any) -> Any:
     return column
 
 
-def _as_float(value: float) -> float:
+def _number_or_none(value: Any) -> float | None:
+    """Return a number, or a text that is a plain number, as a float; None for anything else."""
+    if isinstance(value, str) and not re.match(_JSON_NUMBER, value.strip()):
+        return None
     try:
-        return float(value)
+        return float(value) if isinstance(value, int | float | str) and not _is_nan(value) else None
     except OverflowError:
         return np.inf if value > 0 else -np.inf
 

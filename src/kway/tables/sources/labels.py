@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,6 +106,24 @@ def _without_gaps(words: Any) -> Any:
 def _refuse_gaps(gaps: int, n: int, what: str, advice: str) -> None:
     if gaps:
         raise InputError(f"{what} is empty in {gaps:,} of {n:,} rows; {advice}")
+
+
+def joined_labels(y: NDArray, known: Iterable[Any] = ()) -> NDArray:
+    """Return text labels (n,) in which labels that differ only in case or blanks are one.
+
+    Their spelling is that of `known`, else the most frequent one.
+    """
+    if y.dtype.kind not in "UO":
+        return y
+    words, places, counts = np.unique(y, return_inverse=True, return_counts=True)
+    spelling = {folded_label(words[i]): words[i] for i in np.argsort(counts, kind="stable")}  # the last one stays
+    spelling |= {folded_label(label): label for label in known if isinstance(label, str)}
+    return np.asarray([spelling[folded_label(word)] for word in words])[places]
+
+
+def folded_label(label: str) -> str:
+    """Return a label in small letters and with single blanks."""
+    return " ".join(str(label).casefold().split())
 
 
 # ---- a column that splits the rows

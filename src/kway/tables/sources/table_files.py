@@ -1,5 +1,7 @@
 """Files as pyarrow tables: csv and tsv, JSON (lines or a list), parquet, a folder of them, stdin; gzipped or not.
 
+typed_files.py reads Excel, ARFF, Feather and SQLite.
+
 A TableSource is a table that has not been read yet. `open_table` reads it. `parquet_batches` and `csv_pieces` divide a
 large file into sources that fit in memory: record batches, or runs of lines.
 """
@@ -27,8 +29,17 @@ from kway.suggest import listing
 from kway.tables.options import UNKNOWN_FORM, TextForm
 from kway.tables.sources import csv_files
 from kway.tables.sources.csv_files import EVERYTHING, LoadedTable, TableRequest, read_csv, read_pieces
-from kway.tables.sources.frames import as_table, is_date, is_number, is_text
+from kway.tables.sources.frames import (
+    as_table,
+    holds_text,
+    is_date,
+    is_number,
+    is_text,
+    plain_types,
+    whole_column,
+)
 from kway.tables.sources.text_form import HEAD, is_delimited
+from kway.tables.sources.typed_files import READERS, read_typed_file
 
 STDIN = "-"
 LARGE = 4 * csv_files.PIECE_BYTES  # bytes from which a file or folder is read in pieces
@@ -36,7 +47,9 @@ _TEXT = (".csv", ".tsv", ".tab")
 _LINES = (".jsonl", ".ndjson", ".json")
 _SVM = (".svm", ".libsvm")
 _PACKED = tuple(s + gz for s in (*_TEXT, *_LINES, *_SVM) for gz in ("", ".gz"))
-FILE_SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz", ".npy", *(s for s in _PACKED if not s.startswith(".csv")))
+FILE_SUFFIXES = (
+    ".csv", ".csv.gz", ".parquet", ".npz", ".npy", *READERS, *(s for s in _PACKED if not s.startswith(".csv")),
+)  # fmt: skip
 _IMAGE = re.compile(rb"\x89PNG|\xff\xd8\xff|GIF8[79]a|RIFF....WEBP|II\*\0|MM\0\*", re.DOTALL)  # first bytes
 
 
@@ -159,16 +172,21 @@ def open_table(source: TableSource, request: TableRequest = EVERYTHING) -> Loade
         if isinstance(content, Path) and source.suffix == "":
             table, lacking = _read_parquet_folder(content)
         else:
-            table, lacking = _read_typed(source), {}
+            table, lacking = _read_typed(source, request.asked), {}
+        table = plain_types(table)
     return LoadedTable(table if request.only is None else table.select(list(request.only)), lacking=lacking)
 
 
-def _read_typed(source: TableSource) -> Any:
+def _read_typed(source: TableSource, asked: TextForm) -> Any:
     content = source.content
     if isinstance(content, pa.Table):
         return content
+    if source.suffix in READERS:
+        return read_typed_file(content, source.suffix, asked)
     if source.suffix in _LINES:
         return read_json(content if isinstance(content, bytes) else content.read_bytes(), source.name)
+    if isinstance(content, Path):
+        refuse_parquet_bomb(content)
     return pq.read_table(pa.BufferReader(content) if isinstance(content, bytes) else content)
 
 
@@ -176,8 +194,7 @@ def read_json(content: bytes, name: str) -> Any:
     """Read one JSON object per line, or a list of objects; keys are columns, in the order of their first appearance."""
     content = content.removeprefix(b"\xef\xbb\xbf")
     rows = _json_list(content, name) if content.lstrip().startswith(b"[") else _json_lines(content, name)
-    keys = dict.fromkeys(key for row in rows for key in row)
-    return as_table({key: [row.get(key) for row in rows] for key in keys}, name)
+    return as_table(rows or {}, name)
 
 
 def _json_list(content: bytes, name: str) -> list[Any]:
@@ -238,6 +255,7 @@ def _read_parquet_folder(folder: Path) -> tuple[Any, Mapping[str, str]]:
     parts = []
     for file in parquet_files(folder):
         with readable(file.name):
+            refuse_parquet_bomb(file)
             parts.append(FileTable(f"{folder.name}/{file.relative_to(folder)}", pq.read_table(file)))
     return _join_files(parts, folder.name)
 
@@ -346,6 +364,20 @@ def gunzipped(packed: bytes | Path, name: str) -> bytes:
             f"{name} cannot be read as gzip: {error or 'it ends too early'}; compress it again, or give it uncompressed"
         ) from error
     return b"".join(blocks)
+
+
+def refuse_parquet_bomb(file: Path, sample: int = 16) -> None:
+    """Raise InputError if the text of a parquet file takes far more memory than the file, judged by its first rows.
+
+    A parquet file stores a text that occurs in many rows once.
+    """
+    with pq.ParquetFile(file) as opened:
+        first = next(opened.iter_batches(sample), None)
+        if first is None:
+            return
+        texts = [whole_column(column) for column in first.columns if holds_text(column)]
+        per_row = sum(column.nbytes for column in texts) / max(1, first.num_rows)
+        refuse_bomb(file.stat().st_size, round(per_row * opened.metadata.num_rows), file.name)
 
 
 def refuse_bomb(packed: int, unpacked: int, name: str) -> None:
