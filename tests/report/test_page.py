@@ -156,7 +156,7 @@ def test_mistakes_in_texts_are_listed_with_the_text_first(tmp_path):
     found = kway.fit(frame, rng.choice(["x", "y"], 200), models="neighbors", also=(), folds=2)
     found.report(tmp_path / "r.html")
     text = (tmp_path / "r.html").read_text()
-    table = text[text.index('<section id="mistakes">') : text.index('<section id="classes">')]
+    table = text[text.index('<section id="mistakes">') : text.index('<section id="reasons">')]
     assert re.search(r'<th class="words">note (red|blue|&lt;b&gt;) .*, n -?[0-9]', table)
     assert "T-" not in table
     assert table.count("<table>") == 6

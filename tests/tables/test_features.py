@@ -158,7 +158,11 @@ def test_vector_columns():
     with pytest.raises(InputError, match="has type double now"):
         features.transform({"e": [1.0], "x": [1.0]})
     with pytest.raises(InputError, match="lists of 3 numbers; they must be 8 numbers long"):
-        features.transform({"e": [[1.0, 2.0, 3.0]], "x": [1.0]})
+        features.transform({"e": [[1.0, 2.0, 3.0]] * 2, "x": [1.0, 1.0]})
+    with pytest.warns(UserWarning, match="column 'e': 1 lists are not 8 numbers long and read as missing"):
+        found = features.transform({"e": [[1.0, 2.0, 3.0], *rows[:3]], "x": [1.0] * 4})
+    missing = features.transform({"e": [None, *rows[:3]], "x": [1.0] * 4})
+    np.testing.assert_array_equal(found, missing)
 
 
 def test_params_are_only_stored():

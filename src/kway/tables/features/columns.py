@@ -18,6 +18,7 @@ The values of a column:
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,10 +31,9 @@ from numpy.typing import NDArray
 from kway.errors import InputError
 from kway.suggest import listing
 from kway.tables.sources.frames import is_date, is_number, is_text, is_vector, whole_column
-from kway.tables.sources.values import DATE_EXAMPLES, MOSTLY, are_codes, odd_date, share_of_numbers
+from kway.tables.sources.values import DATE_EXAMPLES, FEW_ROWS, MOSTLY, are_codes, odd_date, share_of_numbers
 
 MOST_LEVELS = 100  # levels of a category; results with fewer columns are dense (T11: mixed tables)
-FEW_ROWS = 20  # rows below which a column shows too little: no ids, terms of one text are kept (test_column_kinds)
 _TOO_LARGE = np.sqrt(np.finfo(np.float64).max)  # values whose squares overflow count as missing
 _ID_NAME = r"(?i)id|.+[_ .-]id|.*uuid|guid|row_?(id|number)|unnamed: 0|index"
 _CODE = r"^[A-Za-z0-9_.:#-]{1,64}$"
@@ -228,6 +228,15 @@ def as_vectors(column: Any, name: str, width: int | None = None) -> NDArray[np.f
         raise InputError(
             f"column {name!r} had lists of numbers in training and has type {values.type} now; give lists of numbers"
         )
+    if width is not None and len(there):  # a stray list is a missing one
+        odd = pc.not_equal(pc.list_value_length(values), width).fill_null(False)
+        if 0 < (n := pc.sum(odd).as_py()) <= max(1, (1 - MOSTLY) * len(there)):
+            warnings.warn(
+                f"column {name!r}: {n:,} lists are not {width} numbers long and read as missing", stacklevel=2
+            )
+            lists = [None if stray else vector for stray, vector in zip(odd.to_pylist(), values.to_pylist())]
+            values = pa.array(lists, values.type)
+            there = values.drop_null()
     lengths = sorted(pc.unique(pc.list_value_length(there)).to_pylist()) if len(there) else [width or 0]
     if len(lengths) != 1 or (width is not None and lengths != [width]):
         wanted = "of equal length" if width is None else f"{width} numbers long, as in fit"

@@ -49,7 +49,7 @@ from kway.tables.features.shapes import can_have_shapes, likely_form
 from kway.tables.labeled_rows import RowRequirements
 from kway.tables.sources.frames import as_table, is_table
 from kway.tables.sources.images import ImageForm
-from kway.tables.sources.values import Before, convert
+from kway.tables.sources.values import Before, ConvertedTable, convert
 
 _SPARSE_BELOW = 0.1  # share of nonzero values below which CSR is smaller and faster than dense rows (T11: text)
 
@@ -189,8 +189,7 @@ class Features(TransformerMixin, BaseEstimator):
             self.written_ = {str(c): str(how) for c, how in dict(self.written).items()}
             leave = [c for c in table.column_names if c not in self.written_ and c not in kinds]
             converted = convert(table, ".", Before(self.written_), kinds, leave)
-        self.strays_ = converted.strays
-        return converted.table
+        return _without_strays(converted)
 
     def _learn_matrix(self, X: Any) -> LearnedFeatures:
         rows = _number_matrix(X)
@@ -269,9 +268,7 @@ class Features(TransformerMixin, BaseEstimator):
         before = self._before()
         leave = [c for c in table.column_names if c not in before.written and c not in before.kinds]
         converted = convert(table, None, before, leave=leave)
-        for note in converted.strays:
-            warnings.warn(note, stacklevel=2)
-        return converted.table
+        return _without_strays(converted)
 
     def _before(self) -> Before:
         """Return what is known about the columns from training."""
@@ -482,6 +479,13 @@ class Features(TransformerMixin, BaseEstimator):
                 raise InputError(
                     f"kinds names column {column!r}{nearest(column, columns)}; the table has {listing(columns)}"
                 )
+
+
+def _without_strays(converted: ConvertedTable) -> Any:
+    """Return the table; warn of words that count as missing."""
+    for note in converted.strays:
+        warnings.warn(note, stacklevel=2)
+    return converted.table
 
 
 def _number_matrix(X: Any) -> Any:

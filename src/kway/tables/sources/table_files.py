@@ -322,9 +322,10 @@ def _kind_in_words(kind: Any) -> str | None:
 def is_large(path: Path, asked: TextForm = UNKNOWN_FORM) -> bool:
     """Return whether a file or folder is read in pieces: it is large, and of a format that can be divided."""
     files = list_files(path)
+    if sum(file.stat().st_size for file in files) < LARGE:
+        return False
     suffixes = {suffix_of(file, asked) for file in files}
-    divisible = len(suffixes) == 1 and suffixes.pop().removesuffix(".gz") in (".parquet", *_TEXT)
-    return divisible and sum(file.stat().st_size for file in files) >= LARGE
+    return len(suffixes) == 1 and suffixes.pop().removesuffix(".gz") in (".parquet", *_TEXT)
 
 
 def csv_pieces(

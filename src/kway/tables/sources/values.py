@@ -32,7 +32,8 @@ from kway.tables.sources.frames import holds_text, is_date, is_number, whole_col
 GAPS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "-")  # words for a missing value
 MOSTLY = 0.9  # share of the rows from which a rule holds for a column: numbers or dates, with other words taken as
 # missing; levels of a category (messy files of the tests, T11)
-FEW_LEVELS = 20  # different words of plain digits up to which text stays text, as levels (test_column_kinds)
+FEW_ROWS = 20  # rows below which a column shows too little: no ids, terms of one text are kept; and different words of
+# plain digits up to which text stays text, as levels (test_column_kinds)
 _NOTHING = pa.scalar(None, pa.large_string())
 
 _SPACE = r"[\s\x{00A0}\x{2009}\x{202F}]"
@@ -159,7 +160,9 @@ def _convert_as_before(words: Any, how: str) -> _Conversion:
         return _Conversion(_parse_dates(words, how), how, "")
     core = _without_zeros(_parts(present(words))[0])
     fits = pc.match_substring_regex(core, _NUMBER_BY_MARK[how]).fill_null(False)
-    return _Conversion(_as_numbers(words, _Numerals(_plain_numerals(core, how), fits, how, "", True, False)), how, "")
+    either = pc.or_(fits, pc.match_substring_regex(core, NUMBER).fill_null(False))  # as programs write numbers
+    plain = pc.if_else(fits, _plain_numerals(core, how), core)
+    return _Conversion(_as_numbers(words, _Numerals(plain, either, how, "", True, False)), how, "")
 
 
 # ---- stray words
@@ -302,7 +305,7 @@ def _are_levels(words: Any) -> bool:
     words = words.filter(pc.not_equal(words, ""))
     if _any_match(words, _LONG):
         return True
-    return share_of_numbers(words) == 1 and pc.count_distinct(words).as_py() <= FEW_LEVELS
+    return share_of_numbers(words) == 1 and pc.count_distinct(words).as_py() <= FEW_ROWS
 
 
 def _parts(words: Any) -> tuple[Any, Any]:
