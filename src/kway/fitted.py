@@ -222,6 +222,12 @@ def fit(data: Any, target: Any = None, *, test: Any = None, **options: Any) -> F
         How a text file is written; detected if omitted.
     header : bool, default=None
         Whether the first line of a text file names the columns; detected if omitted.
+    skip_rows : int, default=None
+        Number of lines above the table.
+    table : str, default=None
+        Sheet of a workbook, or table of a database.
+    join_labels : bool, default=False
+        Join labels that differ only in case or blanks.
 
     Returns
     -------
@@ -273,6 +279,6 @@ def _refuse_text_options(reading: ReadOptions, *sources: Any) -> None:
     """Raise InputError if an option is for text files and no source is a file."""
     if any(isinstance(source, str) for source in sources):
         return
-    for name in ("sep", "encoding", "header"):
+    for name in ("sep", "encoding", "header", "skip_rows", "table"):
         if getattr(reading, name) is not None:
             raise InputError(f"{name} is for text files, and the data is in memory; leave it out")

@@ -6,6 +6,7 @@ softmax   0.912 ± 0.010  5
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from textwrap import wrap
@@ -96,6 +97,18 @@ def short_number(value: Any) -> str:
     return f"{float(value):.4g}"
 
 
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """Return a text in which characters that control a terminal are spelled, such as \\x1b; line breaks and tabs stay.
+
+    >>> print(printable("a\x1b[31mred"))
+    a\\x1b[31mred
+    """
+    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
 def clipped(text: str, most: int) -> str:
     """Return a text of at most `most` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
@@ -103,4 +116,4 @@ def clipped(text: str, most: int) -> str:
 
 def one_line(text: object, most: int) -> str:
     """Return a text in one line of at most `most` characters."""
-    return clipped(" ".join(str(text).split()), most)
+    return clipped(printable(" ".join(str(text).split())), most)

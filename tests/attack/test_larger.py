@@ -108,7 +108,7 @@ BROKEN = {
     "words for numbers": (
         "csv",
         lambda place: write(place, table(3).set_column(1, "a1", pa.array(["x"] * 1200))),
-        "do not have the same columns",
+        "must contain numbers, as in training",
     ),
 }
 

@@ -43,7 +43,7 @@ REFUSED = {
     "no header": (lines(*ROWS), "no "),
     "other columns": (b"x,z\n1,2\n", "no "),
     "a column less": (lines(*(line.split(b",", 1)[1] for line in (HEAD, *ROWS))), "no feature column 'a'"),
-    "words for numbers": (lines(HEAD, b"x,1,ant"), "column 'a' was numeric in training"),
+    "words for numbers": (lines(HEAD, b"x,1,ant", b"y,1,ant"), "column 'a' must contain numbers, as in training"),
     "columns twice": (lines(HEAD + b"," + HEAD, *(row + b"," + row for row in ROWS)), "more than one column named"),
     "a quote that stays open": (lines(HEAD, b'"0.1,1,ant'), "cannot be read"),
     "a row too long": (lines(HEAD, b"1," * 9999 + b"ant"), "cannot be read"),

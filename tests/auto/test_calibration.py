@@ -99,7 +99,7 @@ def test_scores_of_machines_are_made_comparable():
     X, y = motley(1500, 0)
     Q, asked = motley(4000, 1)
     make = lambda: FAMILIES["svm-one-vs-all"].make({"alpha": 1e-3}, 0)  # noqa: E731
-    data = TrainTest("made", X, encode(y), Q, asked)
+    data = TrainTest("made", X, y, Q, asked, labels=encode(y))
     plain, moved = make().fit(X, y), make().fit(X, y)
     uneven = FitOptions(metric="balanced")
     same, note = calibrate(fitted(plain), X, None, data, uneven, Clock())

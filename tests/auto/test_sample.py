@@ -51,7 +51,9 @@ def test_the_job_compares_on_a_sample_and_fits_on_all(monkeypatch, grouped):
     y = np.arange(1000) % 4
     X = (rng.normal(size=(1000, 6)) + 3 * np.eye(6)[y]).astype(np.float32)
     groups = np.arange(1000) // 3 if grouped else None
-    data = TrainTest("made", X[:800], encode(y[:800]), X[800:], y[800:], None if groups is None else groups[:800])
+    data = TrainTest(
+        "made", X[:800], y[:800], X[800:], y[800:], None if groups is None else groups[:800], labels=encode(y[:800])
+    )
     found = run_job(data, FitOptions(folds=3))
     assert len(found.comparison.folds) == 200
     assert any("200 of the 800 training rows" in note for note in found.notes)

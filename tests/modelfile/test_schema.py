@@ -284,3 +284,10 @@ def test_checking_does_not_read_the_rows(tmp_path, monkeypatch):
     tensors = {**opened.tensors, "index.rows": np.full_like(opened.tensors["index.rows"], np.nan)}
     container.write(tmp_path / "n.kway", {k: v for k, v in manifest.items() if not k.endswith("sha256")}, tensors)
     kway.load(tmp_path / "n.kway")  # NaN among the rows is for `verify` to find
+
+
+def test_images_of_more_values_than_a_picture_has_are_refused():
+    from kway.modelfile.schemas.features import _image_form
+
+    assert _image_form([4096, 4096, 1]) is None
+    assert "2^24" in _image_form([60_000, 60_000, 1])

@@ -1,4 +1,3 @@
-import base64
 import re
 import threading
 from xml.etree import ElementTree
@@ -51,18 +50,6 @@ def test_an_unknown_ending_is_refused_and_nothing_is_written(figure, tmp_path):
     with pytest.raises(InputError, match=r"\.png or \.svg, got 'a\.gif'"):
         style.save(figure, tmp_path / "a.gif")
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(("kind", "mime", "start"), [("svg", "svg+xml", b"<?xml"), ("png", "png", b"\x89PNG")])
-def test_data_uri(figure, kind, mime, start):
-    head, body = style.to_data_uri(figure, kind).split(",")
-    assert head == f"data:image/{mime};base64"
-    assert base64.b64decode(body).startswith(start)
-
-
-def test_a_data_uri_of_another_kind_is_refused(figure):
-    with pytest.raises(InputError, match="'jpeg'"):
-        style.to_data_uri(figure, "jpeg")
 
 
 def test_threads_draw_and_save_at_once():

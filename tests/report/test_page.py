@@ -147,6 +147,22 @@ def test_rows_as_text():
     assert re.fullmatch(r"0, 0, 0, 0, 0, 0, \.\.\.", rows_as_text(np.zeros((1, 9)))[0])
 
 
+def test_mistakes_in_texts_are_listed_with_the_text_first(tmp_path):
+    import kway
+
+    rng = np.random.default_rng(0)
+    words = rng.choice(["red", "blue", "<b>"], (200, 4))
+    frame = {"ticket": [f"T-{i}" for i in range(200)], "n": rng.normal(size=200), "note": [" ".join(w) for w in words]}
+    found = kway.fit(frame, rng.choice(["x", "y"], 200), models="neighbors", also=(), folds=2)
+    found.report(tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text()
+    table = text[text.index('<section id="mistakes">') : text.index('<section id="reasons">')]
+    assert re.search(r'<th class="words">note (red|blue|&lt;b&gt;) .*, n -?[0-9]', table)
+    assert "T-" not in table
+    assert table.count("<table>") == 6
+    assert 'class="right"' in table
+
+
 def test_of_very_many_classes_the_hardest_are_listed(digits, tmp_path):
     write_page(tmp_path / "r.html", replace(digits, hurried=True), most_classes=3)
     text = (tmp_path / "r.html").read_text()

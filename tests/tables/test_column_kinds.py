@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from kway.tables.features.columns import kind_of, rare_below
+from kway.tables.sources.values import convert
 
 RNG = np.random.default_rng(0)
 N = 400
@@ -60,13 +61,16 @@ CASES = {
 @pytest.mark.parametrize(("kind", "values"), [(kind, v) for kind, group in CASES.items() for v in group])
 def test_kind(kind, values):
     values = values.tolist() if isinstance(values, np.ndarray) else values
-    assert kind_of(pa.array(values, from_pandas=True)).name == kind
+    table = convert(pa.table({"x": pa.array(values, from_pandas=True)})).table
+    assert kind_of(table.column("x")).name == kind
 
 
 def test_mixed_columns_are_said():
-    mostly = kind_of(pa.array(["?", "unknown"] + [f"{v:.3f}" for v in RNG.random(98)]))
-    assert mostly.name == "number"
-    assert "mixed: '?', 'unknown' in 2 rows" in mostly.note
+    mostly = convert(pa.table({"x": ["?", "unknown"] + [f"{v:.3f}" for v in RNG.random(98)]}))
+    assert kind_of(mostly.table.column("x")).name == "number"
+    assert mostly.strays == (
+        "column 'x': 1 cell is not numbers and read as missing: 'unknown' in row 2 (1.0% of the rows)",
+    )
     half = kind_of(pa.array(["7", "low"] * 50))
     assert half.name == "category"
     assert "mixes numbers (50% of rows) and words" in half.note

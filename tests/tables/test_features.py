@@ -158,7 +158,11 @@ def test_vector_columns():
     with pytest.raises(InputError, match="has type double now"):
         features.transform({"e": [1.0], "x": [1.0]})
     with pytest.raises(InputError, match="lists of 3 numbers; they must be 8 numbers long"):
-        features.transform({"e": [[1.0, 2.0, 3.0]], "x": [1.0]})
+        features.transform({"e": [[1.0, 2.0, 3.0]] * 2, "x": [1.0, 1.0]})
+    with pytest.warns(UserWarning, match="column 'e': 1 lists are not 8 numbers long and read as missing"):
+        found = features.transform({"e": [[1.0, 2.0, 3.0], *rows[:3]], "x": [1.0] * 4})
+    missing = features.transform({"e": [None, *rows[:3]], "x": [1.0] * 4})
+    np.testing.assert_array_equal(found, missing)
 
 
 def test_params_are_only_stored():
@@ -200,8 +204,11 @@ def test_bad_rows_at_transform(frame):
     features = Features().fit(frame[["age", "colour"]])
     with pytest.raises(InputError, match=r"no column 'age' \(did you mean 'agge'\?\)"):
         features.transform(frame.rename(columns={"age": "agge"}))
-    with pytest.raises(InputError, match="column 'age' was numeric in training, but contains 'old' in 1 rows"):
-        features.transform({"age": ["old", "3"], "colour": ["red", "red"]})
+    with pytest.warns(UserWarning, match="column 'age': 1 cell is not numbers and read as missing: 'old' in row 1"):
+        one = features.transform({"age": ["old", "3"], "colour": ["red", "red"]})
+    np.testing.assert_array_equal(one, features.transform({"age": [None, 3], "colour": ["red", "red"]}))
+    with pytest.raises(InputError, match="must contain numbers, as in training, but 2 of 3 cells are other words"):
+        features.transform({"age": ["old", "new", "3"], "colour": ["red", "red", "red"]})
     with pytest.raises(InputError, match=r"with the category column 'colour'.*columns age, colour"):
         features.transform(np.zeros((2, 2)))
     with pytest.raises(InputError, match="fit was given a matrix"):
@@ -222,7 +229,8 @@ def test_a_matrix_stands_for_a_table_of_numbers():
 
 def test_words_are_gaps_where_they_were_in_training():
     features = Features().fit({"x": ["?", *map(str, range(0, 9900, 100))]})
-    X = features.transform({"x": ["?", "unknown", "500"]})
+    with pytest.warns(UserWarning, match="'unknown' in row 2"):
+        X = features.transform({"x": ["?", "unknown", "500"]})
     np.testing.assert_array_equal(X[:, 1], [1, 1, 0])
 
 

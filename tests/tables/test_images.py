@@ -89,7 +89,7 @@ def test_an_unreadable_image_is_named(folder):
         read_rows(folder)
     found = read_rows(folder, ReadOptions(skip_bad=True))
     assert len(found.rows) == 6
-    assert "1 unreadable images skipped: bad.png" in found.notes[-1]
+    assert "1 unreadable images skipped: bad.png" in found.left_out[-1]
 
 
 def test_a_cut_image_is_named(folder):

@@ -121,7 +121,7 @@ def spoil(folder, name, how):
 WRONG = {
     "lacks": r"big/1-t\.\w+ has no column 'size', which other files have",
     "more": r"big/0-t\.\w+ has no column 'extra', which other files have",
-    "kind": r"column 'size' has text in big/1-t\.\w+ and numbers in big/0-t\.\w+",
+    "kind": r"column 'size' (has text in big/1-t\.\w+ and numbers in big/0-t\.\w+|must contain numbers)",
     "empty": r"1-t\.\w+ cannot be read",
     "cut": r"1-t\.\w+ cannot be read",
 }

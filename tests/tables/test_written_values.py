@@ -6,9 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from kway.errors import InputError
 from kway.tables.options import TextForm
 from kway.tables.sources.text_form import find_form
-from kway.tables.sources.values import convert, needs_comma
+from kway.tables.sources.values import Before, convert, needs_comma
 
 RNG = np.random.default_rng(0)
 NUMBERS = np.concatenate([RNG.normal(size=200), 10 ** RNG.uniform(0, 9, 200) * RNG.choice([-1, 1], 200), [0.0, 1e6]])
@@ -96,14 +97,37 @@ def test_what_was_done_is_said(words, said):
 def test_codes_are_numbers_where_that_is_said():
     codes = pa.table({"x": ["0052", "1234", "9.5"]})
     assert convert(codes, types={"x": "number"}).table.column("x").to_pylist() == [52, 1234, 9.5]
-    assert convert(codes, known={"x": "."}).table.column("x").to_pylist() == [52, 1234, 9.5]
+    assert convert(codes, before=Before({"x": "."})).table.column("x").to_pylist() == [52, 1234, 9.5]
 
 
-def test_odd_words_among_numbers_stay_for_the_features_to_name():
+def test_stray_words_among_numbers_are_missing_and_named():
     words = [f"{v:.2f}".replace(".", ",") for v in RNG.random(50)] + ["broken"]
-    column = convert(pa.table({"x": words})).table.column("x").to_pylist()
-    assert column[-1] == "broken"
-    assert [float(w) for w in column[:-1]] == [float(w.replace(",", ".")) for w in words[:-1]]
+    found = convert(pa.table({"x": words}))
+    assert found.table.column("x").to_pylist() == [*(float(w.replace(",", ".")) for w in words[:-1]), None]
+    assert "'broken' in row 51 (2.0% of the rows)" in found.strays[0]
+
+
+def test_stray_dates_are_missing_and_named():
+    for days in ([f"2024-03-{d:02d}" for d in range(1, 29)], [f"{d}.3.2024" for d in range(1, 29)]):
+        for odd in ("soon", "2024-13-45", "2024-02-30"):
+            found = convert(pa.table({"when": [odd, *days]}))
+            want = [None, *(dt.datetime(2024, 3, d) for d in range(1, 29))]
+            assert found.table.column("when").to_pylist() == want
+            assert f"1 cell is not dates and read as missing: '{odd}' in row 1" in found.strays[0]
+
+
+def test_later_rows_may_have_one_stray_word_or_a_tenth():
+    before = Before(kinds={"x": "number", "when": "date", "yes": "true/false"})
+    odd = {"x": ["soon", "1.5"], "when": ["later", "2024-01-31"], "yes": ["maybe", "TRUE"]}
+    found = convert(pa.table(odd), before=before)
+    assert found.table.to_pydict() == {
+        "x": [None, 1.5], "when": [None, dt.datetime(2024, 1, 31)], "yes": [None, True],
+    }  # fmt: skip
+    assert len(found.strays) == 3
+    many = pa.table({"x": ["a", "b", *map(str, range(10))]})
+    with pytest.raises(InputError, match="column 'x' must contain numbers, as in training, but 2 of 12 cells are"):
+        convert(many, before=before)
+    assert convert(many, before=before, skip_bad=True).table.column("x").null_count == 2
 
 
 @pytest.mark.parametrize("form", ["%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d", "%d %b %Y", "%d.%m.%y"])
@@ -119,10 +143,8 @@ def test_a_date_is_that_date(form, clock):
 
 def test_later_rows_are_read_as_the_first():
     later = pa.table({"x": ["1.234"], "when": ["02/03/2024"]})
-    found = convert(later, known={"x": ",", "when": "%m/%d/%Y"}).table.to_pydict()
+    found = convert(later, before=Before({"x": ",", "when": "%m/%d/%Y"})).table.to_pydict()
     assert found == {"x": [1234.0], "when": [dt.datetime(2024, 2, 3)]}
-    odd = convert(pa.table({"x": ["soon"]}), known={"x": ","}).table
-    assert odd.column("x").to_pylist() == ["soon"]
 
 
 def test_what_only_a_comma_explains():
@@ -184,7 +206,7 @@ def test_numbers_are_dates_where_that_is_said(values, how):
     assert found.table.column("when").to_pylist() == [dt.datetime(2024, 1, 31, 23, 59, 59), None]
     assert "seconds since 1970" in found.written[0].note
     assert found.written[0].how == how
-    assert convert(table, known={"when": how}).table.equals(found.table)
+    assert convert(table, before=Before({"when": how})).table.equals(found.table)
     assert convert(table).written == ()
 
 
@@ -192,4 +214,4 @@ def test_digits_of_a_day_are_a_date_where_that_is_said():
     for values in (["20240131"], [20240131]):
         found = convert(pa.table({"when": values}), types={"when": "date"})
         assert found.table.column("when").to_pylist() == [dt.datetime(2024, 1, 31)]
-        assert convert(pa.table({"when": values}), known={"when": "%Y%m%d"}).table.equals(found.table)
+        assert convert(pa.table({"when": values}), before=Before({"when": "%Y%m%d"})).table.equals(found.table)

@@ -3,6 +3,7 @@
 fit_options          the options of a job: one dataclass for `kway.fit`, `kway.compare` and the commands
 train_test           read DATA, encode its labels, split it into training and test rows
 larger_than_memory   DATA of which memory holds only a part
+columns              how each column was read
 compare_data         learn features and compare the families on them
 race/                the comparison: families, folds, rounds, scores
 refit                fit the families of the leaderboard on all rows

@@ -22,8 +22,9 @@ from kway.tables.labeled_rows import LabeledRows, RowRequirements
 from kway.tables.options import ReadOptions
 from kway.tables.reading import read_rows
 from kway.tables.row_stream import row_stream
-from kway.tables.sources.frames import is_table, take_rows
-from kway.tables.sources.table_files import join_tables, list_files, pieces_of
+from kway.tables.sources.frames import is_table
+from kway.tables.sources.labels import joined_labels
+from kway.tables.sources.table_files import is_large, join_tables, list_files
 
 JOB_BYTES = 5.0  # bytes that a job needs per byte of the rows as read: rows, features, folds and models
 TEXT_BYTES = 22.0  # bytes of features per byte of text: words, pairs of words and pieces of 2 to 5 letters
@@ -54,6 +55,7 @@ class LargeData:
     aside: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     groups: NDArray | None = None
     order: Any = None
+    classes: NDArray | None = None  # their spelling, if labels are joined
 
     def without(self, rows: NDArray[np.int64], groups: NDArray | None, order: NDArray | None) -> LargeData:
         """Return the data without some of the rows in memory, their groups, and all rows after them in order."""
@@ -74,7 +76,9 @@ class LargeData:
             if self.order is not None and piece.order is not None:
                 kept &= piece.order < self.order
             begun += piece.n
-            yield take_rows(piece.rows, kept), piece.required_labels()[kept]
+            left = piece.at(kept)
+            y = left.required_labels()
+            yield left.rows, y if self.classes is None else joined_labels(y, self.classes)
         self._check_state()
 
     def _check_state(self) -> None:
@@ -94,7 +98,7 @@ def read_what_fits(data: Any, how: ReadOptions) -> tuple[LabeledRows, LargeData 
     for piece in row_stream(data, how):
         whole = None if kept else piece
         chosen = np.flatnonzero((rng.random(piece.n) < share) | (np.arange(rows, rows + piece.n) < FEW_ROWS))
-        kept.append(_some(piece, chosen))
+        kept.append(piece.at(chosen))
         places.append(rows + chosen)
         rows += piece.n
     if whole is not None:  # DATA was not read in pieces
@@ -119,7 +123,7 @@ def _bytes_of(path: Path, how: ReadOptions) -> float:
 def _state_of(path: Path, how: ReadOptions) -> tuple[FileState, ...]:
     """Return the state of the files that rows are read from in pieces; none if they cannot be."""
     files = npy_files(path)
-    if not files and pieces_of(path, how.form) is not None:
+    if not files and is_large(path, how.form):
         files = list_files(path)
     return tuple(FileState(str(file), (now := file.stat()).st_size, now.st_mtime_ns) for file in files)
 
@@ -129,15 +133,6 @@ def _share_of_texts(table: Any, how: ReadOptions) -> float:
     columns = {name: table.column(name) for name in table.column_names}
     texts = [c.nbytes for name, c in columns.items() if how.kinds.get(name, kind_of(c, name).name) == "text"]
     return sum(texts) / max(1, table.nbytes)
-
-
-def _some(piece: LabeledRows, chosen: NDArray[np.int64]) -> LabeledRows:
-    """Return some rows of a piece, with their labels, groups and order."""
-    each: dict[str, Any] = {
-        name: None if getattr(piece, name) is None else getattr(piece, name)[chosen]
-        for name in ("y", "groups", "order")
-    }
-    return replace(piece, rows=take_rows(piece.rows, chosen), **each)
 
 
 def _joined(parts: list[LabeledRows]) -> LabeledRows:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,45 +15,24 @@ from kway.auto.race.folds import HELD_OUT_SHARE, split_test
 from kway.errors import InputError, UsageError
 from kway.labels import Labels
 from kway.suggest import listing
-from kway.tables.options import UNKNOWN_FORM, ReadOptions, TextForm
+from kway.tables.labeled_rows import LabeledRows
+from kway.tables.options import ReadOptions
 from kway.tables.reading import DEFAULT_OPTIONS, read_rows
-from kway.tables.sources.frames import is_table, n_rows, take_rows, whole_column
-from kway.tables.sources.images import ImageForm
-from kway.tables.sources.values import ColumnFormat
+from kway.tables.sources.frames import is_table, n_rows, whole_column
+from kway.tables.sources.labels import folded_label, joined_labels
 
 _GAPS = ("na", "n/a", "nan", "null", "none", "?", "-", "missing")  # labels that may mean "no label"
 MOST_TESTED = 50_000  # test rows at most: they give the accuracy to within half a point (T11)
 
 
 @dataclass(frozen=True, eq=False)
-class TrainTest:
-    """Training rows with encoded labels, groups and order (n,), and test rows with their labels."""
+class TrainTest(LabeledRows):
+    """Training rows with their encoded labels, and test rows with theirs."""
 
-    name: str
-    rows: Any
-    labels: Labels  # of the training rows
-    test_rows: Any
-    test_y: NDArray
-    groups: NDArray | None = None
-    order: NDArray | None = None
-    image: ImageForm | None = None
-    notes: tuple[str, ...] = ()
+    labels: Labels = field(kw_only=True)  # of the training rows
     test_part: str = ""  # which rows are the test rows, in words
-    form: TextForm = UNKNOWN_FORM  # of a text file
-    written: tuple[ColumnFormat, ...] = ()  # columns of numbers and dates that were written as text
-    words: Mapping[str, str] = field(default_factory=dict)  # an example value per column, as in the file
     kinds: Mapping[str, str] = field(default_factory=dict)  # kinds of columns that the user named
     larger: LargeData | None = None  # all of DATA, if memory holds only a part
-
-    @property
-    def n(self) -> int:
-        """Number of training rows."""
-        return n_rows(self.rows)
-
-    @cached_property
-    def y(self) -> NDArray:
-        """Labels of the training rows (n,)."""
-        return self.labels.classes[self.labels.codes]
 
     @property
     def keeps_groups_or_order(self) -> bool:
@@ -69,22 +47,18 @@ def read_train_test(data: Any, how: ReadOptions = DEFAULT_OPTIONS, test: Any = N
     found, larger = read_what_fits(data, how)
     what = f"target {how.target!r} of {found.name}" if how.target else f"the target of {found.name}"
     what += "" if larger is None else " (in the rows that fit in memory)"
-    labels, notes = checked_labels(found.required_labels(), what)
+    y = joined_labels(found.required_labels()) if how.join_labels else found.required_labels()
+    labels, notes = checked_labels(y, what)
+    if how.join_labels:
+        found = replace(
+            found, y=y, test_y=None if found.test_y is None else joined_labels(found.test_y, labels.classes)
+        )
+        larger = None if larger is None else replace(larger, classes=labels.classes)
     columns = set(getattr(found.rows, "column_names", ()))
     every_row = TrainTest(
-        name=found.name,
-        rows=found.rows,
+        **{**vars(found), "notes": (*found.notes, *found.left_out, *notes)},
         labels=labels,
-        test_rows=found.test_rows,
-        test_y=labels.classes[:0] if found.test_y is None else found.test_y,
-        groups=found.groups,
-        order=found.order,
-        image=found.image,
-        notes=(*found.notes, *notes),
         test_part="the test rows of the dataset",
-        form=found.form,
-        written=found.written,
-        words=found.words,
         kinds={c: kind for c, kind in how.kinds.items() if c in columns},
         larger=larger,
     )
@@ -93,8 +67,10 @@ def read_train_test(data: Any, how: ReadOptions = DEFAULT_OPTIONS, test: Any = N
         split = replace(
             every_row,
             test_rows=other.rows,
-            test_y=other.required_labels(),
-            notes=(*every_row.notes, *shared_note(found.rows, other.rows)),
+            test_y=joined_labels(other.required_labels(), labels.classes)
+            if how.join_labels
+            else other.required_labels(),
+            notes=(*every_row.notes, *other.left_out, *shared_note(found.rows, other.rows)),
             test_part=f"the rows of {test}",
         )
     elif found.test_rows is not None and found.test_y is not None:
@@ -107,25 +83,18 @@ def read_train_test(data: Any, how: ReadOptions = DEFAULT_OPTIONS, test: Any = N
 
 
 def _split_off_test(data: TrainTest, seed: int) -> TrainTest:
-    labels, groups, order, larger = data.labels, data.groups, data.order, data.larger
-    n = len(labels.codes)
-    train, test = split_test(labels.codes, min(HELD_OUT_SHARE, MOST_TESTED / n), groups, order, seed)
-    how = "stratified by class" if groups is None else "no group in both parts"
-    part = f"{len(test) / n:.0%} of the rows, {how if order is None else 'the last in order'}"
+    larger, n = data.larger, data.n
+    train, test = split_test(data.labels.codes, min(HELD_OUT_SHARE, MOST_TESTED / n), data.groups, data.order, seed)
+    how = "stratified by class" if data.groups is None else "no group in both parts"
+    part = f"{len(test) / n:.0%} of the rows, {how if data.order is None else 'the last in order'}"
     if larger is not None:
-        larger = larger.without(test, groups, order)
+        larger = larger.without(test, data.groups, data.order)
         larger = replace(larger, read=larger.read[train])
+    tested = data.at(test)
     return replace(
-        data,
-        rows=take_rows(data.rows, train),
-        labels=labels_at(labels, train),
-        test_rows=take_rows(data.rows, test),
-        test_y=labels.classes[labels.codes[test]],
-        groups=None if groups is None else groups[train],
-        order=None if order is None else order[train],
-        test_part=part,
-        larger=larger,
-    )
+        data.at(train), labels=labels_at(data.labels, train), test_rows=tested.rows, test_y=tested.required_labels(),
+        test_part=part, larger=larger,
+    )  # fmt: skip
 
 
 # ---- labels
@@ -166,10 +135,11 @@ def _odd_labels(rows: dict[Any, int], what: str) -> Iterator[str]:
     words = [label for label in rows if isinstance(label, str)]
     alike: dict[str, list[str]] = {}
     for label in words:
-        alike.setdefault(" ".join(label.casefold().split()), []).append(label)
+        alike.setdefault(folded_label(label), []).append(label)
     pairs = [" and ".join(map(repr, same)) for same in alike.values() if len(same) > 1]
     if pairs:
-        yield f"{what} has labels that differ only in blanks or capitals, {listing(pairs, 3)}; they stay separate"
+        found = listing(pairs, 3)
+        yield f"{what} has labels that differ only in blanks or capitals, {found}; to join them: join_labels=True"
     gaps = [label for label in words if label.casefold().strip() in _GAPS]
     if gaps:
         found = listing((f"{label!r} in {rows[label]:,} rows" for label in gaps), 3)

@@ -26,8 +26,9 @@ import kway
 from kway.auto.fit_options import FAMILY_DESCRIPTIONS
 from kway.cli import cluster, data, fit, plan, predict, saved_model, warmup
 from kway.cli.options import with_flags
-from kway.cli.output import allow_any_character
+from kway.cli.output import allow_any_character, report_lost_output
 from kway.errors import UsageError
+from kway.text_tables import printable
 
 _FAMILIES = "\n".join(
     [
@@ -78,17 +79,19 @@ def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code."""
     with warnings.catch_warnings():
         warnings.showwarning = _print_warning  # catch_warnings restores it
+        if sys.stderr is None:  # closed by `2>&-`
+            sys.stderr = open(os.devnull, "w")  # noqa: SIM115
         allow_any_character(sys.stdout, sys.stderr)
         try:
-            app(args=arguments)
+            code = app(args=arguments) or 0
         except SystemExit as leaving:
-            return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+            code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
         except Exception as error:  # users see one line; KWAY_TRACEBACK=1 shows the stack
             if os.environ.get("KWAY_TRACEBACK"):
                 traceback.print_exc()
             print(f"error: {_one_line(error)}", file=sys.stderr)
-            return 2 if isinstance(error, UsageError) else 1
-    return 0
+            code = 2 if isinstance(error, UsageError) else 1
+        return code or report_lost_output()
 
 
 def main() -> None:
@@ -99,10 +102,10 @@ def main() -> None:
 def _one_line(error: Exception) -> str:
     from kway.errors import KwayError
 
-    text = with_flags(" ".join(str(error).split()), first=True)
+    text = printable(with_flags(" ".join(str(error).split()), first=True))
     known = isinstance(error, (KwayError, OSError))
     return text if text and known else f"{type(error).__name__}: {text} (KWAY_TRACEBACK=1 shows where)"
 
 
 def _print_warning(message: Warning | str, *_: object, **__: object) -> None:
-    print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)
+    print(f"warning: {printable(' '.join(str(message).split()))}", file=sys.stderr)

@@ -34,9 +34,9 @@ from kway.text_tables import clipped
 
 if TYPE_CHECKING:
     from kway.auto.calibration import Tradeoff
+    from kway.auto.columns import ColumnSummary
     from kway.auto.job import JobResult
     from kway.auto.train_test import TrainTest
-    from kway.report.columns import ColumnSummary
     from kway.tables.features.features import Features
 
 VerboseOption = Annotated[
@@ -241,7 +241,7 @@ def column_lines(features: Features, data: TrainTest, verbose: bool) -> list[str
       price   number  "1.234,5 €"   decimal comma, € left out
       code    id      "a7-33f"      dropped: codes such as 'a7-33f', each in one row only
     """
-    from kway.report.columns import summarize_columns
+    from kway.auto.columns import summarize_columns
 
     columns = summarize_columns(features, data)
     shown = [column for column in columns if verbose or column.is_surprising]

@@ -93,22 +93,24 @@ class ModelReader:
         if self._as_numbers:
             self._check_image(found)
             found = number_rows(found, self.requirements.columns)
+        if self.reading.join_labels and found.y is not None:
+            from kway.tables.sources.labels import joined_labels
+
+            test_y = None if found.test_y is None else joined_labels(found.test_y, self.model.classes_.tolist())
+            found = replace(found, y=joined_labels(found.y, self.model.classes_.tolist()), test_y=test_y)
         if found.test_rows is not None:
             return ModelRows(found.test_rows, found.test_y, found.kept_columns)
         return ModelRows(found.rows, found.y, found.kept_columns)
 
     def _note_skipped(self, found: LabeledRows) -> None:
-        """Print a note on images, lines and rows that were left out, because they get no prediction."""
+        """Print notes on images, lines, rows and cells that were left out."""
         from kway import progress
         from kway.cli.options import with_flags
-        from kway.tables.sources.images import skipped_note
+        from kway.text_tables import printable
 
-        if found.skipped:
-            self.skipped += found.skipped
-            progress.note(f"note: {found.name}: {skipped_note(found.skipped)}")
-        for note in found.notes:
-            if "skip_bad=True" in note:
-                progress.note(f"note: {with_flags(note)}")
+        self.skipped += found.skipped
+        for note in found.left_out:
+            progress.note(printable(f"note: {with_flags(note)}"))
 
     def _check_image(self, found: LabeledRows) -> None:
         """Raise if a model for images gets a table whose columns cannot be the pixels."""
@@ -151,7 +153,8 @@ def _in_training_format(required: RowRequirements, notes: Any) -> RowRequirement
         ReadOptions().in_form(form)  # checks it
         written = {str(c): str(how) for c, how in notes.get("written", {}).items()}
         known = {c: how for c, how in written.items() if how in (".", ",") or "%" in how}
-        return required._replace(form=form, written={**required.written, **known}, id=notes.get("id"))
+        before = required.before._replace(written={**required.before.written, **known})
+        return required._replace(form=form, before=before, id=notes.get("id"))
     except (TypeError, KeyError, AttributeError, ValueError):  # notes that kway did not write
         return required
 

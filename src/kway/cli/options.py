@@ -37,7 +37,8 @@ DataArgument = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="A file (csv, tsv, jsonl, parquet, npz, libsvm), a folder of images or of parquet files, or the name of "
+        help="A file (csv, tsv, jsonl, parquet, xlsx, sqlite, arff, feather, npz, libsvm), a folder of "
+        "images or of parquet files, or the name of "
         "a dataset (`kway data list`).",
     ),
 ]

@@ -1,8 +1,8 @@
 """What the commands print: one JSON object, or text and tables, and the live view of a job on a terminal.
 
-If the program that reads stdout ends early, as `head` does, kway stops printing but finishes its work and writes its
-files. If a stream cannot encode a character (PYTHONIOENCODING=ascii, old terminals), the nearest ASCII character is
-printed.
+If the program that reads stdout ends early, as `head` does, or the disk is full, kway stops printing but finishes its
+work and writes its files. Control characters in names and labels are spelled, so that data cannot control a terminal.
+If a stream cannot encode a character (PYTHONIOENCODING=ascii, old terminals), the nearest ASCII character is printed.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from io import BufferedIOBase
+from typing import Any, BinaryIO
 
 from kway.progress import News, watched
+from kway.text_tables import printable
 
 
 def emit_json(value: Any) -> None:
@@ -27,8 +29,26 @@ def emit_json(value: Any) -> None:
     try:
         sys.stdout.write(json.dumps(plain(value), allow_nan=False) + "\n")
         sys.stdout.flush()
-    except BrokenPipeError:
-        silence_stdout()
+    except OSError as error:
+        lose_output(error)
+
+
+_lost: list[OSError] = []  # why text could not be printed
+
+
+def lose_output(error: OSError) -> None:
+    """Stop printing: the reader of stdout has ended, or the disk is full."""
+    if not isinstance(error, BrokenPipeError):
+        _lost.append(error)
+    silence_stdout()
+
+
+def report_lost_output() -> int:
+    """Print an error and return 1 if text could not be printed; the files of the command are complete."""
+    if not _lost:
+        return 0
+    print(f"error: stdout cannot be written: {_lost.pop().strerror}; the files are complete", file=sys.stderr)
+    return 1
 
 
 def silence_stdout() -> None:
@@ -56,10 +76,10 @@ def plain(value: Any) -> Any:
 
 
 def safe(text: object) -> str:
-    """Escape text that came with the data, so that rich does not read it as markup."""
+    """Escape text that came with the data, so that neither rich nor the terminal reads it as markup."""
     from rich.markup import escape
 
-    return escape(str(text))
+    return escape(printable(str(text)))
 
 
 def say(text: str = "") -> None:
@@ -77,7 +97,12 @@ def print_rich(content: Any, soft_wrap: bool = False) -> None:
         def on_broken_pipe(self) -> None:
             silence_stdout()
 
-    PipeConsole(highlight=False, soft_wrap=soft_wrap).print(content)
+    try:
+        PipeConsole(highlight=False, soft_wrap=soft_wrap).print(
+            printable(content) if isinstance(content, str) else content
+        )
+    except OSError as error:
+        lose_output(error)
 
 
 def terminal_width() -> int:
@@ -138,7 +163,9 @@ def live_view(
           Ctrl-C keeps the best so far
     """
     if not sys.stderr.isatty():
-        yield lambda lines: print(*lines, sep="\n", end="\n" if lines else "", file=sys.stderr, flush=True)
+        yield lambda lines: print(
+            *map(printable, lines), sep="\n", end="\n" if lines else "", file=sys.stderr, flush=True
+        )
         return
     from rich.console import Console, Group
     from rich.live import Live
@@ -152,7 +179,7 @@ def live_view(
     bar.tasks[0].start_time = bar.get_time() - elapsed
 
     def keep(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
+        console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
     with Live(bar, console=console, transient=True) as screen:
 
@@ -162,7 +189,7 @@ def live_view(
                 return
             total = news.of or None  # the bar stays below 100% while work runs, because a full bar stops its clock
             done = news.done if total is None else min(news.done, 0.99 * total)
-            bar.update(task, description=news.what, completed=done, total=total)
+            bar.update(task, description=safe(news.what), completed=done, total=total)
             screen.update(Group(bar, _standings(news.lines[:families])) if news.lines else bar)
 
         with watched(show):
@@ -178,6 +205,30 @@ def _standings(lines: Sequence[tuple[str, ...]]) -> Any:
     for place, (first, *others) in enumerate(lines):
         table.add_row(f"  {first}", *others, style="bold" if place == 0 else "dim")
     return Group(table, "  [dim]Ctrl-C keeps the best so far[/]")
+
+
+# ---- data on a terminal
+
+
+class TerminalBytes(BufferedIOBase):
+    """Bytes for a terminal: control characters become question marks."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self.out = out
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, content: Any) -> int:
+        """Write text in UTF-8."""
+        text = bytes(content)
+        self.out.write(re.sub(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]", b"?", text))
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush the terminal."""
+        self.out.flush()
 
 
 # ---- streams that cannot encode every character

@@ -36,7 +36,7 @@ from kway.cli.options import (
     on_cluster,
     with_options,
 )
-from kway.cli.output import count, emit_json, live_view, safe, say, silence_stdout
+from kway.cli.output import TerminalBytes, count, emit_json, live_view, safe, say, silence_stdout
 from kway.errors import InputError, UsageError
 from kway.tables.options import ReadOptions
 
@@ -95,7 +95,8 @@ def predict(
         emit_json({"rows": len(columns["prediction"]), "predictions": columns})
     else:
         try:
-            write_stream(blocks, sys.stdout.buffer, form)
+            out_bytes: Any = TerminalBytes(sys.stdout.buffer) if sys.stdout.isatty() else sys.stdout.buffer
+            write_stream(blocks, out_bytes, form)
         except BrokenPipeError:  # the reader has ended, as `head` does
             silence_stdout()
             raise typer.Exit(128 + signal.SIGPIPE) from None

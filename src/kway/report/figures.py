@@ -8,7 +8,7 @@ functions. If a function fails, the page shows the reason in place of its figure
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from kway.auto.race.scoring import ACCURACY, LeaderboardRow
 from kway.auto.reasons import as_grid, image_form
 from kway.labels import encode_as
 from kway.report import charts, confusion, model_views
-from kway.report.mistakes import find_mistakes, picture_shape, worst_mistakes
+from kway.report.mistakes import Mistake, find_mistakes, picture_shape, worst_mistakes
 from kway.report.style import page_svg, save, svg_document
 from kway.tables.outputs import replacing
 
@@ -32,10 +32,11 @@ _MOST_ROWS = 4000  # rows that the principal components are computed from (T11)
 
 
 class Drawn(NamedTuple):
-    """A figure with its text; if the figure is None, the text says why."""
+    """A figure with its text, or the text and mistakes to list; without both, the text says why."""
 
     figure: Figure | None
     text: str
+    mistakes: Sequence[Mistake] = ()
 
 
 class PagePicture(NamedTuple):
@@ -49,6 +50,7 @@ class PagePicture(NamedTuple):
     text: str
     svg: str | None = None
     wide: int = 0
+    mistakes: Sequence[Mistake] = ()
     error: OSError | None = None
 
 
@@ -79,13 +81,13 @@ def _draw(name: str, found: JobResult, folder: Path | None) -> PagePicture | Non
         if drawn is None:
             return None
         if drawn.figure is None:
-            return PagePicture(name, title, drawn.text)
+            return PagePicture(name, title, drawn.text, mistakes=drawn.mistakes)
         document = svg_document(drawn.figure)
     except Exception as error:  # the report is worth more than one figure
         return PagePicture(name, title, f"could not be drawn: {error}")
     wide = round(112 * drawn.figure.get_figwidth())  # so that its text is not larger than that of the page
     file_error = None if folder is None else _write_files(name, drawn.figure, document, folder)
-    return PagePicture(name, title, drawn.text, page_svg(document, title), wide, file_error)
+    return PagePicture(name, title, drawn.text, page_svg(document, title), wide, error=file_error)
 
 
 def _write_files(name: str, figure: Figure, document: bytes, folder: Path) -> OSError | None:
@@ -284,12 +286,14 @@ def _templates(found: JobResult) -> Drawn | None:
 def _mistakes_picture(found: JobResult) -> Drawn | None:
     if bool((found.evaluation.predicted == found.data.test_y).all()):
         return None
-    figure = worst_mistakes(mistakes=find_mistakes(found), shape=picture_shape(found), title="")
+    shape, mistakes = picture_shape(found), find_mistakes(found)
     text = (
         "The wrong predictions of highest confidence, with the training rows nearest to them. Blue neighbors have the "
         "true class: the model is at fault. Orange neighbors have the predicted class: a label may be wrong."
     )
-    return Drawn(figure, text)
+    if shape is None:
+        return Drawn(None, text, mistakes)
+    return Drawn(worst_mistakes(mistakes, shape, title=""), text)
 
 
 @picture("history", "Convergence")

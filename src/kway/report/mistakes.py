@@ -1,13 +1,12 @@
-"""The wrong predictions of highest confidence with their nearest training rows, as images or as text.
+"""The wrong predictions of highest confidence with their nearest training rows.
 
 find_mistakes    finds them in the result of a job
-worst_mistakes   draws them
+worst_mistakes   draws them if they are images; the page lists others
 """
 
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 import kway
 from kway.auto.job import JobResult
 from kway.report import style
+from kway.tables.features.parts import ColumnRecord
 from kway.tables.sources.frames import is_table, take_rows
 from kway.text_tables import clipped
 
@@ -102,22 +102,27 @@ def _as_drawn(found: JobResult, wrong: NDArray, near: NDArray) -> tuple[Any, Any
     train, test = found.data.rows, found.data.test_rows
     if picture_shape(found) is not None:
         return test[wrong], train[near]
-    queries = rows_as_text(take_rows(test, wrong))
-    flat = rows_as_text(take_rows(train, near.ravel()))
+    records = found.model.features_.records_
+    queries = rows_as_text(take_rows(test, wrong), records)
+    flat = rows_as_text(take_rows(train, near.ravel()), records)
     return queries, [flat[i * near.shape[1] : (i + 1) * near.shape[1]] for i in range(len(wrong))]
 
 
-def rows_as_text(rows: Any, columns: int = 6, length: int = 90) -> list[str]:
-    """Return one line per row: its text if the table has one column, else its first columns."""
+def rows_as_text(rows: Any, records: Sequence[ColumnRecord] = (), columns: int = 6, length: int = 300) -> list[str]:
+    """Return one line per row: its text if the table has one column, else its first columns, texts before others.
+
+    `records` says which columns of a table are used and which of them are texts.
+    """
     if not is_table(rows):
         some = rows[:, :columns]
         dense = some.toarray() if hasattr(some, "toarray") else np.asarray(some)
         more = ", ..." if rows.shape[1] > columns else ""
         return [", ".join(map(_format_value, line)) + more for line in dense.tolist()]
-    values = {name: rows.column(name).to_pylist() for name in rows.column_names[:columns]}
-    if rows.num_columns == 1:
-        return [clipped(str(v), length) for v in next(iter(values.values()))]
-    more = ", ..." if rows.num_columns > columns else ""
+    used = [r.column for r in sorted(records, key=lambda r: r.kind != "text") if r.used] or rows.column_names
+    values = {name: rows.column(name).to_pylist() for name in used[:columns]}
+    if len(used) == 1:
+        return [clipped(str(v), length) for v in values[used[0]]]
+    more = ", ..." if len(used) > columns else ""
     lines = (", ".join(f"{n} {_format_value(v)}" for n, v in zip(values, line)) for line in zip(*values.values()))
     return [clipped(line, length) + more for line in lines]
 
@@ -127,18 +132,16 @@ def _format_value(value: Any) -> str:
 
 
 def worst_mistakes(
-    mistakes: Sequence[Mistake],
-    shape: tuple[int, ...] | None = None,
-    title: str = "Worst mistakes and their nearest neighbors",
+    mistakes: Sequence[Mistake], shape: tuple[int, ...], title: str = "Worst mistakes and their nearest neighbors"
 ) -> Figure:
-    """Draw each mistake with its neighbors: blue ones have the true class, orange ones the predicted class.
+    """Draw images that were predicted wrongly: blue neighbors have the true class, orange ones the predicted class.
 
     Parameters
     ----------
     mistakes : sequence of Mistake
         The mistakes.
-    shape : tuple of int, default=None
-        Height and width of the images, and 3 for color images. Without it, rows are written as text.
+    shape : tuple of int
+        Height and width of the images, and 3 for color images.
     title : str
         The title.
 
@@ -152,15 +155,6 @@ def worst_mistakes(
         style.write_empty(style.bare(figure.subplots(), ""), "no mistakes")
         style.headline(figure, title)
         return figure
-    return _as_text(mistakes, title) if shape is None else _as_images(mistakes, shape, title)
-
-
-def _side(label: Any, mistake: Mistake, true: str, predicted: str, other: str) -> str:
-    """Return the color of a neighbor by its label."""
-    return true if label == mistake.true else predicted if label == mistake.predicted else other
-
-
-def _as_images(mistakes: Sequence[Mistake], shape: tuple[int, ...], title: str) -> Figure:
     k = max(len(m.neighbor_labels) for m in mistakes)
     cell = min((style.FIGURE_WIDTH - 1.9) / (k + 1), 0.95)  # inches
     letters = int(cell / 0.07)  # of a title above an image, so that it does not run into the next one
@@ -173,7 +167,7 @@ def _as_images(mistakes: Sequence[Mistake], shape: tuple[int, ...], title: str) 
         for axes in line[2 + len(mistake.neighbor_labels) :]:
             axes.set_visible(False)
         for i, (axes, label) in enumerate(zip(line[2:], mistake.neighbor_labels)):
-            side = _side(label, mistake, style.ACCENT, style.CONTRAST, style.FAINT)
+            side = {mistake.true: style.ACCENT, mistake.predicted: style.CONTRAST}.get(label, style.FAINT)
             _image(axes, mistake.neighbors[i], shape, _image_title(mistake, i, letters), side)
     style.headline(figure, title, "frames: blue has the true class, orange the predicted class; with the distance")
     return figure
@@ -215,62 +209,3 @@ def _image(axes: Any, values: Any, shape: tuple[int, ...], title: str, color: st
     style.bare(axes, title, style.TINY)
     for spine in axes.spines.values():
         spine.set(color=color, linewidth=1.8)
-
-
-class _Line(NamedTuple):
-    """A line of the text form: a label on the left and a text; a heading has no label."""
-
-    label: str
-    text: str
-    color: str = style.MUTED
-    heading: bool = False
-
-
-def _as_text(mistakes: Sequence[Mistake], title: str) -> Figure:
-    """Draw each mistake as a paragraph: the two labels, the query, and one line per neighbor."""
-    lines = [line for mistake in mistakes for line in _paragraph(mistake)][:-1]
-    figure = style.figure(height=0.75 + 0.185 * len(lines))
-    axes = figure.subplots()
-    axes.set_axis_off()
-    axes.set(xlim=(0, 1), ylim=(len(lines), 0))
-    within: dict[str, Any] = {"va": "top", "in_layout": False}  # lines are short enough to fit the axes
-    for row, line in enumerate(lines):
-        if line.heading:
-            axes.text(0, row, line.text, fontsize=style.LABEL, color=style.INK, fontweight="bold", **within)
-            continue
-        axes.text(0.27, row, line.label, fontsize=style.SMALL, ha="right", color=line.color, **within)
-        axes.text(0.29, row, line.text, fontsize=style.SMALL, color=style.INK, **within)
-    style.headline(figure, title, "labels: blue is the true class, orange the predicted class; with the distance")
-    return figure
-
-
-def _paragraph(m: Mistake) -> list[_Line]:
-    lines = [_Line("", text, heading=True) for text in _heading(m)]
-    lines += _labelled("query", _as_words(m.query), style.MUTED)
-    for i, label in enumerate(m.neighbor_labels):
-        distance = f"  ({m.distances[i]:.3g})" if len(m.distances) else ""
-        side = _side(label, m, style.ACCENT_INK, style.CONTRAST_INK, style.MUTED)
-        lines += _labelled(style.shorten(label, 22), f"{_as_words(m.neighbors[i])}{distance}", side)
-    return [*lines, _Line("", "")]
-
-
-def _heading(m: Mistake, width: int = 62) -> list[str]:
-    """Return the true and the predicted class in one line, or in two if their names are long."""
-    confidence = "" if m.confidence is None else f" ({m.confidence:.0%})"
-    whole = f"true: {m.true}, predicted: {m.predicted}{confidence}"
-    if len(whole) <= width:
-        return [style.literal(whole)]
-    room = width - len(f"predicted: {confidence}")
-    return [f"true: {style.shorten(m.true, room)},", f"predicted: {style.shorten(m.predicted, room)}{confidence}"]
-
-
-def _labelled(label: str, text: str, color: str, width: int = 62, most: int = 3) -> list[_Line]:
-    """Return a text with its label, in at most `most` lines of `width` characters."""
-    parts = textwrap.wrap(text, width, max_lines=most, placeholder=" …") or [""]
-    return [_Line(label if i == 0 else "", style.literal(part), color) for i, part in enumerate(parts)]
-
-
-def _as_words(row: Any) -> str:
-    """Return a text as it is, and numbers as a list."""
-    values = np.asarray(row)
-    return ", ".join(f"{v:.3g}" for v in values.ravel()) if values.dtype.kind in "iuf" else str(row)

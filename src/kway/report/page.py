@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import kway
+from kway.auto.columns import summarize_columns
 from kway.auto.job import JobResult
 from kway.auto.race.scoring import setting_in_words
 from kway.auto.reasons import Reasons
 from kway.auto.refit import size_in_words
-from kway.report.columns import summarize_columns
 from kway.report.confusion import MOST_WRITTEN
 from kway.report.figures import PagePicture, draw_pictures
 from kway.tables.outputs import replacing

@@ -11,7 +11,6 @@ in a notebook neither change nor inherit settings.
 
 from __future__ import annotations
 
-import base64
 import io
 import re
 import threading
@@ -313,27 +312,6 @@ def page_svg(document: bytes, title: str = "") -> str:
         opening, rest = text.split(">", 1)
         text = f'{opening} role="img">\n <title>{escape(title)}</title>{rest}'
     return text
-
-
-def to_data_uri(figure: Figure, kind: str = "svg") -> str:
-    """Return a figure as `data:image/...;base64,...`, for <img src="...">.
-
-    Parameters
-    ----------
-    figure : matplotlib.figure.Figure
-        The figure.
-    kind : {"svg", "png"}, default="svg"
-        The format.
-
-    Returns
-    -------
-    str
-        The address.
-    """
-    if kind not in ("svg", "png"):
-        raise InputError(f"kind must be 'svg' or 'png', got {kind!r}")
-    content, mime = (svg_document(figure), "svg+xml") if kind == "svg" else (_png(figure), "png")
-    return f"data:image/{mime};base64,{base64.b64encode(content).decode()}"
 
 
 def svg_document(figure: Figure) -> bytes:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow.compute as pc
@@ -19,17 +18,17 @@ from numpy.typing import NDArray
 from kway.errors import InputError
 from kway.suggest import listing
 from kway.tables.options import UNKNOWN_FORM, TextForm
-from kway.tables.sources.frames import is_number, is_table, n_rows, text_columns
+from kway.tables.sources.frames import is_number, is_table, n_rows, number_kinds, take_rows, text_columns
 from kway.tables.sources.images import ImageForm
-from kway.tables.sources.values import ColumnFormat
+from kway.tables.sources.values import NOTHING_BEFORE, Before, ColumnFormat
 
 
 class RowRequirements(NamedTuple):
     """What rows must have to be used with a model, or together with other rows.
 
     columns: columns of a table (None: any); words: columns that are read as text; image: the form of images;
-    n_features: width of a matrix; text_labels: labels are text even if all of them look like numbers; written, form:
-    how the columns and the text of earlier rows were written; id: the column with the names of the rows.
+    n_features: width of a matrix; text_labels: labels are text even if all of them look like numbers; before, form: the
+    columns and the text of earlier rows; id: the column with the names of the rows.
     """
 
     columns: tuple[str, ...] | None = None
@@ -37,7 +36,7 @@ class RowRequirements(NamedTuple):
     image: ImageForm | None = None
     n_features: int | None = None
     text_labels: bool = False
-    written: Mapping[str, str] = MappingProxyType({})
+    before: Before = NOTHING_BEFORE
     form: TextForm = UNKNOWN_FORM
     id: str | None = None
 
@@ -47,22 +46,24 @@ class LabeledRows:
     """Rows of a table or a matrix with labels y, groups and order (n,), each None if absent, and a test part.
 
     feature_names: names of the columns of a matrix (a table has its own); image, files: the form of images and their
-    file names; notes: messages for the user; form, written: how the text and the columns were written; words: one word
+    file names; notes: how the rows were read; left_out: what was not used, such as bad lines and stray
+    words; form, written: how the text and the columns were written; words: one word
     of each column as it is written; kept_columns: columns to return with the predictions (of the test rows if there are
     any); skipped: files that could not be read and were left out (skip_bad).
     """
 
     name: str
     rows: Any
-    y: NDArray | None = None
+    y: Any = None
     test_rows: Any = None
-    test_y: NDArray | None = None
+    test_y: Any = None
     groups: NDArray | None = None
     order: NDArray | None = None
     feature_names: tuple[str, ...] = ()
     image: ImageForm | None = None
     files: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     form: TextForm = UNKNOWN_FORM
     written: tuple[ColumnFormat, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict)
@@ -73,6 +74,12 @@ class LabeledRows:
     def n(self) -> int:
         """Number of rows without the test part."""
         return n_rows(self.rows)
+
+    def at(self, rows: NDArray) -> Self:
+        """Return some of the rows without the test part, by position or by a mask (n,)."""
+        values = {name: getattr(self, name) for name in ("y", "groups", "order")}
+        taken: dict[str, Any] = {name: v[rows] for name, v in values.items() if v is not None}
+        return replace(self, rows=take_rows(self.rows, rows), **taken)
 
     def required_labels(self) -> NDArray:
         """Return the labels; raise InputError if there are none."""
@@ -90,8 +97,8 @@ class LabeledRows:
         if not hasattr(self.rows, "column_names"):
             return RowRequirements(None, (), self.image, self.rows.shape[1], text_labels)
         columns = tuple(self.rows.column_names)
-        how = {w.column: w.how for w in self.written}
-        return RowRequirements(columns, text_columns(self.rows), self.image, None, text_labels, how, self.form)
+        before = Before({w.column: w.how for w in self.written}, number_kinds(self.rows))
+        return RowRequirements(columns, text_columns(self.rows), self.image, None, text_labels, before, self.form)
 
 
 # ---- as matrices of numbers

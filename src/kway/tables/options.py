@@ -25,13 +25,16 @@ _SEPARATORS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space"
 class TextForm:
     """Separator, encoding and decimal mark of a text file, and whether its first row names the columns.
 
-    None means unknown.
+    skip_rows: number of lines above the table; table: the sheet or table of a file that has several. None means
+    unknown.
     """
 
     sep: str | None = None
     encoding: str | None = None
     decimal: str | None = None
     header: bool | None = None
+    skip_rows: int | None = None
+    table: str | None = None
 
 
 UNKNOWN_FORM = TextForm()
@@ -76,6 +79,12 @@ class ReadOptions:
         Encoding of a text file.
     header : bool, optional
         Whether the first row of a text file names the columns.
+    skip_rows : int, optional
+        Number of lines above the table, such as a title.
+    table : str, optional
+        Sheet of a workbook, or table of a database.
+    join_labels : bool, default=False
+        Join labels that differ only in case or blanks.
     keep : tuple of str, default=()
         Columns to return as they were read; ALL for every column.
     numbers : bool, default=False
@@ -118,6 +127,16 @@ class ReadOptions:
         typed=bool | None,
         flags=("--header/--no-header",),
     )
+    skip_rows: int | None = option(
+        None, "Number of lines above the table, such as a title; default: 0.", typed=int | None, metavar="N"
+    )
+    table: str | None = option(None, "Sheet of an Excel file, or table of a SQLite file.", metavar="NAME")
+    join_labels: bool = option(
+        False,
+        "Join labels that differ only in case or blanks, such as Yes and yes.",
+        typed=bool,
+        commands=("fit", "compare", "evaluate"),
+    )
     keep: tuple[str, ...] = option(
         (),
         "Columns of DATA to write next to the predictions; all for every column.",
@@ -130,10 +149,12 @@ class ReadOptions:
     target_from_model: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("target", "group", "order", "id", "sep", "decimal", "encoding"):
+        for name in ("target", "group", "order", "id", "sep", "decimal", "encoding", "table"):
             if not isinstance(getattr(self, name), str | None):
                 raise UsageError(f"{name} is {getattr(self, name)!r:.60}; it must be text")
-        for name in ("header", "skip_bad"):
+        if self.skip_rows is not None and (not isinstance(self.skip_rows, int) or self.skip_rows < 0):
+            raise UsageError(f"skip_rows is {self.skip_rows!r:.60}; it must be a whole number of 0 or more")
+        for name in ("header", "skip_bad", "join_labels"):
             if not isinstance(getattr(self, name), bool | None):
                 raise UsageError(f"{name} is {getattr(self, name)!r:.60}; it must be True or False")
         checked = {
@@ -154,7 +175,7 @@ class ReadOptions:
     @property
     def form(self) -> TextForm:
         """The form of the text, as far as the options give it."""
-        return TextForm(self.sep, self.encoding, self.decimal, self.header)
+        return TextForm(self.sep, self.encoding, self.decimal, self.header, self.skip_rows, self.table)
 
     def in_form(self, form: TextForm) -> ReadOptions:
         """Return the options for text in this form."""

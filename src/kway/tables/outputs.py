@@ -26,14 +26,8 @@ from typing import NamedTuple
 from kway.errors import InputError, UsageError
 
 _DRAFT = re.compile(r"\..+\.[0-9a-f]{8}\.kway-draft")
-_KINDS = {
-    stat.S_IFDIR: "a directory",
-    stat.S_IFIFO: "a pipe (fifo)",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFLNK: "a symbolic link that leads to itself",
-}
+_KINDS = {"d": "a directory", "p": "a pipe (fifo)", "s": "a socket", "c": "a device", "b": "a device",
+          "l": "a symbolic link that leads to itself"}  # fmt: skip
 _FIGURE_MARKS = (b"Software\0kway", b"<dc:title>kway</dc:title>")  # report.style writes them into png and svg files
 _PREDICTIONS = re.compile(r"prediction(\nlabel_\d+\nscore_\d+)*((\np_[^\n]*){2,})?(\nset)?")  # columns of `predict`
 
@@ -102,7 +96,7 @@ def refuse_missing_folder(path: Path) -> None:
 
 def describe_kind(mode: int) -> str | None:
     """Return what a path of this mode is, in words; None for a regular file."""
-    return None if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "not a regular file")
+    return None if stat.S_ISREG(mode) else _KINDS.get(stat.filemode(mode)[0], "not a regular file")
 
 
 def _new_draft(path: Path) -> tuple[Path, int]:
@@ -245,13 +239,10 @@ def refuse_as_folder(option: str, folder: Path, outputs: Sequence[Output]) -> No
 
 def check_folder(option: str, path: Path) -> None:
     """Raise UsageError if no file can be created at `path`."""
-    if path.is_dir():
-        raise UsageError(f"{option} {path} is a folder; name a file in it")
-    if path.exists() and not path.is_file():
-        raise UsageError(f"{option} {path} is a device or a pipe; name a regular file")
-    folder = path.resolve().parent
-    if not folder.is_dir():
-        raise UsageError(f"there is no folder {path.parent} to write {path.name} to; create it first")
+    try:
+        folder = resolve_output(path).parent
+    except InputError as error:
+        raise UsageError(f"{option} cannot be written: {error}") from error
     trial = folder / f".{path.name[:100]}.{secrets.token_hex(4)}.part"
     try:
         os.close(os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
@@ -324,11 +315,11 @@ def _column_names(path: Path) -> list[str]:
         first = _first_line(source.content)
         if first.startswith("{"):
             return list(json.loads(first))
-        names = next((row.cells for row in csv_rows([first])), [])
+        cells = next((row.cells for row in csv_rows([first])), [])
     except (InputError, OSError, ValueError):
         return []
-    quoted = ",".join('"' + name.replace('"', '""') + '"' for name in names)
-    return names if first == quoted else []
+    quoted = ",".join('"' + cell.replace('"', '""') + '"' for cell in cells)
+    return [re.sub("^'(?=[=+@\t\r-])", "", cell) for cell in cells] if first == quoted else []
 
 
 def _first_line(content: Path | bytes) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,11 +36,10 @@ from kway.tables.sources.frames import (
     plain_numbers,
     refuse_repeated,
     refuse_unknown,
-    take_rows,
     whole_column,
 )
 from kway.tables.sources.images import ImageForm
-from kway.tables.sources.labels import SKIP_ROWS, column_labels, rows_with_labels, split_masks, unlabeled_note
+from kway.tables.sources.labels import SKIP_ROWS, column_labels, rows_with_labels, split_masks
 from kway.tables.sources.table_files import (
     FILE_SUFFIXES,
     STDIN,
@@ -126,6 +125,7 @@ def _from_images(
     return LabeledRows(
         name, found.rows, found.labels, image=found.form, files=found.files, notes=found.notes,
         kept_columns={"file": np.asarray(found.files)}, skipped=found.skipped,
+        left_out=tuple(f"{name}: {note}" for note in found.left_out),
     )  # fmt: skip
 
 
@@ -233,9 +233,11 @@ def _from_frame(given: RowsInMemory, how: ReadOptions, like: RowRequirements) ->
     refuse_columns(list(table.column_names), how if like.columns is None else replace(how, drop=(), types={}), name)
     if table.num_rows == 0:
         raise InputError(f"{name} has no rows; give at least one row")
-    labels = _given_labels(given, table.num_rows)
-    taken = _take_columns(table, name, how, like, typed=True)
-    found = taken.rows if how.target is not None else replace(taken.rows, y=labels)
+    labels, notes = _given_labels(given, table.num_rows), tuple[str, ...]()
+    if how.target is not None and how.skip_bad:
+        table, _, notes = rows_with_labels(table, how.target)
+    found = _take_columns(table, name, how, like, typed=True)
+    found = replace(found, y=labels if how.target is None else found.y, left_out=(*notes, *found.left_out))
     return _cut_by_split(found)
 
 
@@ -280,14 +282,18 @@ def table_rows(
     if loaded.table.num_rows == 0:
         raise InputError(f"{name} has a header but no rows; give at least one row")
     kept_columns = _kept_columns(source, columns, how, like, loaded.form)
+    table, left_out = loaded.table, loaded.left_out
+    if how.target is not None and how.skip_bad:
+        table, there, unlabeled = rows_with_labels(table, how.target)
+        kept_columns = {c: column.filter(there) for c, column in kept_columns.items()}
+        left_out += unlabeled
     mark = loaded.form.decimal or like.form.decimal or "."
-    taken = _take_columns(loaded.table, name, how, like, source.typed, mark, loaded.lacking)
-    if taken.kept is not None:
-        kept_columns = {c: column.filter(taken.kept) for c, column in kept_columns.items()}
+    found = _take_columns(table, name, how, like, source.typed, mark, loaded.lacking)
     found = replace(
-        taken.rows,
+        found,
         form=loaded.form,
-        notes=tuple(f"{name}: {note}" for note in (*loaded.notes, *taken.rows.notes)),
+        notes=tuple(f"{name}: {note}" for note in loaded.notes),
+        left_out=tuple(f"{name}: {note}" for note in (*left_out, *found.left_out)),
         kept_columns=kept_columns,
         words=_first_words(source, loaded.form, columns) if like.columns is None else {},
     )
@@ -300,7 +306,7 @@ def _load(source: TableSource, how: ReadOptions, like: RowRequirements, usual_ta
     known = like.columns is not None or None not in (form.sep, form.encoding, form.decimal, form.header)
     typed = [c for c, kind in how.types.items() if kind not in ("drop", "true/false", "vector")]
     named = [c for c in (how.target, how.unused_target, how.id, usual_target) if c is not None]
-    words = list(dict.fromkeys([*like.words, *like.written, *typed, *named]))
+    words = list(dict.fromkeys([*like.words, *like.before.written, *typed, *named]))
     in_header = [c for c in (how.target, how.unused_target, how.group, how.order, how.id) if c is not None]
     in_header = [*(like.columns or ()), *in_header, *how.drop, *how.types]
     return open_table(
@@ -315,38 +321,28 @@ def _first_words(source: TableSource, form: TextForm, columns: list[str]) -> dic
     return {} if source.typed or packed else first_words(content, form, columns)
 
 
-class _TakenColumns(NamedTuple):
-    """Features, labels, groups and order of a table, and the mask of rows that have a label (None: all rows)."""
-
-    rows: LabeledRows
-    kept: Any
-
-
 def _take_columns(
     table: Any, name: str, how: ReadOptions, like: RowRequirements, typed: bool, mark: str | None = None,
     lacking: Mapping[str, str] = MappingProxyType({}),
-) -> _TakenColumns:  # fmt: skip
+) -> LabeledRows:  # fmt: skip
     """Separate features, labels, groups and order. Without `mark` (a frame), the columns decide the decimal mark."""
-    columns, y, kept, notes = list(table.column_names), None, None, tuple[str, ...]()
+    y = None
     if how.target is not None:
-        if how.skip_bad:
-            table, kept, left_out = rows_with_labels(table, how.target)
-            notes = (unlabeled_note(left_out),) if left_out else ()
-        what = f"target {how.target!r} of {name}"
-        column = table.column(how.target)
+        what, column = f"target {how.target!r} of {name}", table.column(how.target)
         y = column_labels(column, what, typed or like.text_labels, SKIP_ROWS, written=not typed)
-    features = _feature_columns(columns, how, like, name)
+    features = _feature_columns(list(table.column_names), how, like, name)
     extra = [c for c in (how.group, how.order) if c is not None]
     refuse_lacking([*features, *extra, *([] if how.target is None else [how.target])], lacking)
-    leave = tuple(w for w in like.words if w not in like.written)
+    leave = [w for w in like.words if w not in like.before.written]
     wanted = table.select(list(dict.fromkeys([*features, *extra])))
-    wanted, written = convert(wanted, mark or how.decimal, like.written, how.types, leave)
+    mark = mark or how.decimal
+    wanted, written, strays = convert(wanted, mark, like.before, how.types, leave, how.skip_bad, f"{name}: ")
     groups, order = (
         None if c is None else _sortable(wanted.column(c), f"{what} {c!r} of {name}")
         for what, c in (("group", how.group), ("order", how.order))
     )
     rows = wanted.select(features)
-    return _TakenColumns(LabeledRows(name, rows, y, groups=groups, order=order, written=written, notes=notes), kept)
+    return LabeledRows(name, rows, y, groups=groups, order=order, written=written, left_out=strays)
 
 
 def refuse_columns(columns: list[str], how: ReadOptions, name: str) -> None:
@@ -410,15 +406,7 @@ def _cut_by_split(found: LabeledRows) -> LabeledRows:
         return found
     if not train.any() or not test.any():
         return found
-    rows = found.rows.drop_columns(["split"])
     note = f"column split divides the rows: {int(train.sum()):,} for training, {int(test.sum()):,} for testing"
-    return replace(
-        found,
-        rows=take_rows(rows, train),
-        y=found.y[train],
-        test_rows=take_rows(rows, test),
-        test_y=found.y[test],
-        groups=None if found.groups is None else found.groups[train],
-        order=None if found.order is None else found.order[train],
-        notes=(*found.notes, note),
-    )
+    whole = replace(found, rows=found.rows.drop_columns(["split"]), notes=(*found.notes, note))
+    tested = whole.at(test)
+    return replace(whole.at(train), test_rows=tested.rows, test_y=tested.y)

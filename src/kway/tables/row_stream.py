@@ -14,8 +14,9 @@ The requirements of a model (`like`) fix the columns and their kinds, so that ev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,23 +31,24 @@ from kway.tables.datasets.arrays import map_arrays, npy_files, row_blocks
 from kway.tables.labeled_rows import LabeledRows, RowRequirements, number_rows
 from kway.tables.options import ReadOptions
 from kway.tables.reading import DEFAULT_OPTIONS, NO_REQUIREMENTS, read_rows, table_rows
-from kway.tables.sources import table_files
+from kway.tables.sources import csv_files, table_files
 from kway.tables.sources.frames import text_columns
 from kway.tables.sources.labels import NoLabelError, unlabeled_note
 from kway.tables.sources.table_files import (
     FileTable,
-    Pieces,
     TableSource,
+    csv_pieces,
+    is_large,
     list_files,
     parquet_batches,
-    pieces_of,
-    pieces_of_csv,
     readable,
     refuse_lacking,
     refuse_other_kinds,
     suffix_of,
+    table_source,
 )
 from kway.tables.sources.values import are_codes, present, trimmed
+from kway.text_tables import printable
 
 # ---- pieces
 
@@ -64,27 +66,34 @@ def row_stream(
         for rows, y in map_arrays(files, path.name).blocks():
             yield LabeledRows(path.name, rows, y)
         return
-    pieces = _pieces(path, how, like)
-    if pieces is None:
+    if not is_large(path, how.form):
         yield read_rows(source, how, like)
         return
-    yield from _piece_rows(path, pieces, how, like)
+    yield from _piece_rows(path, how, like)
 
 
-def _piece_rows(path: Path, pieces: Pieces, how: ReadOptions, like: RowRequirements) -> Iterator[LabeledRows]:
+def _piece_rows(path: Path, how: ReadOptions, like: RowRequirements) -> Iterator[LabeledRows]:
     first: FileTable | None = None
     unlabeled: NoLabelError | None = None
-    for piece in pieces.each:
+    n = 0
+    for piece in chain.from_iterable(_part_tables(part, how, like) for part in row_parts(path, how)):
         file = f"{path.name}/{piece.name}" if path.is_dir() else path.name
         try:
             found = replace(table_rows(piece, file, how, like), name=path.name)
         except NoLabelError as error:
             unlabeled = error
-            progress.note(f"note: {file}: {unlabeled_note(error.rows)}")
+            progress.note(printable(f"note: {file}: {unlabeled_note(error.rows)}"))
             continue
+        split = found.test_rows is not None or "split" in found.rows.column_names
+        if first is None and split and how.target is not None:  # a single piece may not show how the rows are split
+            yield read_rows(path, how, like)
+            return
         if first is None:  # the following pieces are read in the form of the first
+            before = like.before if like.columns is not None else found.requirements().before
             codes = {c: "text" for c in text_columns(found.rows) if are_codes(present(trimmed(found.rows.column(c))))}
             how = replace(how.in_form(found.form), types={**codes, **how.types})
+        n += found.n
+        like = like._replace(before=before._replace(first=n))
         piece_table = FileTable(file, found.rows)
         first = first or piece_table
         if like.columns is None:
@@ -102,15 +111,6 @@ def _refuse_other_columns(first: FileTable, other: FileTable) -> None:
     for mine, theirs, file in ((names[0], names[1], other.file), (names[1], names[0], first.file)):
         refuse_lacking(mine, {column: file for column in mine if column not in theirs})
     refuse_other_kinds(first, other, names[0])
-
-
-def _pieces(path: Path, how: ReadOptions, like: RowRequirements) -> Pieces | None:
-    """Return the pieces of a table; None if a column `split` is to be used, which a single piece may not show."""
-    pieces = pieces_of(path, how.form, like.form, like.columns or ())
-    if pieces is None:
-        return None
-    taken = pieces.columns if like.columns is None else like.columns
-    return None if "split" in taken and how.target is not None else pieces
 
 
 # ---- parts
@@ -174,30 +174,17 @@ def part_stream(part: RowPart, how: ReadOptions, like: RowRequirements) -> Itera
         rows = map_arrays([path], path.name).parts[0][part.first : part.last]
         yield from (LabeledRows(path.name, block) for block in row_blocks(rows))
     else:
-        for source in _PART_TABLES[part.kind](part, how, like):
+        for source in _part_tables(part, how, like):
             yield table_rows(source, source.name, how, like)
 
 
-def _row_groups(part: RowPart, how: ReadOptions, like: RowRequirements) -> Iterator[TableSource]:
-    return parquet_batches(Path(part.file), range(part.first, part.last))
-
-
-def _whole_file(part: RowPart, how: ReadOptions, like: RowRequirements) -> Iterator[TableSource]:
-    import pyarrow.parquet as pq
-
-    with readable(name := Path(part.file).name):
-        yield TableSource(name, pq.read_table(part.file), ".parquet")
-
-
-def _lines(part: RowPart, how: ReadOptions, like: RowRequirements) -> Iterator[TableSource]:
-    return pieces_of_csv(Path(part.file), how.form, like.form, like.columns or ())
-
-
-_PART_TABLES: dict[str, Callable[[RowPart, ReadOptions, RowRequirements], Iterator[TableSource]]] = {
-    "row groups": _row_groups,
-    "whole": _whole_file,
-    "lines": _lines,
-}
+def _part_tables(part: RowPart, how: ReadOptions, like: RowRequirements) -> Iterator[TableSource]:
+    file = Path(part.file)
+    if part.kind == "lines":
+        return csv_pieces(file, how.form, like.form, like.columns or ())
+    if part.kind == "row groups":
+        return parquet_batches(file, range(part.first, part.last))
+    return iter([table_source(file)])
 
 
 # ---- extent
@@ -225,25 +212,23 @@ def measure_extent(source: Any, how: ReadOptions) -> Extent:
     if path.exists() and npy_files(path):
         arrays = map_arrays(npy_files(path), path.name)
         return Extent(arrays.n, found.rows.shape[1], _count_distinct(arrays.y), 1.0)
-    pieces = pieces_of(path, how.form) if path.exists() and path.name else None
-    if pieces is not None:
-        return _measure_pieces(path, pieces, found, labels, how)
+    if path.exists() and path.name and is_large(path, how.form):
+        return _measure_files(path, found, labels, how)
     X = found.rows
     density = min(X.nnz / max(1, X.shape[0] * X.shape[1]), 1 - 1e-9) if sp.issparse(X) else 1.0
     return Extent(X.shape[0], X.shape[1], _count_distinct(labels), density)
 
 
-def _measure_pieces(path: Path, pieces: Pieces, first: LabeledRows, labels: NDArray, how: ReadOptions) -> Extent:
+def _measure_files(path: Path, first: LabeledRows, labels: NDArray, how: ReadOptions) -> Extent:
     """Return the extent of a file or folder that is read in pieces, given the rows of the first piece."""
     import pyarrow.parquet as pq
 
     files, d = list_files(path), first.rows.shape[1]
     if not files[0].name.lower().endswith(".parquet"):
         packed = 3.0 if files[0].name.lower().endswith(".gz") else 1.0  # text shrinks to about a third
-        size = packed * sum(file.stat().st_size for file in files)
-        return Extent(
-            round(size / max(1.0, len(next(pieces.each).content) / first.n)), d, _estimate_classes(labels), 1.0
-        )
+        sizes = [packed * file.stat().st_size for file in files]
+        rows = round(sum(sizes) * first.n / max(1.0, min(sizes[0], csv_files.PIECE_BYTES)))
+        return Extent(rows, d, _estimate_classes(labels), 1.0)
     n, seen = 0, set[Any]()
     for file in files:
         with readable(file.name), pq.ParquetFile(file) as opened:

@@ -42,7 +42,7 @@ from kway.modelfile.schemas.wrappers import inner_manifest, reasons, same_labels
 from kway.tables.features.shapes import LEAST_SIDE, patch_values, shape_columns
 
 _NAMES = many(text())
-_SOURCE = record({"type": one_of("Source"), "column": text(), "part": text(100), "lenient": flag})
+_SOURCE = record({"type": one_of("Source"), "column": text(), "part": text(100)})
 _NUMBERS = record({"type": one_of("Numbers"), "names": _NAMES})
 _DIVIDED = record({"type": one_of("SparseScaling"), "names": _NAMES})
 _SHAPES = record({"type": one_of("Shapes"), "form": many(whole(1, 2**31), 3), "top": number(0.0, above=True)})
@@ -65,6 +65,14 @@ _PARTS: dict[str, Check] = {
 def _part(value: Any) -> str | None:
     kind = value.get("type") if isinstance(value, dict) else None
     return _PARTS[kind](value) if isinstance(kind, str) and kind in _PARTS else f"one of {', '.join(_PARTS)}"
+
+
+def _image_form(value: Any) -> str | None:
+    """Check the form of images, each of at most 2^24 values, as 4096 x 4096 pixels have."""
+    sides = many(whole(1, 2**24), 3)(value)
+    if sides or math.prod(value) <= 2**24:
+        return sides
+    return "the form of images of at most 2^24 values"
 
 
 def _written(value: Any) -> str | None:
@@ -103,7 +111,7 @@ _SETTINGS = record(
         "kinds": maybe(lambda v: None if isinstance(v, dict) else "{column: kind}"),
         "scale": one_of("auto", "none", "standard"),
         "embed": maybe(text()),
-        "image": maybe(many(whole(1, 2**31), 3)),
+        "image": maybe(_image_form),
         "shapes": flag,
         "written": maybe(_written),
         "form": one_of("scaled", "columns"),

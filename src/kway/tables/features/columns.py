@@ -18,8 +18,9 @@ The values of a column:
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,16 +31,12 @@ from numpy.typing import NDArray
 from kway.errors import InputError
 from kway.suggest import listing
 from kway.tables.sources.frames import is_date, is_number, is_text, is_vector, whole_column
-from kway.tables.sources.values import DATE_EXAMPLES, GAPS, MOSTLY, are_codes, odd_date
+from kway.tables.sources.values import DATE_EXAMPLES, FEW_ROWS, MOSTLY, are_codes, odd_date, share_of_numbers
 
 MOST_LEVELS = 100  # levels of a category; results with fewer columns are dense (T11: mixed tables)
-FEW_ROWS = 20  # rows below which a column shows too little: no ids, terms of one text are kept; and numbers in a text
-# column with fewer distinct values are levels (test_column_kinds)
 _TOO_LARGE = np.sqrt(np.finfo(np.float64).max)  # values whose squares overflow count as missing
 _ID_NAME = r"(?i)id|.+[_ .-]id|.*uuid|guid|row_?(id|number)|unnamed: 0|index"
 _CODE = r"^[A-Za-z0-9_.:#-]{1,64}$"
-_NUMBER = r"^[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?$"  # 007 is a code, not a number
-_ISO_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?)?$"
 DATE_PARTS = ("year", "month", "day", "weekday", "hour")
 
 
@@ -72,12 +69,15 @@ def _kind_by_values(column: Any) -> ColumnKind:
     if was != column.type and is_number(column.type):  # a dictionary of numbers: its values are levels
         return _constant(column) or ColumnKind("category", "", _levels(as_words(column)).kept)
     if is_vector(column.type):
+        lengths = pc.min_max(pc.list_value_length(column)).as_py()
+        if lengths["min"] != lengths["max"]:
+            return ColumnKind("unknown", f"lists of {lengths['min']} to {lengths['max']} numbers, not of one length")
         return ColumnKind("vector")
     if str(column.type) == "bool":
         return _constant(column) or ColumnKind("true/false")
     if is_number(column.type):
         return _kind_of_number_column(column)
-    if as_moments(column) is not None:
+    if is_date(column.type):
         return _constant(column) or ColumnKind("date")
     if is_text(column.type):
         return _kind_of_words(as_words(column))
@@ -86,21 +86,14 @@ def _kind_by_values(column: Any) -> ColumnKind:
 
 def kind_as_asked(column: Any, kind: str) -> ColumnKind:
     """Return the kind that the user gave, with the levels of a category."""
-    if kind == "category":
-        return ColumnKind(kind, "as asked", _levels(as_words(column)).kept)
-    if kind == "number" and is_text(whole_column(column).type):
-        words = as_words(column).drop_null()
-        parsed = parse_numbers(words)
-        if parsed.odd.any():
-            return ColumnKind(kind, f"{_mixed(words, parsed)}, as asked")
-    return ColumnKind(kind, "as asked")
+    return ColumnKind(kind, "as asked", _levels(as_words(column)).kept if kind == "category" else ())
 
 
 def _id_by_name(column: Any, name: str) -> ColumnKind | None:
     plain = whole_column(column)
     if not re.fullmatch(_ID_NAME, name.strip()) or len(plain) < FEW_ROWS or plain.null_count:
         return None
-    if not (is_text(plain.type) or str(plain.type).startswith(("int", "uint"))):
+    if not is_text(plain.type) and not (is_number(plain.type) and _are_whole(as_numbers(plain, name))):
         return None
     if pc.count_distinct(plain).as_py() < len(plain):
         return None
@@ -108,25 +101,23 @@ def _id_by_name(column: Any, name: str) -> ColumnKind | None:
 
 
 def _kind_of_number_column(column: Any) -> ColumnKind:
-    whole = str(column.type).startswith(("int", "uint"))
-    kind = _kind_of_numbers(as_numbers(column, ""), whole)
-    infinite = 0 if whole else pc.sum(pc.is_inf(column.cast("float64", safe=False))).as_py() or 0
+    kind = _kind_of_numbers(as_numbers(column, ""))
+    infinite = pc.sum(pc.is_inf(column.cast("float64", safe=False))).as_py() or 0
     if kind.name != "number" or not infinite:
         return kind
     return ColumnKind("number", f"infinite in {infinite:,} {'row' if infinite == 1 else 'rows'}, read as missing")
 
 
-def _kind_of_numbers(numbers: NDArray[np.float64], are_whole: bool) -> ColumnKind:
+def _kind_of_numbers(numbers: NDArray[np.float64]) -> ColumnKind:
     present = numbers[~np.isnan(numbers)]
     if present.size == 0:
         return ColumnKind("empty", "missing, infinite or too large in every row")
     low, high = float(present.min()), float(present.max())
     if low == high:
         return _same_value(f"{low:g}", present.size < numbers.size, "number")
-    whole = are_whole or bool((present == np.floor(present)).all())
     n = numbers.size
     close = n - 1 <= high - low < 2 * n and present.size == n >= FEW_ROWS
-    if whole and close and len(np.unique(present)) == present.size:
+    if close and _are_whole(present) and len(np.unique(present)) == present.size:
         return ColumnKind("id", f"whole numbers from {low:.0f} to {high:.0f}, each in one row only")
     return ColumnKind("number")
 
@@ -138,23 +129,9 @@ def _kind_of_words(words: Any) -> ColumnKind:
     n_levels = pc.count_distinct(present).as_py()
     if n_levels == 1:
         return _same_value(repr(present[0].as_py()), len(present) < len(words), "category", (present[0].as_py(),))
-    if are_codes(present):
-        return _kind_of_codes(words, present, n_levels)
-    parsed = parse_numbers(present)
-    n_numbers = int(np.isfinite(parsed.numbers).sum())
-    share = n_numbers / max(1, n_numbers + int(parsed.odd.sum()))  # words for a missing value are neither
-    if share >= MOSTLY and (n_numbers < len(present) or n_levels > FEW_ROWS):
-        return _kind_of_numeric_words(present, parsed)
-    mixed = f"mixes numbers ({share:.0%} of rows) and words, read as words" if 0.1 < share < MOSTLY else ""
-    return _levels_or_text(words, present, n_levels, mixed)
-
-
-def _kind_of_codes(words: Any, present: Any, n_levels: int) -> ColumnKind:
-    note = "codes with leading zeros, unless types is number"
-    return _levels_or_text(words, present, n_levels, note)
-
-
-def _levels_or_text(words: Any, present: Any, n_levels: int, note: str) -> ColumnKind:
+    share = share_of_numbers(present)
+    note = f"mixes numbers ({share:.0%} of rows) and words, read as words" if 0.1 < share < MOSTLY else ""
+    note = "codes with leading zeros, unless types is number" if are_codes(present) else note
     levels = _levels(words)
     if levels.covered >= MOSTLY:
         return ColumnKind("category", note, levels.kept)
@@ -163,18 +140,8 @@ def _levels_or_text(words: Any, present: Any, n_levels: int, note: str) -> Colum
     return ColumnKind("text", note)
 
 
-def _kind_of_numeric_words(words: Any, parsed: Parsed) -> ColumnKind:
-    kind = _kind_of_numbers(parsed.numbers[np.isfinite(parsed.numbers)], are_whole=False)
-    strange = np.flatnonzero(~np.isfinite(parsed.numbers))
-    if kind.name != "number" or not len(strange):
-        return kind
-    return ColumnKind("number", _mixed(words, parsed))
-
-
-def _mixed(words: Any, parsed: Parsed) -> str:
-    strange = np.flatnonzero(~np.isfinite(parsed.numbers))
-    some = listing(map(repr, sorted(set(words.take(strange).to_pylist()))), 3)
-    return f"mixed: {some} in {len(strange):,} rows read as missing"
+def _are_whole(numbers: NDArray[np.float64]) -> bool:
+    return bool((numbers == np.floor(numbers)).all())
 
 
 @dataclass(frozen=True)
@@ -219,13 +186,6 @@ def _same_value(value: str, has_gaps: bool, kind: str, levels: tuple[str, ...] =
 # ---- values
 
 
-class Parsed(NamedTuple):
-    """Numbers (n,) read from words, and a mask of the words (n,) that are neither numbers nor missing."""
-
-    numbers: NDArray[np.float64]
-    odd: NDArray[np.bool_]
-
-
 def as_words(column: Any) -> Any:
     """Return a column as text, with null for missing and blank values."""
     column = whole_column(column)
@@ -235,60 +195,23 @@ def as_words(column: Any) -> Any:
     return pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.large_string()), trimmed)
 
 
-def as_numbers(column: Any, name: str, lenient: bool = False) -> NDArray[np.float64]:
-    """Return float64 with NaN for missing and infinite values, and with `lenient` also for other words."""
+def as_numbers(column: Any, name: str) -> NDArray[np.float64]:
+    """Return float64 with NaN for missing and infinite values."""
     column = whole_column(column)
-    if is_text(column.type):
-        words = as_words(column)
-        parsed = parse_numbers(words)
-        if parsed.odd.any() and not lenient:
-            raise InputError(
-                f"column {name!r} was numeric in training, but contains {_samples(words, parsed.odd)} in "
-                f"{int(parsed.odd.sum()):,} rows; write numbers, or leave the cells empty"
-            )
-        return _not_infinite(parsed.numbers)
-    if is_date(column.type) or is_vector(column.type):
+    if not (is_number(column.type) or kinds.is_boolean(column.type) or kinds.is_null(column.type)):
         raise InputError(f"column {name!r} was numeric in training and has type {column.type} now; give numbers")
-    try:
-        floats = column.cast("float64", safe=False)  # whole numbers above 2^53 are rounded
-        return _not_infinite(np.array(floats.to_numpy(zero_copy_only=False), np.float64))
-    except Exception as error:
-        raise InputError(f"column {name!r} of type {column.type} cannot be read as numbers: {error}") from error
-
-
-def parse_numbers(words: Any) -> Parsed:
-    """Parse the words that are numbers; all others are NaN."""
-    fits = pc.match_substring_regex(words, _NUMBER)
-    numbers = pc.if_else(fits, words, pa.scalar(None, pa.large_string())).cast("float64")
-    gap = pc.or_(pc.is_null(words), pc.is_in(words, pa.array(GAPS, pa.large_string())))
-    odd = pc.invert(pc.or_(gap, fits.fill_null(False)))
-    return Parsed(np.array(numbers.to_numpy(zero_copy_only=False)), odd.to_numpy(zero_copy_only=False))
-
-
-def as_moments(column: Any) -> Any | None:
-    """Return a column of dates, or of text that is all ISO dates, as Arrow dates; None for other columns."""
-    column = whole_column(column)
-    if is_date(column.type):
-        return column
-    if not is_text(column.type):
-        return None
-    words = as_words(column)
-    if words.null_count == len(words) or not pc.all(pc.match_substring_regex(words, _ISO_DATE)).as_py():
-        return None
-    try:
-        return words.cast(pa.timestamp("us"))
-    except pa.ArrowInvalid:  # 2024-13-45
-        return None
+    floats = column.cast("float64", safe=False)  # whole numbers above 2^53 are rounded
+    return _not_infinite(np.array(floats.to_numpy(zero_copy_only=False), np.float64))
 
 
 def as_parts(column: Any, name: str) -> dict[str, NDArray[np.float64]]:
     """Return the parts of dates, NaN for missing ones; a time of day has only its hour."""
-    moments = as_moments(column)
-    if moments is None:
-        if whole_column(column).null_count == len(column):
-            return {part: np.full(len(column), np.nan) for part in DATE_PARTS}
-        got = odd_date(as_words(column).drop_null())
-        raise InputError(f"column {name!r} must contain dates, but has {got!r}; write dates as {DATE_EXAMPLES}")
+    moments = whole_column(column)
+    if moments.null_count == len(moments):
+        return {part: np.full(len(column), np.nan) for part in DATE_PARTS}
+    if not is_date(moments.type):
+        got = f"has {odd_date(as_words(moments))!r:.60} and others" if is_text(moments.type) else f"is {moments.type}"
+        raise InputError(f"column {name!r} must contain dates, but {got}; write dates as {DATE_EXAMPLES}")
     read: dict[str, Any] = {}
     if not kinds.is_time(moments.type):
         read = {"year": pc.year, "month": pc.month, "day": pc.day, "weekday": pc.day_of_week}
@@ -305,6 +228,15 @@ def as_vectors(column: Any, name: str, width: int | None = None) -> NDArray[np.f
         raise InputError(
             f"column {name!r} had lists of numbers in training and has type {values.type} now; give lists of numbers"
         )
+    if width is not None and len(there):  # a stray list is a missing one
+        odd = pc.not_equal(pc.list_value_length(values), width).fill_null(False)
+        if 0 < (n := pc.sum(odd).as_py()) <= max(1, (1 - MOSTLY) * len(there)):
+            warnings.warn(
+                f"column {name!r}: {n:,} lists are not {width} numbers long and read as missing", stacklevel=2
+            )
+            lists = [None if stray else vector for stray, vector in zip(odd.to_pylist(), values.to_pylist())]
+            values = pa.array(lists, values.type)
+            there = values.drop_null()
     lengths = sorted(pc.unique(pc.list_value_length(there)).to_pylist()) if len(there) else [width or 0]
     if len(lengths) != 1 or (width is not None and lengths != [width]):
         wanted = "of equal length" if width is None else f"{width} numbers long, as in fit"
@@ -322,8 +254,3 @@ def _float_values(values: Any) -> NDArray[np.float64]:
 
 def _not_infinite(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.abs(numbers) < _TOO_LARGE, numbers, np.nan)
-
-
-def _samples(words: Any, odd: NDArray[np.bool_]) -> str:
-    found = list(dict.fromkeys(words.take(np.flatnonzero(odd)[:50]).to_pylist()))
-    return listing(map(repr, found), 3)

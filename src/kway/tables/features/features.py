@@ -15,6 +15,7 @@ most frequent level first. The result is dense float64.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ from kway.tables.features.shapes import can_have_shapes, likely_form
 from kway.tables.labeled_rows import RowRequirements
 from kway.tables.sources.frames import as_table, is_table
 from kway.tables.sources.images import ImageForm
-from kway.tables.sources.values import convert, convert_known
+from kway.tables.sources.values import Before, ConvertedTable, convert
 from kway.validation import refuse_loose_entries
 
 FORMS = ("scaled", "columns")
@@ -203,12 +204,15 @@ class Features(TransformerMixin, BaseEstimator):
 
     def _learn_written(self, table: Any) -> Any:
         """Convert text that is numbers or dates, and store the formats for later rows."""
-        if self.written is not None:
+        kinds = dict(self.kinds or {})
+        if self.written is None:
+            converted = convert(table, types=kinds)
+            self.written_ = {w.column: w.how for w in converted.written}
+        else:
             self.written_ = {str(c): str(how) for c, how in dict(self.written).items()}
-            return convert_known(table, self.written_)
-        converted = convert(table, types=dict(self.kinds or {}))
-        self.written_ = {w.column: w.how for w in converted.written}
-        return converted.table
+            leave = [c for c in table.column_names if c not in self.written_ and c not in kinds]
+            converted = convert(table, ".", Before(self.written_), kinds, leave)
+        return _without_strays(converted)
 
     def _learn_matrix(self, X: Any) -> LearnedFeatures:
         rows = _number_matrix(X)
@@ -287,7 +291,15 @@ class Features(TransformerMixin, BaseEstimator):
                 f"the table has no column {listing(map(repr, missing))}{hint}, which the model uses; "
                 f"its columns are {listing(table.column_names)}"
             )
-        return convert_known(table, self.written_) if self.written_ else table
+        before = self._before()
+        leave = [c for c in table.column_names if c not in before.written and c not in before.kinds]
+        converted = convert(table, None, before, leave=leave)
+        return _without_strays(converted)
+
+    def _before(self) -> Before:
+        """Return what is known about the columns from training."""
+        kinds = {r.column: r.kind for r in self.records_ if r.used and r.kind in ("number", "date", "true/false")}
+        return Before(dict(self.written_), kinds, tuple(self.kinds or ()))
 
     def _as_the_table_of_fit(self, X: Any) -> Any:
         """Return a matrix as a table with the columns of fit, which must all be numeric."""
@@ -427,9 +439,7 @@ class Features(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "parts_")
         columns = tuple(dict.fromkeys(r.column for r in self.records_ if r.used)) if self.is_table_ else None
-        return RowRequirements(
-            columns, self.words_, self._form(), self.n_features_in_, text_labels, dict(self.written_)
-        )
+        return RowRequirements(columns, self.words_, self._form(), self.n_features_in_, text_labels, self._before())
 
     def without(self, *kinds: str) -> Features | None:
         """Return unfitted Features without the columns of these kinds.
@@ -481,15 +491,7 @@ class Features(TransformerMixin, BaseEstimator):
         embed = None if callable(self.embed) or self.embed is None else str(self.embed)
         image = None if self.image is None else tuple(int(v) for v in self.image)
         written = None if self.written is None else dict(self.written)
-        return {
-            "kinds": self.kinds,
-            "scale": self.scale,
-            "embed": embed,
-            "image": image,
-            "shapes": bool(self.shapes),
-            "written": written,
-            "form": self.form,
-        }
+        return {**self.get_params(deep=False), "embed": embed, "image": image, "written": written}
 
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         """Return facts and arrays for a model file."""
@@ -529,6 +531,13 @@ class Features(TransformerMixin, BaseEstimator):
                 raise InputError(
                     f"kinds names column {column!r}{nearest(column, columns)}; the table has {listing(columns)}"
                 )
+
+
+def _without_strays(converted: ConvertedTable) -> Any:
+    """Return the table; warn of words that count as missing."""
+    for note in converted.strays:
+        warnings.warn(note, stacklevel=2)
+    return converted.table
 
 
 def _number_matrix(X: Any) -> Any:

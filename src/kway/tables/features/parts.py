@@ -87,11 +87,10 @@ def learn_levels(column: Any, name: str, kept: tuple[str, ...]) -> Levels:
 
 @dataclass(frozen=True)
 class Source:
-    """One number of a row: a column, or a part of a date. `lenient`: words that are not numbers count as missing."""
+    """One number of a row: a column, or a part of a date."""
 
     column: str
     part: str = ""
-    lenient: bool = False
 
     @property
     def name(self) -> str:
@@ -195,7 +194,7 @@ def gather(table: Any, sources: Sequence[Source]) -> NDArray[np.float64]:
     for j, source in enumerate(sources):
         column = table.column(source.column)
         if not source.part:
-            out[:, j] = as_numbers(column, source.column, source.lenient)
+            out[:, j] = as_numbers(column, source.column)
             continue
         if source.column not in dates:
             dates[source.column] = as_parts(column, source.column)
@@ -302,7 +301,7 @@ def learn_table(table: Any, kinds: dict[str, str], scale: str, embedder: Any) ->
         column = table.column(name)
         missing = _missing_share(column)
         if kind.name in ("number", "true/false"):
-            source = Source(name, lenient=kind.note.startswith("mixed"))
+            source = Source(name)
             sources.append(source)
             missing = float(np.isnan(gather(table, [source])).mean())
             record = ColumnRecord(name, kind.name, _number_words(kind, missing), missing)

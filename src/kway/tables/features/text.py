@@ -26,7 +26,8 @@ from sklearn.utils.sparsefuncs_fast import inplace_csr_row_normalize_l2
 
 from kway.kernels.features import ngrams
 from kway.memory import rows_per_block
-from kway.tables.features.columns import FEW_ROWS, as_words
+from kway.tables.features.columns import as_words
+from kway.tables.sources.values import FEW_ROWS
 from kway.threads import pmap
 
 TERM_FAMILIES = ("word", "piece")

@@ -1,6 +1,7 @@
 """Files and frames -> pyarrow tables and arrays. Nothing here knows features or names of datasets.
 
 table_files   csv, JSON, parquet, folders, stdin -> pyarrow Table; pieces of large files; unpacking with a limit
+typed_files   Excel, ARFF, Feather, SQLite -> pyarrow Table
 csv_files     csv -> pyarrow Table, on top of pyarrow's reader
 text_form     encoding, separator and header of a csv
 values        numbers and dates as people write them; words for missing values; codes such as 0052

@@ -4,10 +4,11 @@ pyarrow reads the file and finds the types of the columns. The file is read a se
 
     bytes that are not UTF-8       read again as cp1252
     a value of another type        read again in one block, so that all rows decide the types
+    a cell of more than a block    read again in one block
     numbers with a decimal comma   read again with that mark
     codes such as 0052             read again with these columns as text, so that they keep their zeros
 
-A large file is read in pieces that end between rows (`text_pieces`).
+A large file is read in pieces that end between rows (`read_pieces`).
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class TableRequest(NamedTuple):
 
 
 class LoadedTable(NamedTuple):
-    """A table, the form of its text (UNKNOWN_FORM for formats with types), and notes for the user.
+    """A table, the form of its text (UNKNOWN_FORM for formats with types), how it was read, and what was left out.
 
     codes: columns of a csv that stayed text because they are codes; lacking: for a folder, the columns that some file
     does not have, each with the name of such a file.
@@ -80,6 +81,7 @@ class LoadedTable(NamedTuple):
     table: Any
     form: TextForm = UNKNOWN_FORM
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     codes: Sequence[str] = ()
     lacking: Mapping[str, str] = MappingProxyType({})
 
@@ -112,8 +114,8 @@ def read_csv(content: Path | bytes, name: str, request: TableRequest) -> LoadedT
     codes = _code_columns(table, file, form) if request.find_codes else []
     if codes:
         table = file.parse_again(form, [*words, *codes], request.only)
-    notes = (*notes, *([_ragged_note(len(file.bad))] if file.bad else []))
-    return LoadedTable(table, form, notes, codes)
+    left_out = (_ragged_note(len(file.bad)),) if file.bad else ()
+    return LoadedTable(table, form, notes, left_out, codes)
 
 
 def head_of(content: Path | bytes) -> bytes:
@@ -142,7 +144,7 @@ class _CsvFile:
                 return None
             if self.bad:
                 raise self._ragged_error(form) from error
-            if "conversion error" not in str(error):
+            if not any(part in str(error) for part in ("conversion error", "straddling", "Empty CSV", "block size")):
                 raise
             table = self._read(form, words, only, block_size=_WHOLE_FILE)  # types from all rows
         return None if any(pa.types.is_binary(field.type) for field in table.schema) else table
@@ -237,7 +239,8 @@ def head_rows(content: Path | bytes, form: TextForm, width: int) -> Iterator[lis
     """Yield the rows of `width` cells among the first bytes as text, without the header."""
     head = head_of(content)
     lines = io.StringIO(head_text(head, str(form.encoding)), newline="")
-    for _, cells in islice(csv_rows(lines, str(form.sep), int(is_separator_line(head))), int(bool(form.header)), None):
+    skipped = (form.skip_rows or 0) + int(is_separator_line(head))
+    for _, cells in islice(csv_rows(lines, str(form.sep), skipped), int(bool(form.header)), None):
         if len(cells) == width:
             yield cells
 
@@ -309,39 +312,32 @@ def _open_text(content: Path | bytes, encoding: str) -> TextIO:
 # ---- pieces of a large file
 
 
-class TextPieces(NamedTuple):
-    """How to divide a large csv: the names of its columns (none without a header), and whether it has a header."""
+def read_pieces(file: Path, request: TableRequest) -> Iterator[Path | bytes]:
+    """Yield pieces of about PIECE_BYTES that end between rows, each with the header.
 
-    columns: tuple[str, ...]
-    header: bool
-
-    def read_pieces(self, file: Path) -> Iterator[bytes]:
-        """Yield pieces of about PIECE_BYTES that end between rows, each with the header."""
-        with _open_bytes(file) as opened:
-            line = opened.readline()
-            if not line:
-                raise OSError("it is empty")
-            if not is_separator_line(line):
-                opened.seek(0)
-            first, left = opened.readline() if self.header else b"", b""
-            while more := opened.read(PIECE_BYTES):
-                left += more
-                end = _last_row_end(left)
-                if end:
-                    yield first + left[:end]
-                    left = left[end:]
-            if left.strip():
-                yield first + left
-
-
-def text_pieces(files: Sequence[Path], request: TableRequest) -> TextPieces | None:
-    """Return how to divide these files; None if a line end has several bytes in their encoding."""
-    with _open_bytes(files[0]) as opened:
-        found = find_form(opened.read(HEAD), files[0].name, request.asked, request.before, request.columns)
-    if str(found.form.encoding).lower() not in _ONE_BYTE_LINE_ENDS:
-        return None
-    header = bool(found.form.header)
-    return TextPieces(found.first if header else (), header)
+    The file itself is yielded if a line end has several bytes in its encoding.
+    """
+    with _open_bytes(file) as opened:
+        form = find_form(opened.read(HEAD), file.name, request.asked, request.before, request.columns).form
+        if str(form.encoding).lower() not in _ONE_BYTE_LINE_ENDS:
+            yield file
+            return
+        opened.seek(0)
+        above = b"".join(opened.readline() for _ in range(form.skip_rows or 0))
+        line = opened.readline()
+        if not line:
+            raise OSError("it is empty")
+        if not is_separator_line(line):
+            opened.seek(len(above))
+        first, left = above + (opened.readline() if form.header else b""), b""
+        while more := opened.read(PIECE_BYTES):
+            left += more
+            end = _last_row_end(left)
+            if end:
+                yield first + left[:end]
+                left = left[end:]
+        if left.strip():
+            yield first + left
 
 
 def _open_bytes(file: Path) -> BinaryIO:

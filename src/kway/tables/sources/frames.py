@@ -44,14 +44,15 @@ def as_table(X: Any, name: str = "the table") -> pa.Table:
         X = pa.Table.from_batches([X])
     if isinstance(X, pa.Table):
         refuse_repeated([str(c) for c in X.column_names], name)
-        return X
+        return plain_types(X)
     if _are_records(X):
-        X = {key: [row.get(key) for row in X] for key in dict.fromkeys(key for row in X for key in row)}
+        rows = [_flat_record(row) for row in X]
+        X = {key: [row.get(key) for row in rows] for key in dict.fromkeys(key for row in rows for key in row)}
     if isinstance(X, Mapping):
         columns = {_unicode(c): _arrow_column(values, c) for c, values in X.items()}
     elif hasattr(X, "to_arrow"):  # polars
         try:
-            return X.to_arrow()
+            return plain_types(X.to_arrow())
         except pa.ArrowInvalid:  # a type that Arrow does not have, such as Int128
             columns = {c: _arrow_column(X[c].to_list(), c) for c in X.columns}
     elif hasattr(X, "collect"):
@@ -63,7 +64,34 @@ def as_table(X: Any, name: str = "the table") -> pa.Table:
     lengths = {len(column) for column in columns.values()}
     if len(lengths) > 1:
         raise InputError(f"{name} has columns of {listing(sorted(lengths))} rows; give all columns the same length")
-    return pa.table(columns)
+    return plain_types(pa.table(columns))
+
+
+def _flat_record(row: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return a record with the values of nested records under names such as user.age."""
+    flat: dict[Any, Any] = {}
+    for key, value in row.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{key}.{inner}": each for inner, each in _flat_record(value).items()}
+        else:
+            flat[key] = value
+    return flat
+
+
+def plain_types(table: pa.Table) -> pa.Table:
+    """Return structs as one column per field (user.age), durations as seconds, and lists of text as one text."""
+    while any(kinds.is_struct(field.type) for field in table.schema):
+        table = table.flatten()
+    for place, field in enumerate(table.schema):
+        if kinds.is_duration(field.type):
+            seconds = pc.divide(
+                table.column(place).cast(pa.duration("ns"), safe=False).cast("int64").cast("float64"), 1e9
+            )
+            table = table.set_column(place, field.name, seconds)
+        elif (kinds.is_list(field.type) or kinds.is_large_list(field.type)) and is_text(field.type.value_type):
+            lists = table.column(place).combine_chunks().cast(pa.list_(pa.string()))
+            table = table.set_column(place, field.name, pc.binary_join(lists, " "))
+    return table
 
 
 def n_rows(X: Any) -> int:
@@ -89,8 +117,9 @@ def _arrow_column(values: Any, name: Any) -> Any:
             values = values.tolist()
         return _plain_column(pa.array(values, from_pandas=True), values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeError):
-        if all(isinstance(v, int | float) or v is None for v in values):  # whole numbers beyond 64 bits
-            return pa.array([None if _is_nan(v) else _as_float(v) for v in values], pa.float64())
+        numbers = [_number_or_none(v) for v in values]
+        if all(n is not None or _is_nan(v) for n, v in zip(numbers, values)):  # also "3", and more than 64 bits
+            return pa.array(numbers, pa.float64())
         return pa.array([None if _is_nan(v) else _unicode(v) for v in values], pa.large_string())
 
 
@@ -105,9 +134,12 @@ def _plain_column(column: Any, values: Any) -> Any:
     return column
 
 
-def _as_float(value: float) -> float:
+def _number_or_none(value: Any) -> float | None:
+    """Return a number, or a text that is a plain number, as a float; None for anything else."""
+    if isinstance(value, str) and not re.match(_JSON_NUMBER, value.strip()):
+        return None
     try:
-        return float(value)
+        return float(value) if isinstance(value, int | float | str) and not _is_nan(value) else None
     except OverflowError:
         return np.inf if value > 0 else -np.inf
 
@@ -134,6 +166,11 @@ def is_text(kind: pa.DataType) -> bool:
     return kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind)
 
 
+def holds_text(column: Any) -> bool:
+    """Return whether a column is text, or a dictionary of text."""
+    return is_text(column.type.value_type if kinds.is_dictionary(column.type) else column.type)
+
+
 def is_number(kind: pa.DataType) -> bool:
     """Return whether a type is an integer, float or decimal."""
     return kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind)
@@ -152,8 +189,13 @@ def is_vector(kind: pa.DataType) -> bool:
 
 def text_columns(table: pa.Table) -> tuple[str, ...]:
     """Return the names of the text columns, including dictionary columns of text."""
-    types = {f.name: f.type.value_type if kinds.is_dictionary(f.type) else f.type for f in table.schema}
-    return tuple(c for c, kind in types.items() if is_text(kind))
+    return tuple(field.name for field in table.schema if holds_text(field))
+
+
+def number_kinds(table: pa.Table) -> dict[str, str]:
+    """Return the columns of numbers, dates and true/false, with these kinds."""
+    names = {"number": is_number, "date": is_date, "true/false": kinds.is_boolean}
+    return {f.name: kind for f in table.schema for kind, holds in names.items() if holds(f.type)}
 
 
 def whole_column(column: Any) -> pa.Array:

@@ -20,6 +20,7 @@ from kway.progress import track
 from kway.suggest import listing
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")  # Pillow runs other programs for some others
 SIDE = 32  # height and width of images without a common size, or with sides above four times this (CIFAR's size)
 
 
@@ -35,13 +36,14 @@ class ImageForm(NamedTuple):
 
 
 class Images(NamedTuple):
-    """Rows (n, d) uint8, labels (n,) or None, the files, the form, notes for the user, and the skipped files."""
+    """Rows (n, d) uint8, labels (n,) or None, the files, the form, notes on both, and the skipped files."""
 
     rows: NDArray[np.uint8]
     labels: NDArray[np.str_] | None
     files: tuple[str, ...]
     form: ImageForm
     notes: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
 
 
@@ -60,10 +62,10 @@ def read_images(
     files: Sequence[Path], labels: Sequence[str] | None = None, form: ImageForm | None = None, skip_bad: bool = False
 ) -> Images:
     """Read images in one form; if `form` is None, it is chosen from the images."""
-    notes: list[str] = []
+    notes: tuple[str, ...] = ()
     if form is None:
         form, note = choose_form(files, skip_bad)
-        notes.append(note)
+        notes = (note,)
     rows = np.empty((len(files), form.height * form.width * form.channels), np.uint8)
     good = np.ones(len(files), bool)
     for i, path in track(enumerate(files), f"reading {len(files):,} images", len(files)):
@@ -74,12 +76,11 @@ def read_images(
                 raise
             good[i] = False
     skipped = tuple(str(f) for f, ok in zip(files, good) if not ok)
-    if skipped:
-        notes.append(skipped_note(skipped))
+    left_out = (skipped_note(skipped),) if skipped else ()
     if not good.any():
         raise InputError(f"none of the {len(files)} images can be read; give images in {listing(IMAGE_SUFFIXES)}")
     kept = tuple(str(f) for f, ok in zip(files, good) if ok)
-    return Images(rows[good], None if labels is None else np.array(labels)[good], kept, form, tuple(notes), skipped)
+    return Images(rows[good], None if labels is None else np.array(labels)[good], kept, form, notes, left_out, skipped)
 
 
 def skipped_note(files: Sequence[str]) -> str:
@@ -114,7 +115,7 @@ def pixels(path: Path, form: ImageForm) -> NDArray[np.uint8]:
     """Return one image in a form as a row (d,)."""
     with _open(path) as image:
         try:
-            flat = image.convert("L" if form.channels == 1 else "RGB")
+            flat = _eight_bits(image).convert("L" if form.channels == 1 else "RGB")
             if flat.size != (form.width, form.height):
                 flat = flat.resize((form.width, form.height))
             return np.asarray(flat, np.uint8).reshape(-1)
@@ -132,13 +133,28 @@ def _open(path: Path) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)  # a small file that becomes huge
-            return Image.open(path)
+            return Image.open(path, formats=_FORMATS)
     except Exception as error:
         raise _unreadable(path, error) from error
 
 
+def _eight_bits(image: Any) -> Any:
+    """Return a gray image of 16 or 32 bits with 8 bits per pixel; Pillow would clip its values at 255.
+
+    Values up to 65,535 are divided by 257, and fractions up to 1 multiplied by 255. Other ranges are scaled to their
+    maximum.
+    """
+    from PIL import Image
+
+    if image.mode != "F" and not image.mode.startswith("I"):
+        return image
+    values = np.asarray(image, np.float64)
+    most, usual = float(values.max(initial=0.0)), 1.0 if image.mode == "F" else 65535.0
+    return Image.fromarray(np.clip(np.rint(values * (255 / max(usual, most))), 0, 255).astype(np.uint8))
+
+
 def _is_gray(image: Any) -> bool:
-    if image.mode in ("1", "L", "LA", "I", "I;16", "F"):
+    if image.mode in ("1", "L", "LA", "F") or image.mode.startswith("I"):
         return True
     small = np.asarray(image.convert("RGB").resize((64, 64)), np.int16)
     return bool((small.max(axis=2) - small.min(axis=2)).max() <= 4)  # JPEG rounds gray by a level or two

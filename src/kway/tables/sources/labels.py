@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,11 +60,11 @@ def column_labels(column: Any, what: str, typed: bool, advice: str = _LABEL_ROWS
 
 
 class LabeledTable(NamedTuple):
-    """The rows of a table that have a label, the mask (n,) of these rows, and the number of rows without one."""
+    """The rows of a table that have a label, the mask (n,) of these rows, and a note if there are others."""
 
     table: Any
-    kept: Any
-    left_out: int
+    there: Any
+    left_out: tuple[str, ...]
 
 
 def rows_with_labels(table: Any, target: str) -> LabeledTable:
@@ -77,7 +78,7 @@ def rows_with_labels(table: Any, target: str) -> LabeledTable:
     left_out = len(column) - (pc.sum(there).as_py() or 0)
     if left_out == len(column):
         raise NoLabelError(target, left_out)
-    return LabeledTable(table.filter(there) if left_out else table, there, left_out)
+    return LabeledTable(table.filter(there), there, (unlabeled_note(left_out),) if left_out else ())
 
 
 def unlabeled_note(rows: int) -> str:
@@ -105,6 +106,24 @@ def _without_gaps(words: Any) -> Any:
 def _refuse_gaps(gaps: int, n: int, what: str, advice: str) -> None:
     if gaps:
         raise InputError(f"{what} is empty in {gaps:,} of {n:,} rows; {advice}")
+
+
+def joined_labels(y: NDArray, known: Iterable[Any] = ()) -> NDArray:
+    """Return text labels (n,) in which labels that differ only in case or blanks are one.
+
+    Their spelling is that of `known`, else the most frequent one.
+    """
+    if y.dtype.kind not in "UO":
+        return y
+    words, places, counts = np.unique(y, return_inverse=True, return_counts=True)
+    spelling = {folded_label(words[i]): words[i] for i in np.argsort(counts, kind="stable")}  # the last one stays
+    spelling |= {folded_label(label): label for label in known if isinstance(label, str)}
+    return np.asarray([spelling[folded_label(word)] for word in words])[places]
+
+
+def folded_label(label: str) -> str:
+    """Return a label in small letters and with single blanks."""
+    return " ".join(str(label).casefold().split())
 
 
 # ---- a column that splits the rows

@@ -1,7 +1,9 @@
 """Files as pyarrow tables: csv and tsv, JSON (lines or a list), parquet, a folder of them, stdin; gzipped or not.
 
-A TableSource is a table that has not been read yet. `open_table` reads it. `pieces_of` divides a large one into sources
-that fit in memory: record batches of a parquet file, runs of lines of a csv file.
+typed_files.py reads Excel, ARFF, Feather and SQLite.
+
+A TableSource is a table that has not been read yet. `open_table` reads it. `parquet_batches` and `csv_pieces` divide a
+large file into sources that fit in memory: record batches, or runs of lines.
 """
 
 from __future__ import annotations
@@ -26,9 +28,18 @@ from kway.memory import expands_too_much, rows_per_block
 from kway.suggest import listing
 from kway.tables.options import UNKNOWN_FORM, TextForm
 from kway.tables.sources import csv_files
-from kway.tables.sources.csv_files import EVERYTHING, LoadedTable, TableRequest, read_csv, text_pieces
-from kway.tables.sources.frames import as_table, is_date, is_number, is_text
+from kway.tables.sources.csv_files import EVERYTHING, LoadedTable, TableRequest, read_csv, read_pieces
+from kway.tables.sources.frames import (
+    as_table,
+    holds_text,
+    is_date,
+    is_number,
+    is_text,
+    plain_types,
+    whole_column,
+)
 from kway.tables.sources.text_form import HEAD, is_delimited
+from kway.tables.sources.typed_files import READERS, read_typed_file
 
 STDIN = "-"
 LARGE = 4 * csv_files.PIECE_BYTES  # bytes from which a file or folder is read in pieces
@@ -36,7 +47,9 @@ _TEXT = (".csv", ".tsv", ".tab")
 _LINES = (".jsonl", ".ndjson", ".json")
 _SVM = (".svm", ".libsvm")
 _PACKED = tuple(s + gz for s in (*_TEXT, *_LINES, *_SVM) for gz in ("", ".gz"))
-FILE_SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz", ".npy", *(s for s in _PACKED if not s.startswith(".csv")))
+FILE_SUFFIXES = (
+    ".csv", ".csv.gz", ".parquet", ".npz", ".npy", *READERS, *(s for s in _PACKED if not s.startswith(".csv")),
+)  # fmt: skip
 _IMAGE = re.compile(rb"\x89PNG|\xff\xd8\xff|GIF8[79]a|RIFF....WEBP|II\*\0|MM\0\*", re.DOTALL)  # first bytes
 
 
@@ -159,16 +172,21 @@ def open_table(source: TableSource, request: TableRequest = EVERYTHING) -> Loade
         if isinstance(content, Path) and source.suffix == "":
             table, lacking = _read_parquet_folder(content)
         else:
-            table, lacking = _read_typed(source), {}
+            table, lacking = _read_typed(source, request.asked), {}
+        table = plain_types(table)
     return LoadedTable(table if request.only is None else table.select(list(request.only)), lacking=lacking)
 
 
-def _read_typed(source: TableSource) -> Any:
+def _read_typed(source: TableSource, asked: TextForm) -> Any:
     content = source.content
     if isinstance(content, pa.Table):
         return content
+    if source.suffix in READERS:
+        return read_typed_file(content, source.suffix, asked)
     if source.suffix in _LINES:
         return read_json(content if isinstance(content, bytes) else content.read_bytes(), source.name)
+    if isinstance(content, Path):
+        refuse_parquet_bomb(content)
     return pq.read_table(pa.BufferReader(content) if isinstance(content, bytes) else content)
 
 
@@ -176,8 +194,7 @@ def read_json(content: bytes, name: str) -> Any:
     """Read one JSON object per line, or a list of objects; keys are columns, in the order of their first appearance."""
     content = content.removeprefix(b"\xef\xbb\xbf")
     rows = _json_list(content, name) if content.lstrip().startswith(b"[") else _json_lines(content, name)
-    keys = dict.fromkeys(key for row in rows for key in row)
-    return as_table({key: [row.get(key) for row in rows] for key in keys}, name)
+    return as_table(rows or {}, name)
 
 
 def _json_list(content: bytes, name: str) -> list[Any]:
@@ -220,16 +237,17 @@ class FileTable(NamedTuple):
 def _read_csv_folder(files: Sequence[Path], name: str, request: TableRequest) -> LoadedTable:
     """Read all files as one table, each in the form of the first; only the notes on the first file are kept."""
     first: LoadedTable | None = None
-    parts: list[FileTable] = []
+    parts, left_out = list[FileTable](), list[str]()
     for file in files:
         found = read_csv(table_source(file).content, f"{name}/{file.name}", request)
         parts.append(FileTable(f"{name}/{file.name}", found.table))
+        left_out += [f"{file.name}: {note}" for note in found.left_out]
         if first is None:
             first = found
             request = request._replace(asked=found.form, words=[*request.words, *found.codes], find_codes=False)
     assert first is not None
     table, lacking = _join_files(parts, name)
-    return LoadedTable(table, first.form, first.notes, first.codes, lacking)
+    return LoadedTable(table, first.form, first.notes, tuple(left_out), first.codes, lacking)
 
 
 def _read_parquet_folder(folder: Path) -> tuple[Any, Mapping[str, str]]:
@@ -237,6 +255,7 @@ def _read_parquet_folder(folder: Path) -> tuple[Any, Mapping[str, str]]:
     parts = []
     for file in parquet_files(folder):
         with readable(file.name):
+            refuse_parquet_bomb(file)
             parts.append(FileTable(f"{folder.name}/{file.relative_to(folder)}", pq.read_table(file)))
     return _join_files(parts, folder.name)
 
@@ -300,32 +319,22 @@ def _kind_in_words(kind: Any) -> str | None:
 # ---- pieces of a large table
 
 
-class Pieces(NamedTuple):
-    """The names of the columns (none for a csv without a header), and the pieces, one after another."""
-
-    columns: tuple[str, ...]
-    each: Iterator[TableSource]
-
-
-def pieces_of(
-    path: Path, asked: TextForm, before: TextForm = UNKNOWN_FORM, columns: Sequence[str] = ()
-) -> Pieces | None:
-    """Return the pieces of a file or folder; None if it is small, or of a format that is read as a whole."""
+def is_large(path: Path, asked: TextForm = UNKNOWN_FORM) -> bool:
+    """Return whether a file or folder is read in pieces: it is large, and of a format that can be divided."""
     files = list_files(path)
-    if sum(file.stat().st_size for file in files) < LARGE or len({suffix_of(f, asked) for f in files}) != 1:
-        return None
-    suffix = suffix_of(files[0], asked)
-    if suffix == ".parquet":
-        return _pieces_of_parquet(path, files)
-    return _pieces_of_text(files, asked, before, columns) if suffix.removesuffix(".gz") in _TEXT else None
+    if sum(file.stat().st_size for file in files) < LARGE:
+        return False
+    suffixes = {suffix_of(file, asked) for file in files}
+    return len(suffixes) == 1 and suffixes.pop().removesuffix(".gz") in (".parquet", *_TEXT)
 
 
-def pieces_of_csv(
+def csv_pieces(
     file: Path, asked: TextForm, before: TextForm = UNKNOWN_FORM, columns: Sequence[str] = ()
 ) -> Iterator[TableSource]:
-    """Return the pieces of one csv of any size; a single piece if its encoding does not allow to divide it."""
-    found = _pieces_of_text([file], asked, before, columns)
-    return iter([table_source(file, asked)]) if found is None else found.each
+    """Yield the rows of a csv in pieces, or as a whole if its encoding does not allow to divide it."""
+    with readable(f"{file.parent.name}/{file.name}"):
+        for piece in read_pieces(file, TableRequest(asked=asked, before=before, columns=columns)):
+            yield table_source(file, asked) if piece is file else TableSource(file.name, piece, ".csv")
 
 
 def parquet_batches(file: Path, groups: Sequence[int] | None = None) -> Iterator[TableSource]:
@@ -336,29 +345,6 @@ def parquet_batches(file: Path, groups: Sequence[int] | None = None) -> Iterator
         row_bytes = max(8 * about.num_columns, stored / max(1, about.num_rows))  # dictionaries take less than values
         for batch in opened.iter_batches(rows_per_block(row_bytes, csv_files.PIECE_BYTES), row_groups=groups):
             yield TableSource(file.name, pa.Table.from_batches([batch]), ".parquet")
-
-
-def _pieces_of_parquet(path: Path, files: list[Path]) -> Pieces | None:
-    if any("=" in str(file.relative_to(path).parent) for file in files if path.is_dir()):
-        return None  # folders such as year=2024 are columns
-    with readable(files[0].name):
-        names = tuple(pq.read_schema(files[0]).names)
-    return Pieces(names, (piece for file in files for piece in parquet_batches(file)))
-
-
-def _pieces_of_text(files: list[Path], asked: TextForm, before: TextForm, columns: Sequence[str]) -> Pieces | None:
-    with readable(files[0].name):
-        found = text_pieces(files, TableRequest(asked=asked, before=before, columns=columns))
-    if found is None:
-        return None
-
-    def each() -> Iterator[TableSource]:
-        for file in files:
-            with readable(f"{file.parent.name}/{file.name}"):
-                for content in found.read_pieces(file):
-                    yield TableSource(file.name, content, ".csv")
-
-    return Pieces(found.columns, each())
 
 
 # ---- unpacking
@@ -379,6 +365,20 @@ def gunzipped(packed: bytes | Path, name: str) -> bytes:
             f"{name} cannot be read as gzip: {error or 'it ends too early'}; compress it again, or give it uncompressed"
         ) from error
     return b"".join(blocks)
+
+
+def refuse_parquet_bomb(file: Path, sample: int = 16) -> None:
+    """Raise InputError if the text of a parquet file takes far more memory than the file, judged by its first rows.
+
+    A parquet file stores a text that occurs in many rows once.
+    """
+    with pq.ParquetFile(file) as opened:
+        first = next(opened.iter_batches(sample), None)
+        if first is None:
+            return
+        texts = [whole_column(column) for column in first.columns if holds_text(column)]
+        per_row = sum(column.nbytes for column in texts) / max(1, first.num_rows)
+        refuse_bomb(file.stat().st_size, round(per_row * opened.metadata.num_rows), file.name)
 
 
 def refuse_bomb(packed: int, unpacked: int, name: str) -> None:

@@ -63,13 +63,22 @@ def find_form(
         text = head_text(head, encoding, "strict", final=not cut)
     except UnicodeDecodeError as error:
         raise InputError(f"{name} is not {encoding} text ({error.reason}); give its encoding with encoding=") from error
+    skip = asked.skip_rows or 0
+    text = _below(text, skip)
     line = _SEPARATOR_LINE.match(text)
     text = text[line.end() :] if line else text
     sep = asked.sep or (line["sep"] if line else _find_separator(text, cut, name, before, columns))
     rows = _first_rows(text, sep, cut)
     header, note = _find_header(rows, asked, before, columns)
-    form = TextForm(sep, encoding, asked.decimal or before.decimal, header)
-    return FileForm(form, tuple(rows[0]) if rows else (), (*notes, *note), int(line is not None))
+    form = TextForm(sep, encoding, asked.decimal or before.decimal, header, asked.skip_rows)
+    return FileForm(form, tuple(rows[0]) if rows else (), (*notes, *note), skip + int(line is not None))
+
+
+def _below(text: str, lines: int) -> str:
+    """Return the text below some lines."""
+    for _ in range(lines):
+        text = text.partition("\n")[2]
+    return text
 
 
 def is_delimited(head: bytes) -> bool:

@@ -8,26 +8,32 @@
     dates            day, month and year in any usual order, with or without a time; a first number above 12 is a day,
                      a second number above 12 makes the first a month
 
-A text column becomes numbers if 9 of 10 words (missing values aside) are such numbers and some need conversion. It
-becomes dates if all words are dates. Other words in a column of numbers stay, so that Features can report them.
-`ColumnFormat.how`, the decimal mark or the strptime format, is stored with a model, so that later rows are read in the
-same way.
+A text column becomes numbers or dates if 9 of 10 words (missing values aside) are numbers or dates. The other words are
+stray: they count as missing, and a note names them and their rows. Plain digits with few different values stay text,
+because they are levels. In later rows, a column of numbers or dates may also have 1 stray word in 10 (and always one);
+more raise an error, unless `skip_bad` is set. `ColumnFormat.how`, the decimal mark or the strptime format, is stored
+with a model, so that later rows are read in the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kway.errors import InputError
+from kway.suggest import listing
 from kway.tables.options import DAY_FIRST, MONTH_FIRST
-from kway.tables.sources.frames import is_number, is_text, whole_column
+from kway.tables.sources.frames import holds_text, is_date, is_number, whole_column
 
 GAPS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "-")  # words for a missing value
-MOSTLY = 0.9  # share of the rows from which a rule holds for a column: numbers, with other words taken as missing;
-# levels of a category (messy files of the tests, T11)
+MOSTLY = 0.9  # share of the rows from which a rule holds for a column: numbers or dates, with other words taken as
+# missing; levels of a category (messy files of the tests, T11)
+FEW_ROWS = 20  # rows below which a column shows too little: no ids, terms of one text are kept; and different words of
+# plain digits up to which text stays text, as levels (test_column_kinds)
 _NOTHING = pa.scalar(None, pa.large_string())
 
 _SPACE = r"[\s\x{00A0}\x{2009}\x{202F}]"
@@ -39,10 +45,11 @@ _WORD = (
 _BRACKETS = rf"^((?:{_UNIT})?{_SPACE}*)\(([^()]*[0-9][^()]*)\)$"
 _MINUS_BEHIND = rf"^([^-]*[0-9][^-]*?){_SPACE}*[-\x{{2212}}]$"
 _DOTTED_THOUSANDS = r"^[^.0-9]*[1-9][0-9]{0,2}\.[0-9]{3}(?:[^0-9.].*)?$"
-_PLAIN = r"^[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$"
+NUMBER = r"^[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$"
 _GROUPED = (
     r"^[-+]?(?:(?:0|[1-9][0-9]*|[1-9][0-9]{0,2}(?:GROUP[0-9]{3})+)(?:MARK[0-9]*)?|MARK[0-9]+)(?:[eE][-+]?[0-9]+)?$"
 )
+_LONG = "^[-+]?[0-9]{16,}$"  # whole numbers of more digits than a float64 keeps
 _NUMBER_BY_MARK = {
     mark: _GROUPED.replace("GROUP", rf"(?:{other}|['’]|{_SPACE})").replace("MARK", rf"\{mark}")
     for mark, other in ((".", ","), (",", r"\."))
@@ -59,64 +66,134 @@ class ColumnFormat(NamedTuple):
 
 
 class ConvertedTable(NamedTuple):
-    """A table with text columns converted to numbers and dates, and the formats of these columns."""
+    """A table with text converted to numbers and dates, formats that later rows need, and notes on stray words."""
 
     table: Any
     written: tuple[ColumnFormat, ...]
+    strays: tuple[str, ...]
 
 
-_Conversion = tuple[Any, str, str]  # a converted column, its format, a note
+class Before(NamedTuple):
+    """What is known about columns from earlier rows.
+
+    written: the format of columns that were converted; kinds: columns that were numbers, dates or true/false; asked:
+    columns whose kind the user gave, which may have any share of stray words; first: the number of rows before these.
+    """
+
+    written: Mapping[str, str] = MappingProxyType({})
+    kinds: Mapping[str, str] = MappingProxyType({})
+    asked: Collection[str] = ()
+    first: int = 0
+
+
+NOTHING_BEFORE = Before()
+
+
+class _Conversion(NamedTuple):
+    column: Any
+    how: str  # "" if later rows are read without it
+    note: str
 
 
 def convert(
-    table: Any, mark: str | None = None, known: Mapping[str, str] | None = None, types: Mapping[str, str] | None = None,
-    leave: tuple[str, ...] = (),
+    table: Any, mark: str | None = None, before: Before = NOTHING_BEFORE, types: Mapping[str, str] | None = None,
+    leave: Collection[str] = (), skip_bad: bool = False, what: str = "",
 ) -> ConvertedTable:  # fmt: skip
     """Convert text columns to numbers and dates.
 
-    `mark` is the decimal mark of the file; without it the columns decide. `known` maps columns to the formats of
-    earlier rows, `types` maps columns to the kinds that the user gave; columns in `leave` are not converted.
+    `mark` is the decimal mark of the file; without it the columns decide. `types` maps columns to the kinds that the
+    user gave; columns in `leave` are not converted. `skip_bad`: any share of the words may be stray. Errors begin
+    with `what`.
     """
     mark = mark or ("," if needs_comma(table, leave) else ".")
-    known, types, found = dict(known or {}), dict(types or {}), []
+    types, found, strays = types or {}, [], []
     for place, name in enumerate(table.column_names):
         column, asked = table.column(name), types.get(name)
-        if is_number(column.type) and (asked == "date" or known.get(name, "") in _WHOLE_NUMBER_FORMATS):
+        known = before.written.get(name)
+        if is_number(column.type) and (asked == "date" or known in _WHOLE_NUMBER_FORMATS):
             column = _whole_numbers_as_text(column)
-        if name in leave or not is_text(whole_column(column).type) or asked in ("text", "category", "drop"):
+        if name in leave or not holds_text(column) or asked in ("text", "category", "drop"):
             continue
-        words = trimmed(column)
-        done = _convert_as_before(words, known[name]) if name in known else _convert_by_words(words, mark, asked)
-        if done is not None:
-            table = table.set_column(place, name, done[0])
+        words, was = trimmed(column), before.kinds.get(name)
+        done = (
+            _convert_as_before(words, known)
+            if known
+            else _convert_by_words(words, mark, asked or was, 0.0 if was else MOSTLY)
+        )
+        if done is None:
+            continue
+        table = table.set_column(place, name, done.column)
+        stray = pc.and_(is_present(words), pc.is_null(done.column))
+        if pc.any(stray).as_py():
+            kind = "date" if is_date(done.column.type) else "number" if was != "true/false" else was
+            if (known or was) and not (skip_bad or asked or name in before.asked):
+                _refuse_strays(f"{what}column {name!r}", words, stray, kind)
+            strays.append(_stray_note(name, words, stray, kind, before.first))
+        if done.how:
             some = present(words)
-            found.append(ColumnFormat(name, done[1], some[0].as_py() if len(some) else "", done[2]))
-    return ConvertedTable(table, tuple(found))
+            found.append(ColumnFormat(name, done.how, some[0].as_py() if len(some) else "", done.note))
+    return ConvertedTable(table, tuple(found), tuple(strays))
 
 
-def convert_known(table: Any, known: Mapping[str, str]) -> Any:
-    """Convert the columns of `known` from these formats; other columns stay."""
-    return convert(table, ".", known, leave=tuple(c for c in table.column_names if c not in known)).table
-
-
-def _convert_by_words(words: Any, mark: str, asked: str | None) -> _Conversion | None:
+def _convert_by_words(words: Any, mark: str, asked: str | None, least: float) -> _Conversion | None:
+    """Convert words if a share of `least` are dates or numbers, or if it was asked for; else return None."""
+    if asked == "true/false":
+        fits = pc.match_substring_regex(words, "^(?i:true|false)$")
+        return _Conversion(pc.if_else(fits, words, _NOTHING).cast("bool"), "", "")
     if asked in (None, "date", DAY_FIRST, MONTH_FIRST):
-        dates = _dates(words, asked)
+        dates = _dates(words, asked, least)
         if dates is not None or asked is not None:
             return dates
     there, sure = present(words), asked == "number"
     if not sure and are_codes(there):
         return None
     found = _numerals(there, mark, 0.0 if sure else MOSTLY, zeros=sure)
-    return None if found is None else (_as_numbers(words, found), found.mark, _number_note(there, found))
+    if found is None and sure:
+        return _Conversion(pa.nulls(len(words), pa.float64()), "", "")
+    if found is None or (found.is_plain and not sure and _are_levels(words)):
+        return None
+    return _Conversion(_as_numbers(words, found), "" if found.is_plain else found.mark, _number_note(there, found))
 
 
-def _convert_as_before(words: Any, how: str) -> _Conversion | None:
+def _convert_as_before(words: Any, how: str) -> _Conversion:
     if "%" in how:
-        return _parsed_dates(words, [(how, "")])
+        return _Conversion(_parse_dates(words, how), how, "")
     core = _without_zeros(_parts(present(words))[0])
     fits = pc.match_substring_regex(core, _NUMBER_BY_MARK[how]).fill_null(False)
-    return _as_numbers(words, _Numerals(_plain_numerals(core, how), fits, how, "", True)), how, ""
+    either = pc.or_(fits, pc.match_substring_regex(core, NUMBER).fill_null(False))  # as programs write numbers
+    plain = pc.if_else(fits, _plain_numerals(core, how), core)
+    return _Conversion(_as_numbers(words, _Numerals(plain, either, how, "", True, False)), how, "")
+
+
+# ---- stray words
+
+_KINDS = {"number": "numbers", "date": "dates", "true/false": "true or false"}
+
+
+def _refuse_strays(what: str, words: Any, stray: Any, kind: str) -> None:
+    """Raise InputError if more than one word, and more than 1 in 10, are not of the kind of the column."""
+    n, of = pc.sum(stray).as_py(), len(present(words))
+    if n > max(1, (1 - MOSTLY) * of):
+        wanted = f"dates, such as {DATE_EXAMPLES}" if kind == "date" else _KINDS[kind]
+        raise InputError(
+            f"{what} must contain {_KINDS[kind]}, as in training, but {n:,} of {of:,} cells are other words "
+            f"such as {_samples(words, stray)}; write {wanted}, or read them as missing values: skip_bad=True"
+        )
+
+
+def _stray_note(name: str, words: Any, stray: Any, kind: str, first: int) -> str:
+    """Return a note on words that count as missing, with the first of their rows, counted from 1."""
+    rows = pc.indices_nonzero(stray).to_pylist()
+    cells = "1 cell is" if len(rows) == 1 else f"{len(rows):,} cells are"
+    where = f"row{'s' if len(rows) > 1 else ''} {listing((f'{first + row + 1:,}' for row in rows), 5)}"
+    return (
+        f"column {name!r}: {cells} not {_KINDS[kind]} and read as missing: {_samples(words, stray)} in {where} "
+        f"({len(rows) / len(words):.1%} of the rows)"
+    )
+
+
+def _samples(words: Any, stray: Any) -> str:
+    return listing((f"{word!r:.40}" for word in pc.unique(words.filter(stray)).to_pylist()), 3)
 
 
 # ---- gaps and codes
@@ -151,6 +228,11 @@ def are_dotted_thousands(words: Any) -> bool:
     return len(dotted) > 0 and _all_match(dotted, _DOTTED_THOUSANDS)
 
 
+def share_of_numbers(words: Any) -> float:
+    """Return the share of the words (n,), none missing, that are plain numbers."""
+    return (pc.sum(pc.match_substring_regex(words, NUMBER)).as_py() or 0) / max(1, len(words))
+
+
 def _any_match(words: Any, pattern: str) -> bool:
     return bool(pc.any(pc.match_substring_regex(words, pattern)).as_py())
 
@@ -173,7 +255,7 @@ def _whole_numbers_as_text(column: Any) -> Any:
 class _Numerals(NamedTuple):
     """Words (n,) as plain numerals, the mask (n,) of those that are numbers, the decimal mark and the unit.
 
-    decided: whether only this mark fits the words.
+    decided: whether only this mark fits the words; is_plain: whether all numbers are written as programs write them.
     """
 
     plain: Any
@@ -181,12 +263,13 @@ class _Numerals(NamedTuple):
     mark: str
     unit: str
     decided: bool
+    is_plain: bool
 
 
-def needs_comma(table: Any, leave: tuple[str, ...] = ()) -> bool:
+def needs_comma(table: Any, leave: Collection[str] = ()) -> bool:
     """Return whether some column is numeric only with a decimal comma."""
     for name in table.column_names:
-        if name not in leave and is_text(whole_column(table.column(name)).type):
+        if name not in leave and holds_text(table.column(name)):
             found = _numerals(present(trimmed(table.column(name))), ".")
             if found is not None and found.mark == "," and found.decided:
                 return True
@@ -194,7 +277,7 @@ def needs_comma(table: Any, leave: tuple[str, ...] = ()) -> bool:
 
 
 def _numerals(words: Any, mark: str, mostly: float = MOSTLY, zeros: bool = False) -> _Numerals | None:
-    """Convert words (n,), none missing, to numerals; None if too few are numbers, all are plain, or units differ.
+    """Convert words (n,), none missing, to numerals; None if too few are numbers or units differ.
 
     `zeros`: read 0052 as 52.
     """
@@ -209,12 +292,20 @@ def _numerals(words: Any, mark: str, mostly: float = MOSTLY, zeros: bool = False
     if share[best] < mostly or not share[best]:
         return None
     seen = [u for u in pc.unique(units.filter(fits[best])).to_pylist() if u]
-    odd = pc.and_(fits[best], pc.invert(pc.match_substring_regex(words, _PLAIN)))
-    nothing_to_do = mark == best == "." and not pc.any(odd).as_py()
-    if len(seen) > 1 or nothing_to_do:  # in a file with decimal commas, 2.5 and 1.000 are still text
+    odd = pc.and_(fits[best], pc.invert(pc.match_substring_regex(words, NUMBER)))
+    is_plain = mark == best == "." and not pc.any(odd).as_py()  # with decimal commas, 2.5 and 1.000 are still text
+    if len(seen) > 1:
         return None
-    plain = _plain_numerals(core, best)
-    return _Numerals(plain, fits[best], best, seen[0] if seen else "", share["."] != share[","])
+    numerals = _plain_numerals(core, best)
+    return _Numerals(numerals, fits[best], best, seen[0] if seen else "", share["."] != share[","], is_plain)
+
+
+def _are_levels(words: Any) -> bool:
+    """Return whether plain numbers stay text: few different ones and no other word, or more digits than a float64."""
+    words = words.filter(pc.not_equal(words, ""))
+    if _any_match(words, _LONG):
+        return True
+    return share_of_numbers(words) == 1 and pc.count_distinct(words).as_py() <= FEW_ROWS
 
 
 def _parts(words: Any) -> tuple[Any, Any]:
@@ -242,12 +333,9 @@ def _plain_numerals(core: Any, mark: str) -> Any:
 
 
 def _as_numbers(words: Any, found: _Numerals) -> Any:
-    """Return float64 if every word that is present is a number, else text with plain numerals."""
-    there = is_present(words)
-    plain = pc.if_else(found.fits, found.plain, words.filter(there))
-    if pc.all(found.fits).as_py() is not False:
-        return pc.replace_with_mask(pa.nulls(len(words), pa.large_string()), there, plain).cast("float64")
-    return pc.replace_with_mask(pc.if_else(pc.equal(words, ""), _NOTHING, words), there, plain)
+    """Return float64, null for missing and stray words."""
+    plain = pc.if_else(found.fits, found.plain, _NOTHING)
+    return pc.replace_with_mask(pa.nulls(len(words), pa.large_string()), is_present(words), plain).cast("float64")
 
 
 def _number_note(words: Any, found: _Numerals) -> str:
@@ -307,7 +395,9 @@ _UNAMBIGUOUS_DATES = (
     (rf"[0-9]{{1,2}}-{_MONTH}-[0-9]{{4}}", "%d-%b-%Y"),
     (rf"{_MONTH} [0-9]{{1,2}}, [0-9]{{4}}", "%b %d, %Y"),
 )
-_ISO = (r"[0-9]{4}-[0-9]{2}-[0-9]{2}", "%Y-%m-%d")  # only with AM or PM; Arrow parses the others
+_ISO_DAY = "[0-9]{4}-(?:0[1-9]|1[0-2])-[0-3][0-9]"
+_ISO_PATTERN = rf"{_ISO_DAY}(?:[T ](?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{{1,6}})?)?)?"
+_ISO = "ISO 8601"  # the format that Arrow parses; later rows are recognized without it
 _WHOLE_NUMBER_DATES = (  # only if `types` is date
     (r"^(?:19|20)[0-9]{6}$", "%Y%m%d", "year, month, day"),
     (r"^-?[0-9]{9,10}$", "%s", "seconds since 1970"),
@@ -320,57 +410,69 @@ _SINCE_1970 = {"%s": "s", "%Q": "ms"}
 def odd_date(words: Any) -> str:
     """Return the first of words (n,) that does not have the most common form of a date."""
     there = present(words)
-    there = there if len(there) else words
-    shapes = [pattern for pattern, _ in (_ISO, *_UNAMBIGUOUS_DATES)] + [r"[0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{2,4}"]
-    fits = [pc.match_substring_regex(there, f"^{pattern}") for pattern in shapes]
-    odd = there.filter(pc.invert(max(fits, key=lambda f: pc.sum(f).as_py())))
-    return str((odd if len(odd) else there)[0].as_py())
+    shapes = [_ISO_DAY, *(pattern for pattern, _ in _UNAMBIGUOUS_DATES), r"[0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{2,4}"]
+    fits = max((pc.match_substring_regex(there, f"^{pattern}") for pattern in shapes), key=lambda f: pc.sum(f).as_py())
+    odd = there.filter(pc.invert(fits))
+    return str((odd if len(odd) else words.drop_null())[0].as_py())
 
 
-def _dates(words: Any, asked: str | None) -> _Conversion | None:
-    there = present(words)
-    return _parsed_dates(words, _date_formats(there, asked)) if len(there) else None
+def _dates(words: Any, asked: str | None, least: float) -> _Conversion | None:
+    """Parse words by the format that most of them have; None if it is not that of a share of `least`."""
+    found = (_Conversion(_parse_dates(words, how), how, note) for how, note in _date_formats(words, asked, least))
+    ordered = sorted(found, key=lambda each: each.column.null_count)  # the first of equals stays first
+    if not ordered:
+        return None if least else _Conversion(pa.nulls(len(words), pa.timestamp("us")), "", "")
+    best = ordered[0]
+    if len(words) - best.column.null_count < least * len(present(words)):
+        return None
+    doubtful = len(ordered) > 1 and ordered[1].column.null_count == best.column.null_count
+    note = best.note if doubtful else best.note.partition(" (")[0]
+    return best._replace(how="" if best.how == _ISO else best.how, note=note)
 
 
-def _parsed_dates(words: Any, formats: list[tuple[str, str]]) -> _Conversion | None:
-    """Parse the words by the first format that fits all of them, missing values aside."""
+def _parse_dates(words: Any, how: str) -> Any:
+    """Return timestamps, null for words that do not have this format."""
     dates = pc.if_else(is_present(words), words, _NOTHING)
-    for how, note in formats:
-        if how in _SINCE_1970:
-            whole = pc.if_else(pc.match_substring_regex(dates, "^-?[0-9]{1,15}$"), dates, _NOTHING)
-            times = whole.cast("int64").cast(pa.timestamp(_SINCE_1970[how])).cast(pa.timestamp("us"))
-        else:
-            times = pc.strptime(dates, format=how, unit="us", error_is_null=True)
-        if times.null_count == dates.null_count:
-            return times, how, note
-    return None
+    if how in _SINCE_1970:
+        whole = pc.if_else(pc.match_substring_regex(dates, "^-?[0-9]{1,15}$"), dates, _NOTHING)
+        return whole.cast("int64").cast(pa.timestamp(_SINCE_1970[how])).cast(pa.timestamp("us"))
+    if how != _ISO:
+        times = pc.strptime(dates, format=how, unit="us", error_is_null=True)
+        return pc.if_else(pc.greater_equal(pc.year(times), 1000), times, pa.scalar(None, times.type))  # 24 for 2024
+    days = pc.utf8_slice_codeunits(dates, 0, 10)
+    exist = pc.equal(pc.strftime(pc.strptime(days, "%Y-%m-%d", "us", error_is_null=True), "%Y-%m-%d"), days)
+    fits = pc.and_(pc.match_substring_regex(dates, f"^{_ISO_PATTERN}$"), exist)
+    return pc.if_else(fits, dates, _NOTHING).cast(pa.timestamp("us"))
 
 
-def _date_formats(words: Any, asked: str | None) -> list[tuple[str, str]]:
-    """Return the formats to try, each with its note."""
+def _date_formats(words: Any, asked: str | None, least: float) -> Iterator[tuple[str, str]]:
+    """Yield the formats that a share of `least` of the words may have, each with its note."""
+    there = present(words)
     for clock, hours in _TIMES:
-        for pattern, how in (*_UNAMBIGUOUS_DATES, *([_ISO] if "%p" in hours else [])):
-            if _all_match(words, f"^{pattern}{clock}$"):
-                return [(how + hours, "")]
+        for pattern, how in (*_UNAMBIGUOUS_DATES, (_ISO_DAY, "%Y-%m-%d")):
+            if ("%p" in hours or how != "%Y-%m-%d") and _share_matches(there, f"^{pattern}{clock}$", least):
+                yield how + hours, ""
         for mark in "./-":
-            numbers = rf"^(?P<a>[0-9]{{1,2}})\{mark}(?P<b>[0-9]{{1,2}})\{mark}(?P<y>[0-9]{{4}}|[0-9]{{2}}){clock}$"
-            if _all_match(words, numbers):
-                return _day_or_month_first(pc.extract_regex(words, numbers), mark, hours, asked)
-    if asked is None:
-        return []
-    return [(how, note) for pattern, how, note in _WHOLE_NUMBER_DATES if _all_match(words, pattern)]
+            for digits, year in ((4, "%Y"), (2, "%y")):
+                numbers = rf"^[0-9]{{1,2}}\{mark}[0-9]{{1,2}}\{mark}[0-9]{{{digits}}}{clock}$"
+                if _share_matches(there, numbers, least):
+                    yield from _day_or_month_first(mark, year + hours, asked)
+    if _share_matches(there, f"^{_ISO_PATTERN}$", least):
+        yield _ISO, ""
+    if asked is not None:
+        yield from ((how, note) for pattern, how, note in _WHOLE_NUMBER_DATES if _share_matches(there, pattern, least))
 
 
-def _day_or_month_first(found: Any, mark: str, hours: str, asked: str | None) -> list[tuple[str, str]]:
-    most = [pc.max(pc.struct_field(found, part).cast("int64")).as_py() for part in "ab"]
-    years = pc.unique(pc.utf8_length(pc.struct_field(found, "y"))).to_pylist()
-    if len(years) > 1:
-        return []
-    year = "%Y" if years == [4] else "%y"
-    day = (f"%d{mark}%m{mark}{year}{hours}", "day first")
-    month = (f"%m{mark}%d{mark}{year}{hours}", "month first")
-    if asked in (DAY_FIRST, MONTH_FIRST):
-        return [day if asked == DAY_FIRST else month]
-    if max(most) > 12 or mark == ".":
-        return [day] if most[1] <= 12 else [month]
-    return [(day[0], f"day first (types={{'COL': {MONTH_FIRST!r}}} to change it)")]
+def _day_or_month_first(mark: str, year: str, asked: str | None) -> list[tuple[str, str]]:
+    """Return the two orders, or the one that was asked for."""
+    change = "" if mark == "." else f" (types={{'COL': {MONTH_FIRST!r}}} to change it)"
+    day = (f"%d{mark}%m{mark}{year}", "day first" + change)
+    month = (f"%m{mark}%d{mark}{year}", "month first")
+    return {DAY_FIRST: [day], MONTH_FIRST: [month]}.get(str(asked), [day, month])
+
+
+def _share_matches(words: Any, pattern: str, least: float) -> bool:
+    """Return whether a share of `least` of the words, and at least one, match."""
+    if not _any_match(words.slice(0, 100) if least else words, pattern):  # usually enough to find that few do
+        return False
+    return bool(pc.sum(pc.match_substring_regex(words, pattern)).as_py() >= least * len(words))

@@ -1,12 +1,15 @@
 """Writing tables: columns -> csv, JSON lines, parquet or npz. Each file is complete or absent.
 
-The format follows from the ending of the file name: .csv, .csv.gz, .jsonl, .jsonl.gz or .parquet.
+A text cell of a csv that a spreadsheet would run as a formula (=, +, -, @ or a tab at its beginning) gets an
+apostrophe in front, unless it is a number. JSON and parquet keep it as it is. The format follows from the ending of
+the file name: .csv, .csv.gz, .jsonl, .jsonl.gz or .parquet.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +21,8 @@ from numpy.typing import NDArray
 from kway.errors import InputError
 from kway.suggest import listing
 from kway.tables.outputs import refuse_missing_folder, replacing
-from kway.tables.sources.frames import plain_floats
+from kway.tables.sources.frames import is_text, plain_floats
+from kway.tables.sources.values import NUMBER
 
 FORMATS = ("csv", "jsonl", "parquet")
 _BY_ENDING = {".csv": "csv", ".csv.gz": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".jsonl.gz": "jsonl",
@@ -120,7 +124,7 @@ def _write_csv(tables: Iterable[Any], out: Any) -> int:
     n = 0
     for table in tables:
         header = pyarrow.csv.WriteOptions(include_header=n == 0)
-        pyarrow.csv.write_csv(_flat(table), out, header)
+        pyarrow.csv.write_csv(_without_formulas(_flat(table)), out, header)
         out.flush()
         n += table.num_rows
     return n
@@ -136,6 +140,24 @@ def _flat(table: Any) -> Any:
             words = [None if v is None else json.dumps(_plain(v)) for v in table.column(place).to_pylist()]
             table = table.set_column(place, field.name, pa.array(words, pa.string()))
     return table
+
+
+_FORMULA = r"^[=+\-@\t\r]"  # the beginning of a cell that a spreadsheet runs
+
+
+def _without_formulas(table: Any) -> Any:
+    """Put an apostrophe in front of text and names of columns that begin as a formula does, unless it is a number."""
+    import pyarrow.compute as pc
+
+    for place, field in enumerate(table.schema):
+        if is_text(field.type):
+            words = table.column(place)
+            risky = pc.and_(
+                pc.match_substring_regex(words, _FORMULA), pc.invert(pc.match_substring_regex(words, NUMBER))
+            )
+            guarded = pc.binary_join_element_wise("'", words, "")
+            table = table.set_column(place, field.name, pc.if_else(risky, guarded, words))
+    return table.rename_columns([f"'{name}" if re.match(_FORMULA, name) else name for name in table.column_names])
 
 
 def _write_lines(tables: Iterable[Any], out: Any) -> int:
