@@ -486,8 +486,8 @@ class LassoRun:
         miss = max(0.0, end.total - max(lower, 0.0)) / tol_scale(end.total, least)  # no objective is below 0
         converged = self.stopped or miss <= self.control.tol
         advice = "" if converged else "raise max_iter or tol, or scale the features"
-        proved, history = self.objective.loss.hessian_change is not None, [*self.history, end.total]
-        return Solution(end.theta, max(1, steps), converged, miss, history, advice, proved, end.total)
+        history = [*self.history, end.total]
+        return Solution(end.theta, max(1, steps), converged, miss, history, advice, True, end.total)
 
     def _with_zeros(self, enough: float) -> Point:
         """Return the point with zeros for the weights that are best at zero if no other moves, unless it is worse."""
@@ -501,7 +501,7 @@ class LassoRun:
         """Return a lower bound of the optimum, from the duality gap and from the Newton decrement."""
         o, gradient = self.objective, least_subgradient(self.objective, end)
         lower = max(point.total - duality_gap(o, point) for point in (self.point, end))
-        if not np.isfinite(gradient).all():
+        if o.loss.hessian_change is None or not np.isfinite(gradient).all():
             return lower
         return max(lower, end.total - newton_step(o, end.theta, gradient).excess)
 
