@@ -9,7 +9,8 @@ Only `look` is evaluated: one pass over the rows per iteration. If its value is 
 the best point, without momentum and with a stiffer model. So the best value never rises.
 
 A run ends when an estimate of the excess and then a bound of it (certificates.py) are under tol. If the bound is not,
-it is computed again after half as many iterations more. Small problems are solved by interior points.
+it is computed again after half as many iterations more. Small problems on which steps are slow are finished by
+interior points.
 """
 
 from __future__ import annotations
@@ -58,8 +59,6 @@ class Proximal:
                 return solve_small(objective, control)
             if not np.any(theta[:, :-1]):
                 theta = bias_alone(objective, theta, control)
-            if objective.penalty.lasso and is_small(objective):
-                return solve_lasso(objective, theta, control)
             if not objective.loss.smooth:
                 return solve_smoothed(objective, theta, control, _minimize_smooth)
             if objective.penalty.lasso and is_small(objective, MOST_WORK):
@@ -170,7 +169,8 @@ def _steps_then_interior_points(objective: Objective, theta: NDArray, control: C
     if found.converged or found.n_iter >= control.max_iter:
         return found
     end = solve_lasso(objective, found.theta, replace(control, max_iter=control.max_iter - found.n_iter))
-    return replace(end, n_iter=found.n_iter + end.n_iter, history=[*found.history, *end.history])
+    history = np.minimum.accumulate([*found.history, *end.history]).tolist()  # the best value so far
+    return replace(end, n_iter=found.n_iter + end.n_iter, history=history)
 
 
 def bias_alone(objective: Objective, theta: NDArray, control: Control) -> NDArray:
