@@ -160,11 +160,6 @@ class Objective:
         """Return the weighted sum of one value (m,) per given row."""
         return self.losses.weighted_sum(values, rows)
 
-    @property
-    def fused(self) -> bool:
-        """Return whether the fused kernel computes gradients, which reads each row only once."""
-        return self.rows.reads_once(self.losses, self.n_scores)
-
     def _with_ridge(self, sums: NDArray, theta: NDArray) -> NDArray:
         """Divide a sum over the rows by n and add the gradient of the ridge at theta, in place; return `sums`.
 
@@ -187,7 +182,3 @@ class ObjectiveHessian:
     def product(self, V: NDArray) -> NDArray:
         """Return H V, (R, d + 1)."""
         return self.objective.laid_out(self.objective._with_ridge(self.sums.product(V), V))
-
-    def advance(self, t: float) -> float:
-        """Move by t along the direction of the last product; return the largest change of any score so far."""
-        return self.sums.advance(t)
