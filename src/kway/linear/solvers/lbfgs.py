@@ -1,11 +1,11 @@
 """The default solver: preconditioned L-BFGS for every smooth loss, and for hinges through smoothing.
 
-    1  Compute the Hessian at zero, shared by all scores, from a sample of 8 d + 1000 rows, or from all rows if that is
-       cheap.
+    1  Compute the Hessian at zero, shared by all scores, from a sample of the rows, or from all rows if that is cheap.
     2  Run at most 30 iterations of L-BFGS on the sample to find a start.
     3  Run L-BFGS on all rows, with a preconditioner per class that follows the curvature (preconditioners.py).
     4  When the quadratic model predicts little further gain, compute a Newton step by conjugate gradients, which bounds
-       the excess over the optimum (certificates.py). Stop if the bound is below tol, else take the step.
+       the excess over the optimum (certificates.py). Stop if the bound is below tol, else take the step. A rounded hinge is
+   straight at most rows, so that its proof is the duality gap, which each iteration gives.
 
 In a small problem each iteration is a Newton step with the dense Hessian, which gives the bound at no extra cost.
 
