@@ -33,7 +33,7 @@ def minimum(objective):
     exact = replace(objective, rows=objective.X.astype(np.float64))
 
     def call(theta):
-        value, gradient = exact.value_gradient(exact.laid_out(theta.reshape(shape)))
+        value, gradient = exact.value_gradient(exact.rows.with_layout(theta.reshape(shape)))
         return value, gradient.ravel()
 
     return minimize(call, np.zeros(np.prod(shape)), jac=True, options={"gtol": 1e-10, "maxiter": 5000}).fun
@@ -62,7 +62,7 @@ def test_it_bounds_the_excess(form, kind):
         away = rng.standard_normal(point.theta.shape) * 10 ** -rng.uniform(1, 6)
         theta = point.theta + away.astype(point.theta.dtype)
         theta[:, -1] *= objective.fit_intercept
-        point = Point.at(objective, objective.laid_out(theta))
+        point = Point.at(objective, objective.rows.with_layout(theta))
         assert point.value - least <= duality_gap(objective, point) + 1e-6 * least
     assert duality_gap(objective, near[-1]) < 1e-3 * least or "ridge" in kind  # it says something
 

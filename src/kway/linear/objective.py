@@ -90,11 +90,7 @@ class Objective:
 
     def zeros(self) -> NDArray:
         """Return theta = 0 in the memory layout of the products."""
-        return self.laid_out(np.zeros((self.n_scores, self.d + 1), self.rows.dtype))
-
-    def laid_out(self, theta: NDArray) -> NDArray:
-        """Return theta in the memory layout that the products read: Fortran order for CSR rows, else C order."""
-        return self.rows.with_layout(theta)
+        return self.rows.with_layout(np.zeros((self.n_scores, self.d + 1), self.rows.dtype))
 
     def center_scores(self, theta: NDArray) -> NDArray:
         """Return theta minus its mean over the scores.
@@ -181,4 +177,4 @@ class ObjectiveHessian:
 
     def product(self, V: NDArray) -> NDArray:
         """Return H V, (R, d + 1)."""
-        return self.objective.laid_out(self.objective._with_ridge(self.sums.product(V), V))
+        return self.objective.rows.with_layout(self.objective._with_ridge(self.sums.product(V), V))

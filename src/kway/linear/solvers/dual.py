@@ -330,7 +330,7 @@ class Ascent:
     def solution(self, history: list[float], control: Control) -> Solution:
         """The best planes, in the number format of the rows; what rounding to it adds counts towards the miss."""
         o, value, gap = self.objective, float(self.best.values.sum()), self.gap
-        theta = o.laid_out(self.best.theta.astype(o.X.dtype))
+        theta = o.rows.with_layout(self.best.theta.astype(o.X.dtype))
         end = o.value(theta.astype(np.float64))
         if not self._hard and np.isfinite(value):
             gap += max(0.0, end / o.penalty.ridge - value)

@@ -3,9 +3,9 @@
     1  Compute the Hessian at zero, shared by all scores, from a sample of the rows, or from all rows if that is cheap.
     2  Run at most 30 iterations of L-BFGS on the sample to find a start.
     3  Run L-BFGS on all rows, with a preconditioner per class that follows the curvature (preconditioners.py).
-    4  When the quadratic model predicts little further gain, compute a Newton step by conjugate gradients, which bounds
-       the excess over the optimum (certificates.py). Stop if the bound is below tol, else take the step. A rounded hinge is
-   straight at most rows, so that its proof is the duality gap, which each iteration gives.
+    4  When the quadratic model predicts little further gain, compute a Newton step by conjugate gradients. It bounds
+       the excess over the optimum (certificates.py). Stop if the bound is below tol, else take the step. Rounded hinges
+       are straight at most rows, so their bound is the duality gap, which every iteration gives.
 
 In a small problem each iteration is a Newton step with the dense Hessian, which gives the bound at no extra cost.
 
@@ -115,7 +115,7 @@ class Start(NamedTuple):
 
 def start_from(objective: Objective, theta: NDArray, known: Moments | None) -> Start:
     """Return theta as the start if it is a good one; else descend from it on a sample of the rows first."""
-    theta = objective.laid_out(theta)
+    theta = objective.rows.with_layout(theta)
     if is_small(objective):
         schedule = Schedule(objective, Moments(np.empty(0), objective), lambda gradient: gradient)
         return Start(Point.centered_at(objective, theta), schedule)

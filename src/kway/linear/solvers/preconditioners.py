@@ -204,7 +204,7 @@ class Moments:
 
     def _class_diagonals(self, rows: Objective, weights: NDArray) -> Factor:
         """Return mean h_ki x_ij^2 + ridge for each score, from all rows: one pass over them."""
-        diagonal = rows.laid_out(plain_mass(weights)[:, None] * self.gram)
+        diagonal = rows.rows.with_layout(plain_mass(weights)[:, None] * self.gram)
         diagonal[:, : rows.d] += (1 - SHARE_OF_PLAIN) * rows.mean_squares(weights)
         diagonal[:, rows.d :] += (1 - SHARE_OF_PLAIN) * weights.mean(axis=1, keepdims=True)
         return Diagonal(_ones_for_zeros(diagonal + _ridges(rows)).astype(weights.dtype))
