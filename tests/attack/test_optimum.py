@@ -19,6 +19,8 @@ from optimum_attack.verdicts import judge
 from scipy.optimize import linprog
 from sklearn.linear_model import LogisticRegression
 
+from kway import LinearClassifier
+
 SHORT = 60  # problems, about ten seconds
 
 
@@ -67,6 +69,19 @@ def test_a_rounding_that_is_all_tail_is_drawn_in():
     found = judge(draw(1740))
     assert found.excess <= 1, str(found)
     assert not found.warned, str(found)
+
+
+@pytest.mark.parametrize("penalty", ["l1", "elasticnet"])
+def test_rows_beyond_the_kink_of_a_rounded_hinge_prove_nothing(penalty):
+    """They have no curvature, so the Newton decrement called fits proved that were 4 times above the optimum."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(64, 5))
+        y = (X[:, 0] + 0.3 * rng.normal(size=64) > 0).astype(int)
+        options = {"loss": "rounded-hinge", "penalty": penalty, "l1_ratio": 0.3, "alpha": 1e-5}
+        rough, exact = (LinearClassifier(tol=tol, **options) for tol in (1e-2, 1e-6))
+        offset = sp.csr_matrix(X + 1e4 * rng.normal(size=5))
+        assert rough.fit(offset, y).objective_ <= exact.fit(X, y).objective_ * 1.01, seed
 
 
 # ---------------------------------------------------------------- the oracle itself

@@ -104,7 +104,6 @@ def test_value_gradient_scores_and_bends_are_the_cpus(form, n_scores, bias, monk
         if form_.smooth:
             ours, theirs = here.hessian_at(theta), there.hessian_at(theta)
             np.testing.assert_allclose(theirs.product(V), ours.product(V), rtol=1e-10, atol=1e-12)
-            assert theirs.advance(0.5) == pytest.approx(ours.advance(0.5))
 
 
 def test_objectives_of_other_rows_hold_those_rows():

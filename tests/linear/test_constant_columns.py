@@ -90,3 +90,15 @@ def test_class_means_of_float32_beside_a_constant_are_those_of_float64(form, siz
     np.testing.assert_array_equal(model.predict(rows), expected.predict(wide))
     assert found.dtype == model.decision_function(rows).dtype == np.float32
     assert not found[:, 3:].any()
+
+
+@pytest.mark.parametrize("unit", [1e-100, 1e-160, 1e-300])
+@pytest.mark.parametrize("model", [kway.SoftmaxClassifier, kway.SVMClassifier])
+def test_columns_in_tiny_units_leave_the_biases(unit, model):
+    """1 / unit^2 was infinite: the fit ended with NaN inside, and every row got the first class."""
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(300) < 0.8, 3, rng.integers(0, 4, 300))
+    X = rng.normal(size=(300, 8)) * unit
+    found = model().fit(X, y)
+    assert found.score(X, y) >= (y == 3).mean()
+    assert np.isfinite(found.coef_).all()

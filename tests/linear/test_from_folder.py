@@ -71,8 +71,6 @@ def test_sums_over_shards_are_those_of_all_rows(read_here, tmp_path):
     np.testing.assert_allclose(apart.mean_squares(), whole.mean_squares(), rtol=1e-4)
     ours, theirs = apart.hessian_at(theta), whole.hessian_at(theta)
     np.testing.assert_allclose(ours.product(V), theirs.product(V), atol=1e-5)
-    assert ours.advance(0.5) == pytest.approx(theirs.advance(0.5), rel=1e-4)
-    assert ours.advance(0.25) == pytest.approx(theirs.advance(0.25), rel=1e-4)
 
 
 @pytest.mark.parametrize(("solver", "lasso"), [("lbfgs", 0.0), ("proximal", 2e-3)])

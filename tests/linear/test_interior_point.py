@@ -10,7 +10,7 @@ from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control
-from kway.linear.solvers.interior_point import is_small_with_kinks, solve_hard, solve_small, solve_undecided
+from kway.linear.solvers.interior_point import is_small_with_kinks, solve_hard, solve_small
 
 
 def problem(form, penalty, K=3, n=60, d=4, units=1.0, bias=True):
@@ -88,18 +88,6 @@ def test_sparse_rows_and_rows_without_weight():
     given = Objective(sp.csr_matrix(o.X), o.targets, 3, o.loss, o.penalty, True, weight / weight.mean())
     expected, found = (solve_small(p, Control(1000, 1e-9)) for p in (some, given))
     np.testing.assert_allclose(found.theta, expected.theta, atol=1e-5)
-
-
-def test_rows_that_are_held_count_as_they_are():
-    o = problem("columns", Penalty(ridge=1.0), K=2)
-    y, upper = np.where(o.targets.codes == 1, 1.0, -1.0), np.full(60, 0.3)
-    none = np.zeros(4), 0.0
-    whole = solve_undecided(o.X.copy(), y, upper, none, True, 1e-10)
-    held = 30
-    sums = (whole[:held] * y[:held]) @ o.X[:held], float(whole[:held] @ y[:held])
-    part = solve_undecided(o.X[held:].copy(), y[held:], upper[held:], sums, True, 1e-10)
-    w = (whole * y) @ o.X
-    np.testing.assert_allclose(sums[0] + (part * y[held:]) @ o.X[held:], w, atol=1e-4)
 
 
 def test_a_hard_margin_known_by_hand():

@@ -67,9 +67,9 @@ def test_products_with_the_hessian_are_those_of_finite_differences():
         if sparse:
             objective = replace(objective, rows=sp.csr_matrix(objective.X))
         rng, h = np.random.default_rng(2), 1e-6
-        theta, V = (objective.laid_out(rng.normal(size=(3, 4)) * s) for s in (0.1, 1.0))
+        theta, V = (objective.rows.with_layout(rng.normal(size=(3, 4)) * s) for s in (0.1, 1.0))
         found = objective.hessian_at(theta).product(V)
-        up, down = (objective.value_gradient(objective.laid_out(theta + s * h * V))[1] for s in (1, -1))
+        up, down = (objective.value_gradient(objective.rows.with_layout(theta + s * h * V))[1] for s in (1, -1))
         np.testing.assert_allclose(found, (up - down) / (2 * h), rtol=1e-4, atol=1e-5)
 
 

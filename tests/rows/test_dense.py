@@ -26,6 +26,10 @@ def problem(loss, K, dtype, weighted=False, seed=0):
     return Objective(X, Targets(y), K, loss, Penalty(0.01), weight=weight), theta
 
 
+def is_fused(objective):
+    return objective.rows.reads_once(objective.losses, objective.n_scores)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("form", FORMS)
 def test_both_ways_agree(form, dtype):
@@ -41,11 +45,11 @@ def test_both_ways_agree(form, dtype):
 
 def test_it_is_taken_where_a_pass_is_long(monkeypatch):
     objective, theta = problem(LOSSES["softmax"].joint, 7, np.float64)
-    assert not objective.fused
+    assert not is_fused(objective)
     plain = objective.value_gradient(theta)
     monkeypatch.setattr(module, "FUSED_PRODUCTS", 83 * 61 * 7)
     monkeypatch.setattr(module, "in_registers", lambda: True)
-    assert objective.fused
+    assert is_fused(objective)
     fused = objective.value_gradient(theta)
     assert fused[0] == pytest.approx(plain[0], rel=1e-12)
     np.testing.assert_allclose(fused[1], plain[1], rtol=1e-10, atol=1e-12)
@@ -56,9 +60,9 @@ def test_a_sample_is_read_as_all_rows_are(monkeypatch):
     objective, _ = problem(LOSSES["softmax"].joint, 7, np.float64)
     monkeypatch.setattr(module, "FUSED_PRODUCTS", 83 * 61 * 7)
     monkeypatch.setattr(module, "in_registers", lambda: True)
-    assert objective.subsample(20).fused
-    assert objective.take(np.arange(30)).subsample(10).fused
-    assert not problem(LOSSES["softmax"].joint, 3, np.float64)[0].fused
+    assert is_fused(objective.subsample(20))
+    assert is_fused(objective.take(np.arange(30)).subsample(10))
+    assert not is_fused(problem(LOSSES["softmax"].joint, 3, np.float64)[0])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -68,12 +72,11 @@ def test_products_with_the_hessian_agree_both_ways(monkeypatch, form, dtype):
         objective, theta = problem(FORMS[form], K, dtype, weighted=K == 7)
         direction = np.random.default_rng(K).standard_normal(theta.shape).astype(dtype)
         plain = objective.hessian_at(theta)
-        expected, far = plain.product(direction), plain.advance(0.5)
+        expected = plain.product(direction)
         monkeypatch.setattr(module, "FUSED_PRODUCTS", 1)
         monkeypatch.setattr(module, "in_registers", lambda: True)
-        assert objective.fused
+        assert is_fused(objective)
         once = objective.hessian_at(theta)
         close = 2e-4 if dtype is np.float32 else 1e-11
         np.testing.assert_allclose(once.product(direction), expected, rtol=close, atol=close * np.abs(expected).max())
-        assert once.advance(0.5) == pytest.approx(far, rel=close)
         monkeypatch.undo()

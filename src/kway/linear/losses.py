@@ -34,7 +34,6 @@ from kway.rows.passes import Targets as Targets
 
 _NO_SOFT = np.empty((0, 0), np.float32)
 _STEP = float(np.cbrt(np.finfo(np.float64).eps))  # of central differences: truncation and rounding are then equal
-KINK = 4.0  # a rounded hinge bends over its width only: a step that changes gaps by a quarter of it may leave that
 
 
 class Aims(NamedTuple):
@@ -186,10 +185,6 @@ class Loss:
         """Return the loss with its kinks rounded over `width`: itself if it has none."""
         return self
 
-    def lift(self, width: float, n_scores: int) -> float:
-        """Return the most by which the loss of a row exceeds its smoothed form."""
-        return 0.0
-
 
 @dataclass(frozen=True)
 class Probabilities(Loss):
@@ -225,11 +220,7 @@ class Hinge(Loss):
 
     def smoothed(self, width: float) -> Hinge:
         """Return the loss with its kinks rounded over gaps from 0 to `width`."""
-        return replace(self, width=width, smooth=True, curvature=1.0 / width, hessian_change=KINK / width)
-
-    def lift(self, width: float, n_scores: int) -> float:
-        """Return the most by which the loss of a row exceeds its smoothed form."""
-        return width / 2 * (n_scores - 1 if self.joint else n_scores)
+        return replace(self, width=width, smooth=True, curvature=1.0 / width)
 
     def curvatures(self, scores: NDArray, targets: Targets) -> NDArray:
         """Return the diagonal of the Hessian (m, R): 1 / width for each gap inside its kink."""
@@ -250,10 +241,6 @@ class RoundedHinge(Hinge):
     def smoothed(self, width: float) -> RoundedHinge:
         """Return the loss itself."""
         return self
-
-    def lift(self, width: float, n_scores: int) -> float:
-        """Return 0."""
-        return 0.0
 
 
 def gaps(loss: Loss, scores: NDArray, codes: NDArray[np.int64]) -> NDArray:
@@ -290,7 +277,7 @@ _hinge = partial(Hinge, smooth=False, convex=True, hinge=True, max_curvature=1.0
 _perceptron = partial(_hinge, margin=0.0, minimised_by_zero=True)
 # Over gaps from 0 to 2, t from 1 to -1, the curvature is the same for both labels. Widths of 0.5, 1 and 2 are equally
 # accurate on held-out rows of Banking77.
-_rounded_hinge = partial(RoundedHinge, smooth=True, convex=True, width=2.0, hessian_change=KINK / 2.0)
+_rounded_hinge = partial(RoundedHinge, smooth=True, convex=True, width=2.0)
 _squared = partial(
     Squared, smooth=True, convex=True, soft_targets=True, label_free_curvature=True, max_curvature=2.0, couples=False,
     hessian_change=0.0,

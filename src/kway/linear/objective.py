@@ -90,11 +90,7 @@ class Objective:
 
     def zeros(self) -> NDArray:
         """Return theta = 0 in the memory layout of the products."""
-        return self.laid_out(np.zeros((self.n_scores, self.d + 1), self.rows.dtype))
-
-    def laid_out(self, theta: NDArray) -> NDArray:
-        """Return theta in the memory layout that the products read: Fortran order for CSR rows, else C order."""
-        return self.rows.with_layout(theta)
+        return self.rows.with_layout(np.zeros((self.n_scores, self.d + 1), self.rows.dtype))
 
     def center_scores(self, theta: NDArray) -> NDArray:
         """Return theta minus its mean over the scores.
@@ -160,11 +156,6 @@ class Objective:
         """Return the weighted sum of one value (m,) per given row."""
         return self.losses.weighted_sum(values, rows)
 
-    @property
-    def fused(self) -> bool:
-        """Return whether the fused kernel computes gradients, which reads each row only once."""
-        return self.rows.reads_once(self.losses, self.n_scores)
-
     def _with_ridge(self, sums: NDArray, theta: NDArray) -> NDArray:
         """Divide a sum over the rows by n and add the gradient of the ridge at theta, in place; return `sums`.
 
@@ -186,8 +177,4 @@ class ObjectiveHessian:
 
     def product(self, V: NDArray) -> NDArray:
         """Return H V, (R, d + 1)."""
-        return self.objective.laid_out(self.objective._with_ridge(self.sums.product(V), V))
-
-    def advance(self, t: float) -> float:
-        """Move by t along the direction of the last product; return the largest change of any score so far."""
-        return self.sums.advance(t)
+        return self.objective.rows.with_layout(self.objective._with_ridge(self.sums.product(V), V))

@@ -9,7 +9,7 @@ A share of the rows goes to each worker, and a block of them at a time through t
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -325,12 +325,6 @@ class HostHessian:
     rows: BlockRows
     losses: RowLosses
     bend: NDArray
-    change: NDArray = field(init=False)  # (n, R): the change of each score so far
-    last: NDArray = field(init=False)  # (n, R): the change along the last direction
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "change", np.zeros(self.bend.shape, self.bend.dtype))
-        object.__setattr__(self, "last", np.empty_like(self.bend))
 
     def product(self, V: NDArray) -> NDArray:
         """sum_i w_i (B_i f(V)_i) [x_i 1], (R, d + 1)."""
@@ -345,27 +339,16 @@ class HostHessian:
         assert isinstance(rows, DenseRows)
         one = FusedPass.of(V, rows.dtype)
         given = rows.fused_rows(self.losses, share)
-        fused.fused_bends(self.losses.loss.couples, self.bend[share], self.last[share], *given, *one)
+        fused.fused_bends(self.losses.loss.couples, self.bend[share], *given, *one)
         return one.gradient(rows.d)
 
     def _product(self, V: NDArray, share: slice) -> NDArray:
         out = np.zeros(V.shape, V.dtype)
         for block in spans_of(share, _bend_rows(self.rows, len(V))):
-            self.rows.fill_scores(V, block, self.last[block])
-            slope = self._slopes(block, self.last[block])
+            slope = self._slopes(block, self.rows.scores(V, block))
             out[:, :-1] += transposed_product(slope, self.rows.X[block])
             out[:, -1] += slope.sum(axis=0)
         return out
-
-    def advance(self, t: float) -> float:
-        """Go t along the last direction; returns the largest change of any score so far."""
-
-        def part(share: slice) -> float:
-            change = self.change[share]
-            change += change.dtype.type(t) * self.last[share]
-            return float(max(change.max(initial=0.0), -change.min(initial=0.0)))
-
-        return max(pmap(part, shares(self.rows.n, least=LEAST_SHARE)), default=0.0)
 
     def _slopes(self, rows: slice, change: NDArray) -> NDArray:
         """How a change of the scores of some rows changes their weighted slopes."""

@@ -158,10 +158,6 @@ class HessianSums(Protocol):
         """Return sum_i w_i (B_i f(V)_i) [x_i 1], (R, d + 1); B_i (R, R) is the Hessian of loss i in its scores."""
         ...
 
-    def advance(self, t: float) -> float:
-        """Move by t along the direction of the last product; return the largest change of any score so far."""
-        ...
-
 
 class StepRule(NamedTuple):
     """Settings of stochastic steps.

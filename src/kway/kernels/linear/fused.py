@@ -157,8 +157,8 @@ def fused_losses(kind, margin, width, x, x_stride, n, features, codes, weight, T
 
 
 @kernel
-def fused_bends(coupled, bend, turned, x, x_stride, n, features, codes, weight, T, bias, G, sums, tile, classes):
-    """Products with the Hessian: f (n, R) of the direction T, bias into `turned`, G += (w B f)^T X, sums += w B f.
+def fused_bends(coupled, bend, x, x_stride, n, features, codes, weight, T, bias, G, sums, tile, classes):
+    """Products with the Hessian: G += (w B f)^T X, sums += w B f, f (n, R) the scores of the direction T, bias.
 
     B is diag(bend), bend (n, R), less bend bend' where scores are `coupled`, as softmax's are: bend = p.
     """
@@ -173,12 +173,12 @@ def fused_bends(coupled, bend, turned, x, x_stride, n, features, codes, weight, 
         for i in range(rows):
             along = T.dtype.type(0)
             for c in range(K):
-                turned[start + i, c] = Z[i, c] + bias[c]
-                along += bend[start + i, c] * turned[start + i, c]
+                Z[i, c] += bias[c]
+                along += bend[start + i, c] * Z[i, c]
             along = along if coupled else T.dtype.type(0)
             heavy = weight[start + i] if weight.size else T.dtype.type(1)
             for c in range(K):
-                Z[i, c] = heavy * bend[start + i, c] * (turned[start + i, c] - along)
+                Z[i, c] = heavy * bend[start + i, c] * (Z[i, c] - along)
         add_rows(Z[:rows], sums)
         backward_rows(block, x_stride, rows, features, z, z_stride, G, tile, classes)
 

@@ -166,6 +166,11 @@ def check_needs(solver: Solver, loss: Loss, penalty: Penalty, rows: frozenset[st
 # ---------------------------------------------------------------- problems that are small enough for a dense Hessian
 
 
+def sample_size(objective: Objective) -> int:
+    """Return the rows of a sample that stands for all: several per column and per class."""
+    return 8 * max(objective.d, objective.n_scores) + 1000
+
+
 def is_small(objective: Objective, most: float | None = None) -> bool:
     """Return whether the whole Hessian is known and a step with it takes at most so many products (QUICK_WORK)."""
     o = objective

@@ -24,10 +24,9 @@ from numpy.typing import NDArray
 from scipy.linalg import eigvalsh_tridiagonal
 
 from kway.linear.objective import Objective, ObjectiveHessian
-from kway.linear.solvers.base import Point, has_hessian, is_small
+from kway.linear.solvers.base import Point, has_hessian, is_small, sample_size
 from kway.linear.solvers.dense_hessian import DenseHessian
 from kway.memory import BLOCK_BYTES, CACHE_BYTES, rows_per_block
-from kway.rows.matrices import row_squares
 from kway.rows.passes import QUICK
 from kway.threads import pmap, spans
 
@@ -42,7 +41,6 @@ _MOST_PRODUCTS = 40  # products of a decrement: after so many, a step of the des
 # The smallest eigenvalue that conjugate gradients have seen is too large, by far less than this (the drawn problems)
 _CAUTION = 10.0
 _ROUNDS = 4  # in which zeros join the free weights of an L1 problem (T4c)
-_MOST_INTERCEPTS = 64  # intercepts that a duality gap solves for, by passes over scores (n, R) (T4d)
 
 Precondition = Callable[[NDArray], NDArray]
 
@@ -210,11 +208,11 @@ def least_subgradient(objective: Objective, point: Point) -> NDArray:
 
 
 def _heaviest_rows(objective: Objective, theta: NDArray) -> Objective:
-    """Return the problem on 8 d + 1000 rows if it has more than twice as many, drawn in proportion to curvature.
+    """Return the problem on a sample of its rows if it has more than twice as many, drawn in proportion to curvature.
 
     A Hessian of so many rows is within a small factor of that of all, and its inverse errs upwards: the bound with it.
     """
-    size = 8 * objective.d + 1000
+    size = sample_size(objective)
     if objective.rows.sample() is not objective.rows:  # the nodes of a cluster have them, none can be taken
         return objective
     if objective.n <= 2 * size and 8 * objective.n * objective.n_scores <= BLOCK_BYTES:
@@ -296,7 +294,7 @@ def duality_gap(objective: Objective, point: Point) -> float:
     move by its own size at most.
     """
     penalty = objective.penalty
-    if not objective.loss.convex or not (penalty.ridge or penalty.lasso):
+    if not has_gap(objective):
         return np.inf
     W = point.theta[:, :-1].astype(np.float64)
     loss = point.value - penalty.smooth_part.value(W)
@@ -312,111 +310,9 @@ def duality_gap(objective: Objective, point: Point) -> float:
     return point.total - lower + reach * float(np.abs(point.gradient[:, -1]).sum())
 
 
-class Gap(NamedTuple):
-    """A point, its intercepts solved for, and a bound of its excess over the minimum."""
-
-    point: Point
-    excess: float
-
-
 def has_gap(objective: Objective) -> bool:
-    """Return whether `gap_of_hinge` can be had: a rounded hinge with a ridge, rows in memory, few intercepts."""
-    o = objective
-    fits = 8 * o.n * o.n_scores <= BLOCK_BYTES and (o.n_scores <= _MOST_INTERCEPTS or not o.fit_intercept)
-    return bool(o.in_memory and fits and o.loss.rounded and o.loss.convex and o.penalty.ridge and not o.penalty.lasso)
-
-
-def gap_of_weights(objective: Objective, point: Point) -> float:
-    """Return sum_j ||dF/dw_j||^2 / (2 ridge_j): the gap if the slopes of the intercepts are zero."""
-    slopes = np.square(point.gradient[:, :-1].astype(np.float64)) / (2 * objective.penalty.ridges(objective.d))
-    return float(slopes.sum())
-
-
-def gap_of_hinge(objective: Objective, point: Point) -> Gap:
-    """Return the gap of a rounded hinge where the intercepts are best for the weights.
-
-    F(W, b) - F* <= ||dF/dW||^2 / (2 ridge) if dF/db = 0: the slopes are then a point of the dual problem. So the
-    intercepts are solved for first, a problem of R numbers. What rounding leaves of their slopes counts as often as an
-    intercept may still move. The decrement knows the Hessian of a rounded hinge only as far as its kinks are wide: on
-    60,000 images 300 products were needed where 25 more steps of the descent close the gap.
-    """
-    if not objective.fit_intercept:
-        return Gap(point, gap_of_weights(objective, point))
-    scores = _scores_without_intercepts(objective, point.theta)
-    intercepts = _best_intercepts(objective, scores, point.theta[:, -1].astype(np.float64))
-    theta = point.theta.copy()
-    theta[:, -1] = intercepts
-    value, slopes = _slopes(objective, scores, intercepts)  # (n, R)
-    gradient = np.empty_like(point.gradient)
-    gradient[:, :-1] = _transposed_product(objective, slopes) / objective.n
-    objective.penalty.add_slope(gradient[:, :-1], theta[:, :-1])
-    gradient[:, -1] = left = slopes.mean(axis=0)
-    value += objective.penalty.value(theta[:, :-1])
-    new = Point(theta, value, gradient, value)
-    return Gap(new, gap_of_weights(objective, new) + float(np.abs(left).sum()) * _farthest_intercept(objective, new))
-
-
-def _blocks(objective: Objective) -> list[slice]:
-    return spans(objective.n, rows_per_block(8 * max(objective.d, objective.n_scores), CACHE_BYTES))
-
-
-def _scores_without_intercepts(objective: Objective, theta: NDArray) -> NDArray[np.float64]:
-    """Return X W' (n, R)."""
-    bare = theta.copy()
-    bare[:, -1] = 0
-    parts = pmap(lambda rows: objective.scores(bare, rows), _blocks(objective))
-    return np.concatenate(parts).astype(np.float64)
-
-
-def _slopes(objective: Objective, scores: NDArray, intercepts: NDArray) -> tuple[float, NDArray[np.float64]]:
-    """Return the mean loss, and weighted slopes (n, R)."""
-
-    def part(rows: slice) -> tuple[float, NDArray]:
-        value, slopes = objective.loss.value_gradient(scores[rows] + intercepts, objective.block_targets(rows))
-        if objective.weight is None:
-            return float(value.sum()), slopes
-        weight = objective.weight[rows].astype(np.float64)
-        return float(value @ weight), slopes * weight[:, None]
-
-    parts = pmap(part, _blocks(objective))
-    return sum(value for value, _ in parts) / objective.n, np.concatenate([slopes for _, slopes in parts])
-
-
-def _best_intercepts(objective: Objective, scores: NDArray, start: NDArray) -> NDArray[np.float64]:
-    """Return the intercepts (R,) that are best with these scores."""
-    from scipy.optimize import minimize
-
-    def mean_loss(intercepts: NDArray) -> tuple[float, NDArray]:
-        value, slopes = _slopes(objective, scores, intercepts)
-        return value, slopes.mean(axis=0)
-
-    return np.asarray(minimize(mean_loss, start, jac=True, method="BFGS", options={"gtol": 1e-14}).x)
-
-
-def _transposed_product(objective: Objective, slopes: NDArray) -> NDArray:
-    """Return slopes' X (R, d)."""
-
-    def part(rows: slice) -> NDArray:
-        X = objective.X[rows]
-        return np.asarray(slopes[rows].astype(X.dtype).T @ X)
-
-    return np.asarray(np.sum(pmap(part, _blocks(objective)), axis=0, dtype=np.float64))
-
-
-def _farthest_intercept(objective: Objective, point: Point) -> float:
-    """Return how far the best intercepts of the best weights can be from these.
-
-    Beyond the largest score of any row, and the margin, every row of one side is right and a step back costs nothing.
-    A score is at most ||x|| ||w||, and ridge / 2 ||w||^2 at most the objective.
-    """
-
-    def largest(rows: slice) -> float:
-        return float(row_squares(objective.X[rows], objective.X.dtype).max(initial=0.0))
-
-    norm = np.sqrt(max(pmap(largest, _blocks(objective))))
-    weights = np.sqrt(2 * max(point.value, 0.0) / objective.penalty.ridges(objective.d).min())
-    loss = objective.loss
-    return 2 * float(np.abs(point.theta[:, -1]).max() + loss.margin + loss.width + norm * weights)
+    """Return whether `duality_gap` is finite."""
+    return objective.loss.convex and bool(objective.penalty.ridge or objective.penalty.lasso)
 
 
 # ---------------------------------------------------------------- any of them
@@ -424,7 +320,6 @@ def _farthest_intercept(objective: Objective, point: Point) -> float:
 
 def bound_excess(objective: Objective, point: Point, precondition: Callable[[], Precondition], enough: float) -> float:
     """Return a bound of F above its minimum at a point by whichever proof there is; inf if there is none."""
-    if has_gap(objective):
-        found = gap_of_hinge(objective, point)
-        return max(0.0, point.value - found.point.value) + found.excess
-    return decrement(objective, point, precondition(), enough).excess if has_decrement(objective) else np.inf
+    if not has_decrement(objective):
+        return duality_gap(objective, point)
+    return decrement(objective, point, precondition(), enough).excess

@@ -8,9 +8,10 @@ maximizes D over its a_i for all classes at once (kernels/linear/dual.py). Rows 
 that rest at the walls of their boxes are left out until the next round (Hsieh, Chang, Lin, Keerthi and Sundararajan
 2008, the method of LIBLINEAR; Shalev-Shwartz and Zhang 2013). The bias has no penalty: the method of multipliers.
 
-A run ends on the duality gap P - D, in float64, so `miss` is a proof. Small problems, and those on which the sweeps
-left would take longer, are finished by interior points on the rows near the margins (interior_point.py). Problems with
-few features start from Newton's method on a rounded hinge (hinge_newton.py).
+A run ends on the duality gap P - D, in float64, so `miss` is a proof. Small problems are solved by interior points
+(interior_point.py); larger ones, if a step of one class is cheap enough, after as many sweeps as there are
+columns, which cost about as much. Problems with few features start from Newton's method on a rounded hinge
+(hinge_newton.py).
 
 The hard margin is C = infinity, where P is |w|^2 / 2 of the direction w stretched until every y_i f_i >= 1. It is
 refused if no hyperplane separates the classes (`separating_plane`).
@@ -21,7 +22,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -35,12 +35,7 @@ from kway.linear.objective import Objective
 from kway.linear.solvers.base import MOST_WORK, QUICK_WORK, SLOW, Control, Solution
 from kway.linear.solvers.certificates import WIDE_GAP, tol_scale
 from kway.linear.solvers.hinge_newton import RoundedOptimum, solve_rounded
-from kway.linear.solvers.interior_point import (
-    is_small_with_kinks,
-    solve_hard,
-    solve_small,
-    solve_undecided,
-)
+from kway.linear.solvers.interior_point import is_small_with_kinks, solve_hard, solve_small
 from kway.linear.solvers.standard_columns import column_centers
 from kway.memory import rows_per_block
 from kway.rows.matrices import dense_rows, rooted_rows, row_squares
@@ -51,8 +46,7 @@ from kway.validation import Rows
 Floats = NDArray[np.float64]
 
 _ROUND = 10  # sweeps between two looks at the gap, each about as expensive as a sweep (T4d)
-SLOW_SWEEPS = 2 * _ROUND  # after which interior points solve for the rows near the margins, if cheaper (T4d: letter)
-_INTERIOR_STEPS = 10  # steps of interior points that a class takes: 7 to 14 on letter (T4d)
+SLOW_SWEEPS = 2 * _ROUND  # sweeps, at least, after which interior points take over (T4d: letter)
 FEW_FEATURES = 32  # features up to which Newton's method replaces most sweeps: many times faster at 16 (T4d: letter)
 WIDEST_GROUP = 64  # classes of a group: their dual variables are an (n, 64) array (T4d, texts of 150 classes)
 # of the bias, over the mean square of a row: 1 takes three times as many sweeps on texts, 0.001 as many (T4d)
@@ -79,18 +73,17 @@ class Dual:
             ascent = control.carry.get(objective, lambda: Ascent(objective, control))
             ascent.change_ridge(objective.penalty.ridge)
         history = ascent.approach(control) if ascent.suits_newton else []
-        history += ascent.climb(control, min(ascent.sweeps + SLOW_SWEEPS, control.max_iter))
+        history += ascent.climb(control, min(ascent.sweeps + max(SLOW_SWEEPS, objective.d), control.max_iter))
         if objective.penalty.ridge == 0 and not ascent.closed(control):
             ascent.separate()
             if is_small_with_kinks(replace(objective, penalty=replace(objective.penalty, ridge=1.0))):
                 ascent.finish_hard(control)
-        while not ascent.closed(control) and ascent.sweeps < control.max_iter and not ascent.stopped:
-            before = ascent.gap
-            finished = ascent.finish(control)
-            if finished and ascent.gap > before / 2:
-                break  # the number format allows no better
-            if not ascent.closed(control):
-                history += ascent.climb(control, min(ascent.sweeps + SLOW_SWEEPS, control.max_iter))
+        done = ascent.closed(control) or ascent.stopped
+        if not done and is_small_with_kinks(objective, objective.n_scores * MOST_WORK):
+            left = replace(control, max_iter=max(1, control.max_iter - ascent.sweeps))
+            end = solve_small(objective, left)
+            return replace(end, n_iter=ascent.sweeps + end.n_iter, history=[*history, *end.history])
+        history += ascent.climb(control, control.max_iter)
         return ascent.solution(history, control)
 
 
@@ -133,7 +126,7 @@ class Ascent:
 
     def __init__(self, objective: Objective, control: Control | None = None) -> None:
         X, dtype = objective.X, objective.X.dtype
-        self.objective, self.sweeps, self.stopped, self.fall = objective, 0, False, np.inf
+        self.objective, self.sweeps, self.stopped = objective, 0, False
         self._number, self._rows = dtype.type, kernel_rows(X)
         self._square = np.asarray(row_squares(X, dtype), dtype)
         self._stiffness = self._number(STIFFNESS * max(float(self._square.mean()), 1e-30) * objective.fit_intercept)
@@ -154,10 +147,8 @@ class Ascent:
         """Rounds of sweeps until the gap is under the tolerance, or `most` sweeps; the history of the objective."""
         history: list[float] = []
         while self.sweeps < most and not self.stopped and not self.closed(control):
-            before = self.gap
             self.sweep(min(_ROUND, most - self.sweeps))
             self.look()
-            self.fall = before / max(self.gap, np.finfo(np.float64).tiny)
             history.append(self._report(control, len(history) + 1))
         return history
 
@@ -254,56 +245,6 @@ class Ascent:
         self.look()
         return [self._report(control, 1)]
 
-    # ---------------------------------------------------------------- interior points on the rows near the margin
-
-    def finish(self, control: Control) -> bool:
-        """Solve the classes whose gap is open for the rows near their margins, the others held, if that is cheap.
-
-        Returns whether it was.
-        """
-        open_ = self.best.values - self.best.lowers > control.tol / 2 * self.best.values
-        if self._hard or self.objective.loss.width or not self._prefers_interior(control.tol, int(open_.sum())):
-            return False
-        for group in self.groups:
-            todo = np.flatnonzero(open_[group.classes]).tolist()
-            pmap(partial(self._finish_class, group, control.tol), todo)
-            group.s[:] = 0
-            group.centre[:] = group.bias
-        self.look()
-        return True
-
-    def _prefers_interior(self, tol: float, classes: int) -> bool:
-        """Return whether interior points take fewer products than the sweeps left if the gap falls as it did last.
-
-        They solve for the rows near a margin: about twice as many as have dual variables inside their boxes.
-        """
-        o = self.objective
-        free = max(int(((g.a > 0) & (g.a < self.upper[:, None])).sum(axis=0).max()) for g in self.groups)
-        step = float(2 * free + 2 * o.d + 200) * o.d * o.d
-        values = o.X.nnz if sp.issparse(o.X) else o.X.size
-        rounds = np.log(self.gap / (tol * self.best.values.sum())) / np.log(self.fall) if self.fall > 1 else np.inf
-        sweeps = 2.0 * _ROUND * rounds * values * o.n_scores  # products of scores and of updates
-        return step <= MOST_WORK and _INTERIOR_STEPS * classes * step <= sweeps
-
-    def _finish_class(self, group: Group, tol: float, at: int) -> None:
-        o, k = self.objective, group.first + at
-        y, upper, a = np.where(self.codes == k, 1.0, -1.0), self.upper.astype(np.float64), group.a[:, at]
-        theta = self.best.theta[k]
-        gap = np.abs(1 - y * (o.X @ theta[:-1] + theta[-1]))
-        free = (a > 0) & (a < self.upper)
-        most = 2 * int(free.sum()) + 2 * o.d + 200
-        chosen = self._active[np.argsort(np.where(free, -1.0, gap)[self._active])[:most]]
-        held = a.astype(np.float64) * y
-        held[chosen] = 0
-        sums = self._combine(held[:, None])[0], float(held.sum())
-        X = np.array(dense_rows(o.X[chosen]))
-        enough = tol / 10 * float(self.best.values[k])
-        a[chosen] = solve_undecided(X, y[chosen], upper[chosen], sums, o.fit_intercept, enough)
-        w = self._combine((a * y)[:, None])[0]
-        (group.W.T if sp.issparse(o.X) else group.W)[at] = w
-        if o.fit_intercept:
-            group.bias[at] = best_hinge_bias(y - o.X @ w, y, upper)
-
     # ---------------------------------------------------------------- the duality gap
 
     @property
@@ -340,7 +281,7 @@ class Ascent:
             ours, others = a.sum(axis=0, where=own), a.sum(axis=0, where=~own)
             most, least = np.maximum(np.maximum(ours, others), 1e-300), np.minimum(ours, others)
             a *= np.where(own == (ours > others), least / most, 1.0)
-        bends = np.einsum("i,ik,ik->k", self._bend().astype(np.float64), a, a)
+        bends = self._bend().astype(np.float64) @ np.square(a)
         return np.where(own, a, -a), a.sum(axis=0), bends
 
     def _combine(self, signed: Floats) -> Floats:
@@ -389,14 +330,15 @@ class Ascent:
     def solution(self, history: list[float], control: Control) -> Solution:
         """The best planes, in the number format of the rows; what rounding to it adds counts towards the miss."""
         o, value, gap = self.objective, float(self.best.values.sum()), self.gap
-        theta = o.laid_out(self.best.theta.astype(o.X.dtype))
+        theta = o.rows.with_layout(self.best.theta.astype(o.X.dtype))
+        end = o.value(theta.astype(np.float64))
         if not self._hard and np.isfinite(value):
-            gap += max(0.0, o.value(theta.astype(np.float64)) / o.penalty.ridge - value)
+            gap += max(0.0, end / o.penalty.ridge - value)
         scale = tol_scale(value, control.least / (o.penalty.ridge or 1.0))
         miss = gap / scale if np.isfinite(value) else np.inf
         converged = miss <= control.tol
         advice = "" if converged else WIDE_GAP
-        return Solution(theta, self.sweeps, converged, miss, history or [value], advice, proved=True)
+        return Solution(theta, self.sweeps, converged, miss, history or [value], advice, proved=True, value=end)
 
     # ---------------------------------------------------------------- the hard margin
 

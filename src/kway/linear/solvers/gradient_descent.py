@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kway.linear.objective import Objective
 from kway.linear.solvers.base import ARMIJO, Control, Point, Solution
-from kway.linear.solvers.certificates import bound_excess, tol_scale
+from kway.linear.solvers.certificates import bound_excess, has_decrement, has_gap, tol_scale
 from kway.linear.solvers.preconditioners import factor_at
 from kway.rows.passes import QUICK
 from kway.threads import single_blas
@@ -72,7 +72,8 @@ def _held(objective: Objective, point: Point, history: list[float], control: Con
     On a slope that is long and flat in one direction ten steps gain next to nothing far above the optimum.
     """
     found = Solution(point.theta, len(history) - 1, history=history, value=point.value)
-    if control.validate is not None or objective.loss.minimised_by_zero or QUICK not in objective.rows.offers:
+    provable = has_decrement(objective) or has_gap(objective)
+    if control.validate is not None or not provable or QUICK not in objective.rows.offers:
         return found
     scale = tol_scale(point.value)
     miss = bound_excess(objective, point, lambda: factor_at(objective, point.theta), control.tol * scale) / scale

@@ -9,7 +9,7 @@ Optimization, 16.6). A hard margin has top = infinity.
 
 It takes about 15 steps for any penalty and any units of the columns; coordinate ascent and L-BFGS need more steps if
 the problem is badly conditioned. A step costs n D^2 products per class, or 2 n R D^2 + (R D)^3 / 3 for a joint
-problem. So it serves small problems, and the last step of larger ones.
+problem. So it serves small problems.
 
 The proof is the duality gap (`KinkedProblem.lower_bound`). `LassoRun` does the same for smooth losses with an L1 part.
 """
@@ -27,7 +27,7 @@ from kway.linear.objective import Objective
 from kway.linear.solvers.base import ARMIJO, MOST_WORK, SHORTEST_STEP, Control, Point, Solution
 from kway.linear.solvers.certificates import LEAST_FALL, duality_gap, least_subgradient, newton_step, tol_scale
 from kway.linear.solvers.dense_hessian import DenseHessian, inverse
-from kway.linear.solvers.standard_columns import Units, standard_columns, standardize
+from kway.linear.solvers.standard_columns import standard_columns, standardize
 from kway.memory import BLOCK_BYTES
 from kway.rows.matrices import rooted_rows
 from kway.rows.passes import FETCHED
@@ -134,7 +134,6 @@ class KinkedProblem:
     n_scores: int
     codes: NDArray[np.int64]
     signs: Floats | None  # (n, 1) if there is one score
-    fixed: Floats | float = 0.0  # (R, D) slopes by theta of rows whose dual variables do not move
 
     @property
     def others(self) -> NDArray[np.int64]:
@@ -170,7 +169,7 @@ class KinkedProblem:
     def value(self, theta: Floats, gaps: Floats) -> float:
         """F."""
         penalty = float((theta * theta).sum(axis=0) @ self.ridge) / 2 + float(np.abs(theta).sum(axis=0) @ self.lasso)
-        return penalty + float(np.sum(self.fixed * theta)) + float(self.top @ np.maximum(gaps, 0).sum(axis=1))
+        return penalty + float(self.top @ np.maximum(gaps, 0).sum(axis=1))
 
     def lower_bound(self, a: Floats, pulls: Floats, theta: Floats, value: float) -> float:
         """The dual value of a: sum a margin + min over w of w'Pw / 2 + v'w + lasso |w|, v = slopes(a)' Z.
@@ -179,7 +178,7 @@ class KinkedProblem:
         |rho| |w| as well, which keeps its digits if P is tiny. rho is rounding after a full step, and used only then.
         |w| is at most F / lasso at the optimum, and taken to be no more than ten times its size here or the margin's.
         """
-        v = self.slopes(a).T @ self.Z + self.fixed
+        v = self.slopes(a).T @ self.Z
         rho = np.abs(self.ridge * theta + v + pulls)
         shrunk = np.maximum(np.abs(v) - self.lasso, 0)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -264,8 +263,8 @@ class Run:
         lassos = Kinks.at(2 * strength, np.zeros_like(strength), 1 / np.maximum(1.0, strength))
         return Run(problem, theta, hinges, lassos if strength.any() else None)
 
-    def go(self, tol: float, most: int, enough: float = 0.0) -> Minimum:
-        """Step until the gap is at most tol of the value, or `enough`, or `most` times."""
+    def go(self, tol: float, most: int) -> Minimum:
+        """Step until the gap is at most tol of the value, or `most` times."""
         p, least, best, value = self.problem, 0.0, self.theta, np.inf
         for steps in range(most + 1):
             scores = p.Z @ self.theta.T
@@ -275,7 +274,7 @@ class Run:
             if found <= value:
                 value, best = found, self.theta
             self.lower = max(self.lower, p.lower_bound(self.hinges.a, self._pulls(), self.theta, value))
-            limit = max(enough, tol * tol_scale(value, least)) if np.isfinite(value) else 0.0
+            limit = tol * tol_scale(value, least) if np.isfinite(value) else 0.0
             done = value - self.lower <= limit or self._energy() <= _ROUNDING * limit
             if done or steps == most or not self._advance(gaps):
                 break
@@ -310,7 +309,7 @@ class Run:
         p, hinges, lassos = self.problem, self.hinges, self.lassos
         low, high = hinges.targets(mu, predicted[0] if predicted else None)
         bend, pull = hinges.curvature, hinges.pull(gaps, low, high)
-        gradient = p.ridge * self.theta + p.slopes(hinges.a + bend * pull).T @ p.Z + p.fixed
+        gradient = p.ridge * self.theta + p.slopes(hinges.a + bend * pull).T @ p.Z
         if lassos is None:
             move = -solve(gradient)
             return move, [hinges.step(bend * (pull + p.turn(p.Z @ move.T)), low, high)]
@@ -391,35 +390,6 @@ def _padded(theta: Floats, d: int) -> Floats:
     return theta if theta.shape[1] == d + 1 else np.column_stack([theta, np.zeros(len(theta))])
 
 
-def _binary_problem(
-    X: Floats, y: Floats, top: Floats, center_weight: Floats, bias: bool, strength: float
-) -> tuple[KinkedProblem, Units]:
-    """Return strength / 2 |w|^2 plus the hinges of rows (n, d) in standard columns; X is overwritten."""
-    units = standardize(X, center_weight, bias)
-    ridge = np.append(strength / units.unit**2, [0.0] if bias else [])
-    Z = np.column_stack([X, np.ones(len(X))]) if bias else X
-    codes = np.zeros(len(y), np.int64)
-    return KinkedProblem(Z, 1.0, top, ridge, 0 * ridge, bias, 1, codes, y[:, None]), units
-
-
-def solve_undecided(
-    X: Floats, y: Floats, upper: Floats, held: tuple[Floats, float], bias: bool, enough: float
-) -> Floats:
-    """Return the dual variables (m,) of some rows (m, d) of one class against the rest; the other rows are fixed.
-
-        min |w|^2 / 2 - held.[w b] + sum_i upper_i max(0, 1 - y_i (x_i.w + b))    to a gap of `enough`
-
-    held: the sums of y a x (d,) and of y a over the other rows. X is overwritten.
-    """
-    scale = 1 / float(upper.sum())
-    problem, units = _binary_problem(X, y, upper * scale, upper * scale, bias, scale)
-    fixed = np.append(-(held[0] - held[1] * units.center) / units.unit, [-held[1]] if bias else [])
-    run = Run.on(replace(problem, fixed=scale * fixed[None]))
-    with single_blas():
-        run.go(0.0, _MOST_STEPS, scale * enough)
-    return np.clip(run.hinges.a[:, 0] / scale, 0, upper)
-
-
 class HardMargin(NamedTuple):
     """w (d,) of a hard margin and a lower bound of |w|^2 / 2."""
 
@@ -429,11 +399,15 @@ class HardMargin(NamedTuple):
 
 def solve_hard(X: Floats, y: Floats, bias: bool, tol: float) -> HardMargin:
     """Minimize |w|^2 / 2 with y_i (x_i.w + b) >= 1 over rows (n, d) that can be separated."""
-    ones = np.ones(len(y))
-    problem, units = _binary_problem(X.copy(), y, np.inf * ones, ones, bias, 1.0)
-    scale = float(problem.ridge.max(initial=0.0)) or 1.0  # |w|^2 in units of its largest part
+    X, ones = X.copy(), np.ones(len(y))
+    units = standardize(X, ones, bias)
+    ridge = np.append(1 / units.unit**2, [0.0] if bias else [])
+    scale = float(ridge.max(initial=0.0)) or 1.0  # |w|^2 in units of its largest part
+    Z = np.column_stack([X, ones]) if bias else X
+    codes = np.zeros(len(y), np.int64)
+    problem = KinkedProblem(Z, 1.0, np.inf * ones, ridge / scale, 0 * ridge, bias, 1, codes, y[:, None])
     with single_blas():
-        found = Run.on(replace(problem, ridge=problem.ridge / scale)).go(tol, _MOST_STEPS)
+        found = Run.on(problem).go(tol, _MOST_STEPS)
     return HardMargin(units.back(_padded(found.last, X.shape[1]))[0, :-1], scale * found.lower)
 
 
@@ -486,8 +460,8 @@ class LassoRun:
         miss = max(0.0, end.total - max(lower, 0.0)) / tol_scale(end.total, least)  # no objective is below 0
         converged = self.stopped or miss <= self.control.tol
         advice = "" if converged else "raise max_iter or tol, or scale the features"
-        proved, history = self.objective.loss.hessian_change is not None, [*self.history, end.total]
-        return Solution(end.theta, max(1, steps), converged, miss, history, advice, proved, end.total)
+        history = [*self.history, end.total]
+        return Solution(end.theta, max(1, steps), converged, miss, history, advice, True, end.total)
 
     def _with_zeros(self, enough: float) -> Point:
         """Return the point with zeros for the weights that are best at zero if no other moves, unless it is worse."""
@@ -501,7 +475,7 @@ class LassoRun:
         """Return a lower bound of the optimum, from the duality gap and from the Newton decrement."""
         o, gradient = self.objective, least_subgradient(self.objective, end)
         lower = max(point.total - duality_gap(o, point) for point in (self.point, end))
-        if not np.isfinite(gradient).all():
+        if o.loss.hessian_change is None or not np.isfinite(gradient).all():
             return lower
         return max(lower, end.total - newton_step(o, end.theta, gradient).excess)
 

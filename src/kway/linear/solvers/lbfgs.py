@@ -1,11 +1,11 @@
 """The default solver: preconditioned L-BFGS for every smooth loss, and for hinges through smoothing.
 
-    1  Compute the Hessian at zero, shared by all scores, from a sample of 8 d + 1000 rows, or from all rows if that is
-       cheap.
+    1  Compute the Hessian at zero, shared by all scores, from a sample of the rows, or from all rows if that is cheap.
     2  Run at most 30 iterations of L-BFGS on the sample to find a start.
     3  Run L-BFGS on all rows, with a preconditioner per class that follows the curvature (preconditioners.py).
-    4  When the quadratic model predicts little further gain, compute a Newton step by conjugate gradients, which bounds
-       the excess over the optimum (certificates.py). Stop if the bound is below tol, else take the step.
+    4  When the quadratic model predicts little further gain, compute a Newton step by conjugate gradients. It bounds
+       the excess over the optimum (certificates.py). Stop if the bound is below tol, else take the step. Rounded hinges
+       are straight at most rows, so their bound is the duality gap, which every iteration gives.
 
 In a small problem each iteration is a Newton step with the dense Hessian, which gives the bound at no extra cost.
 
@@ -19,6 +19,7 @@ step size   1, reduced by a parabola until the value falls enough (Armijo condit
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ from kway.linear.objective import Objective
 from kway.linear.solvers import certificates
 from kway.linear.solvers.base import ARMIJO, NEAR, SHORTEST_STEP, Carry, Control, Point, Solution, is_small
 from kway.linear.solvers.certificates import HIDDEN, SEPARABLE, NewtonStep, newton_step, tol_scale
+from kway.linear.solvers.interior_point import is_small_with_kinks, solve_small
 from kway.linear.solvers.preconditioners import Factor, Moments, Schedule, quick_moments, sample_rows
 from kway.linear.solvers.smoothing import solve_smoothed
 from kway.memory import CACHE_BYTES
@@ -63,7 +65,10 @@ class LBFGS:
                 if control.carry is not None and not is_small(objective):
                     return self._solve_next(objective, theta, control, control.carry)
                 return Descent(objective, control, Pairs(), prove=True).run(theta)
-            return solve_smoothed(objective, theta, control, solve_smooth)
+            if is_small_with_kinks(objective):
+                return solve_small(objective, control)
+            known = quick_moments(objective, sample_rows(objective))
+            return solve_smoothed(objective, theta, control, partial(solve_smooth, known=known))
 
     def _solve_next(self, objective: Objective, theta: NDArray, control: Control, carry: Carry) -> Solution:
         """Minimize with the moments and pairs of the previous ridge; only the first fit of a path is proved."""
@@ -104,34 +109,34 @@ def solve_smooth(
 class Start(NamedTuple):
     """The start of the descent on all rows, and the schedule of its preconditioners."""
 
-    theta: NDArray
+    point: Point
     schedule: Schedule
 
 
 def start_from(objective: Objective, theta: NDArray, known: Moments | None) -> Start:
     """Return theta as the start if it is a good one; else descend from it on a sample of the rows first."""
-    theta = objective.laid_out(theta)
+    theta = objective.rows.with_layout(theta)
     if is_small(objective):
-        return Start(theta, Schedule(objective, Moments(np.empty(0), objective), lambda gradient: gradient))
+        schedule = Schedule(objective, Moments(np.empty(0), objective), lambda gradient: gradient)
+        return Start(Point.centered_at(objective, theta), schedule)
     sample = sample_rows(objective)
     found = known.under(objective) if known else quick_moments(objective, sample)
     warm = bool(theta.any())
     if sample is not None and warm:
         warm = known is not None or sample.value(theta) < 0.7 * sample.value(np.zeros_like(theta))
-    if sample is None or warm:
-        factor = found.best_at(objective, theta) if warm else found.shared()
-        return Start(theta, Schedule(objective, found, factor))
-    theta = _descend_on_sample(sample, theta, found.shared())
-    if found.suits_class_means(objective):
-        return Start(theta, Schedule(objective, found, found.with_class_means(sample, theta)))
-    if np.isfinite(found.cost_per_class(objective)):
-        return Start(theta, Schedule(objective, found, found.per_class(sample, theta)))
-    return Start(theta, Schedule(objective, found, found.shared()))
+    if sample is not None and not warm:
+        begun = Point.centered_at(sample, theta)
+        learned = _descend_on_sample(sample, begun, found.shared())
+        point = Point.centered_at(objective, learned)
+        if point.value < begun.value:  # else the sample has taught nothing about the other rows
+            return Start(point, Schedule(objective, found, found.best_at(objective, learned, sample)))
+    factor = found.best_at(objective, theta, objective) if warm else found.shared()
+    return Start(Point.centered_at(objective, theta), Schedule(objective, found, factor))
 
 
-def _descend_on_sample(sample: Objective, theta: NDArray, factor: Factor) -> NDArray:
+def _descend_on_sample(sample: Objective, point: Point, factor: Factor) -> NDArray:
     """Return theta after at most SAMPLE_STEPS iterations on the sample."""
-    pairs, point = Pairs(), Point.centered_at(sample, theta)
+    pairs = Pairs()
     for _ in range(SAMPLE_STEPS):
         step = pairs.step(point, factor)
         new = search_along(sample, point, step)
@@ -159,29 +164,23 @@ class Descent:
     history: list[float] = field(default_factory=list)
     excess: float = np.inf  # F minus its minimum: a bound if `proved`, else an estimate
     proved: bool = False
-    first_near: int = 0  # first iteration at which the estimated excess was near tol; 0 before
-    open_gap: float = np.inf  # the gap of the weights must fall below this before the whole gap is computed again
 
     def run(self, theta: NDArray, known: Moments | None = None) -> Solution:
         """Iterate from theta until the excess is below tol, no step lowers the value, or max_iter is reached."""
-        theta, self.schedule = start_from(self.objective, theta, known)
-        self.has_gap = self.prove and not self.schedule.exact and certificates.has_gap(self.objective)
+        point, self.schedule = start_from(self.objective, theta, known)
         self.has_decrement = self.prove and certificates.has_decrement(self.objective)
-        point = Point.centered_at(self.objective, theta)
+        self.has_gap = self.prove and not self.has_decrement and certificates.has_gap(self.objective)
         self.history.append(point.value)
         for iteration in range(1, max(1, self.control.max_iter) + 1):
             if certificates.separated(self.objective, point.value):
                 return self._end(point, SEPARABLE)
-            closed = self._closed_gap(point)
-            if closed is not None:
-                return self._end(closed)
+            if self._is_gap_closed(point):
+                return self._end(point)
             step = self._step(iteration, point)
             if step.excess <= self._allowed_excess(point) and not self.schedule.exact:
                 return self._end(point)
             new = search_along(self.objective, point, step)
-            if new is None and len(self.pairs) and step.slope / 2 > loss_rounding(point) * abs(point.value):
-                self.pairs.clear()  # the pairs no longer describe the curvature
-                new = search_along(self.objective, point, self._step(iteration, point))
+            new = self._restart(point, step) if new is None else new
             if new is None:
                 return self._end_stuck(point, step)
             self.pairs.add(point, new)
@@ -214,7 +213,7 @@ class Descent:
 
     def _step(self, iteration: int, point: Point) -> NewtonStep:
         """Return the next step, with a bound of the excess at this point if a proof is due."""
-        if self.has_decrement and not self.has_gap:
+        if self.has_decrement:
             self.schedule.turn_exact(iteration)
         if self.schedule.exact:
             o, gradient = self.objective, point.gradient
@@ -223,43 +222,43 @@ class Descent:
             return step
         factor = self.schedule.at(iteration, point)
         step = self.pairs.step(point, factor)
-        if not self._is_proof_due(iteration, point, step):
+        self.proved, self.excess = False, step.slope / 2
+        if not self.has_decrement or NEAR * step.slope / 2 > self._allowed_excess(point):
             return step
         factor = self.schedule.for_proof(iteration, point) or factor
         proved = certificates.decrement(self.objective, point, factor, self._allowed_excess(point))
         self.proved, self.excess = True, proved.excess
         return proved if proved.slope > 0 else step._replace(excess=proved.excess)
 
-    def _is_proof_due(self, iteration: int, point: Point, step: NewtonStep) -> bool:
-        """Return whether the estimated excess is near tol, so that a bound is worth computing.
+    def _restart(self, point: Point, step: NewtonStep) -> Point | None:
+        """Return a point along a plainer step: without the pairs, then with the factor of all classes.
 
-        For a hinge the proof waits for as many iterations again, in which the duality gap may close.
+        Return None if rounding explains that no step lowers the value, or if none does.
         """
-        self.proved, self.excess = False, step.slope / 2
-        if not self.has_decrement or NEAR * step.slope / 2 > self._allowed_excess(point):
-            return False
-        self.first_near = self.first_near or iteration
-        return not self.has_gap or iteration >= 2 * self.first_near + SAMPLE_STEPS
+        if self.schedule.exact or step.slope / 2 <= loss_rounding(point) * abs(point.value):
+            return None
+        self.pairs.clear()
+        for factor in (self.schedule.factor, self.schedule.moments.shared()):
+            new = search_along(self.objective, point, self.pairs.step(point, factor))
+            if new is not None:
+                self.schedule.factor = factor
+                return new
+        return None
 
-    def _closed_gap(self, point: Point) -> Point | None:
-        """Return the point with optimal intercepts if the duality gap of a smoothed hinge is below tol, else None."""
+    def _is_gap_closed(self, point: Point) -> bool:
+        """Return whether the duality gap, which needs no pass over the rows, is below tol."""
         if not self.has_gap:
-            return None
-        least = certificates.gap_of_weights(self.objective, point)
-        if least > min(self._allowed_excess(point), self.open_gap):
-            return None
-        found = certificates.gap_of_hinge(self.objective, point)
-        if found.excess > self._allowed_excess(found.point):
-            self.open_gap = least / 2  # solving for the intercepts takes several passes
-            return None
-        self.proved, self.excess = True, found.excess
-        return found.point
+            return False
+        self.proved, self.excess = True, certificates.duality_gap(self.objective, point)
+        return self.excess <= self._allowed_excess(point) * (1e-2 if self.schedule.exact else 1.0)
 
     def _end_stuck(self, point: Point, step: NewtonStep) -> Solution:
         """Return the solution when rounding hides any further fall; compute the bound if it is missing."""
         if self.has_decrement and not self.proved:
             found = certificates.decrement(self.objective, point, self.schedule.factor, self._allowed_excess(point))
             self.proved, self.excess = True, found.excess
+        elif self.has_gap:
+            self.proved, self.excess = True, certificates.duality_gap(self.objective, point)
         elif not self.has_decrement:
             gained = self.history[max(0, len(self.history) - 2 - len(self.history) // 3)] - point.value
             self.excess = max(min(step.slope / 2, gained), loss_rounding(point) * abs(point.value))

@@ -27,9 +27,9 @@ from kway.linear.solvers.power_method import largest_eigenvalue
 from kway.linear.solvers.preconditioners import (
     MOST_BYTES,
     MOST_FEATURES,
-    SHARE_OF_PLAIN,
     Factor,
     mirrored,
+    plain_mass,
     quick_moments,
     safe_inverse,
     sample_rows,
@@ -163,8 +163,10 @@ class LocalModels:
         wanted = int(SAMPLE * D * 2 ** max(0, self.built - 2)) + 1000
         if 2 * wanted >= o.n and o.loss.label_free_curvature:  # others may be flat on most rows: they are mixed below
             return self._gram(pmap(lambda k: self._exact(h[k]), range(o.n_scores)))
-        squares = _diagonals(o, h)
-        return self._gram(pmap(lambda k: self._sampled(h[k], squares[k], wanted, int(seeds[k])), range(o.n_scores)))
+        squares, mass = _diagonals(o, h), plain_mass(h)
+        return self._gram(
+            pmap(lambda k: self._sampled(h[k], squares[k], mass[k], wanted, int(seeds[k])), range(o.n_scores))
+        )
 
     def _alike(self, bends: NDArray) -> GramModel:
         """Return the plain matrix times one number per score (R,)."""
@@ -196,9 +198,9 @@ class LocalModels:
         o = self.objective
         return self._positive(mirrored(o.rows.gram(h, o.fit_intercept, o.rows.dtype)))
 
-    def _sampled(self, h: NDArray, squares: NDArray, wanted: int, seed: int) -> NDArray:
+    def _sampled(self, h: NDArray, squares: NDArray, mass: float, wanted: int, seed: int) -> NDArray:
         """Return the matrix of a column from about `wanted` rows drawn in proportion to h, mixed with the plain one."""
-        drawn = sampled_gram(self.objective, h, wanted, np.random.default_rng(seed), self.plain, SHARE_OF_PLAIN)
+        drawn = sampled_gram(self.objective, h, wanted, np.random.default_rng(seed), self.plain, mass)
         return self._positive(_lifted(mirrored(drawn), squares[: len(drawn)]))
 
 

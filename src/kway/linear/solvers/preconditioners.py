@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.linear.objective import Objective
-from kway.linear.solvers.base import MOST_WORK, SLOW, Point, is_small, step_work
+from kway.linear.solvers.base import MOST_WORK, SLOW, Point, is_small, sample_size, step_work
 from kway.rows.matrices import add_gram, invert, multiply, rooted_rows
 from kway.rows.passes import CLASS_FACTOR, SteppingRows
 from kway.threads import pmap, shares, spans
@@ -163,8 +163,11 @@ class Moments:
         """Return (scale X'X / n + ridge I)^-1."""
         return mirrored(safe_inverse(self.gram * self.gram.dtype.type(scale), _ridges(self.objective)))
 
-    def per_class(self, rows: Objective, theta: NDArray) -> Factor:
-        """Return one for each score, from some rows drawn in proportion to their curvature at theta if d is large."""
+    def per_class(self, rows: Objective, theta: NDArray, least: float = SHARE_OF_PLAIN) -> Factor:
+        """Return one for each score, from some rows drawn in proportion to their curvature at theta if d is large.
+
+        The plain matrix is mixed in with the score's mean curvature, or with `least` of that of all scores.
+        """
         n_drawn = rows_per_class(rows)
         if self.dense and CLASS_FACTOR in rows.rows.offers:
             given = (mirrored(self.gram), _ridges(rows), n_drawn, SHARE_OF_PLAIN)
@@ -174,18 +177,19 @@ class Moments:
         weights = rows.curvatures(theta)  # (R, n)
         if not self.dense:
             return _centered(self._class_diagonals(rows, weights), rows)
+        mass = plain_mass(weights, least)
         if rows.n_scores > 1 and len(self.gram) <= DOUBLE_FEATURES:
-            return _centered(self._stacked(rows, weights), rows)
+            return _centered(self._stacked(rows, weights, mass), rows)
 
         def one(k: int) -> NDArray:
-            gram = sampled_gram(rows, weights[k], n_drawn, np.random.default_rng(k), self.gram, SHARE_OF_PLAIN)
+            gram = sampled_gram(rows, weights[k], n_drawn, np.random.default_rng(k), self.gram, mass[k])
             return safe_inverse(gram, _ridges(rows))
 
         return _centered(PerClass(pmap(one, range(rows.n_scores))), rows)
 
-    def _stacked(self, rows: Objective, weights: NDArray) -> Factor:
+    def _stacked(self, rows: Objective, weights: NDArray, mass: NDArray) -> Factor:
         """Return the small matrices of all classes at once; those that rounding spoils one by one."""
-        grams, ridge = all_grams(rows, weights, self.gram.astype(np.float64), SHARE_OF_PLAIN), _ridges(rows)
+        grams, ridge = all_grams(rows, weights, self.gram.astype(np.float64), mass), _ridges(rows)
         i = np.arange(grams.shape[1])
         grams[:, i, i] = _ones_for_zeros(grams[:, i, i] + ridge)
         scale = 1 / np.sqrt(grams[:, i, i])  # (R, D)
@@ -200,22 +204,22 @@ class Moments:
 
     def _class_diagonals(self, rows: Objective, weights: NDArray) -> Factor:
         """Return mean h_ki x_ij^2 + ridge for each score, from all rows: one pass over them."""
-        mass = weights.mean(axis=1, keepdims=True)  # (R, 1)
-        diagonal = rows.laid_out(mass * (SHARE_OF_PLAIN * self.gram))
+        diagonal = rows.rows.with_layout(plain_mass(weights)[:, None] * self.gram)
         diagonal[:, : rows.d] += (1 - SHARE_OF_PLAIN) * rows.mean_squares(weights)
-        diagonal[:, rows.d :] += (1 - SHARE_OF_PLAIN) * mass
+        diagonal[:, rows.d :] += (1 - SHARE_OF_PLAIN) * weights.mean(axis=1, keepdims=True)
         return Diagonal(_ones_for_zeros(diagonal + _ridges(rows)).astype(weights.dtype))
 
     def under(self, objective: Objective) -> Moments:
         """Return the same moments for a problem of the same rows under another loss or penalty."""
         return replace(self, objective=objective)
 
-    def best_at(self, objective: Objective, theta: NDArray) -> Factor:
-        """Return the best factor at a theta that already says something and costs no more than some gradients."""
+    def best_at(self, objective: Objective, theta: NDArray, rows: Objective) -> Factor:
+        """Return the best factor at a nonzero theta, from a sample of the rows, or from all if that is cheap."""
         if self.suits_class_means(objective):
-            return self.with_class_means(objective.subsample(8 * objective.d + 1000), theta)
-        if self.cost_per_class(objective) <= LEAST_GAP:
-            return self.per_class(objective, theta)
+            return self.with_class_means(rows.subsample(sample_size(objective)), theta)
+        cost = self.cost_per_class(objective)
+        if cost <= LEAST_GAP or (rows is not objective and cost < np.inf):
+            return self.per_class(rows, theta)
         return self.shared()
 
     def cost_per_class(self, objective: Objective) -> float:
@@ -258,8 +262,8 @@ def factor_at(objective: Objective, theta: NDArray) -> Factor:
 
 
 def sample_rows(objective: Objective) -> Objective | None:
-    """Return the problem on 8 d + 1000 of its rows; None if that is half of them or more."""
-    size = 8 * objective.d + 1000
+    """Return the problem on a sample of its rows; None if that is half of them or more."""
+    size = sample_size(objective)
     return None if objective.n <= 2 * size else objective.subsample(size)
 
 
@@ -273,18 +277,28 @@ def factorable(X: Rows) -> bool:
     return bool(X.shape[1] <= (MOST_SPARSE_FEATURES if sp.issparse(X) else MOST_FEATURES))
 
 
+def plain_mass(h: NDArray, least: float = SHARE_OF_PLAIN) -> NDArray:
+    """Return how much of [X 1]' [X 1] / n is mixed into the matrix of each score of h (R, n), (R,).
+
+    It is a share of the mean curvature: a direction that a draw of rows missed would get a huge step. A score without
+    curvature, such as that of a class whose probability is zero at every row, gets at least a share of the others'.
+    """
+    mass = h.mean(axis=1)
+    return SHARE_OF_PLAIN * np.maximum(mass, least * mass.mean())
+
+
 def sampled_gram(
-    rows: Objective, h: NDArray, n_drawn: int, rng: np.random.Generator, plain: NDArray, share: float
+    rows: Objective, h: NDArray, n_drawn: int, rng: np.random.Generator, plain: NDArray, mass: float
 ) -> NDArray:
     """Return [X 1]' diag(h) [X 1] / n (D, D), upper triangle in Fortran's order, in the precision of `plain`.
 
-    From about n_drawn rows, drawn in proportion to h (n,), which includes the sample weights. A share of the plain
-    one, [X 1]' [X 1] / n times the mean of h, is mixed in: a direction that the draw missed would get a huge step.
+    From about n_drawn rows, drawn in proportion to h (n,), which includes the sample weights; with `mass` times the
+    plain matrix [X 1]' [X 1] / n mixed in.
     """
     chance = np.minimum(1.0, n_drawn * h / max(float(h.sum()), 1e-30))
     drawn = np.flatnonzero(rng.random(rows.n) < chance)
-    A = np.asfortranarray(plain * plain.dtype.type(share * float(h.mean())))
-    weight = (1 - share) * h[drawn] / np.maximum(chance[drawn], 1e-30)
+    A = np.asfortranarray(plain * plain.dtype.type(mass))
+    weight = (1 - SHARE_OF_PLAIN) * h[drawn] / np.maximum(chance[drawn], 1e-30)
     if not rows.in_memory:
         A += rows.rows.take(drawn).gram(weight, rows.fit_intercept, A.dtype) * A.dtype.type(len(drawn) / rows.n)
         return A
@@ -292,7 +306,7 @@ def sampled_gram(
     return A
 
 
-def all_grams(rows: Objective, h: NDArray, plain: NDArray, share: float) -> NDArray:
+def all_grams(rows: Objective, h: NDArray, plain: NDArray, mass: NDArray) -> NDArray:
     """Return the same for every row of h (R, n), from all rows, (R, D, D): one product with the rows' z z'."""
     D, dtype = len(plain), plain.dtype
     upper = np.triu_indices(D)
@@ -309,9 +323,9 @@ def all_grams(rows: Objective, h: NDArray, plain: NDArray, share: float) -> NDAr
 
     found = pmap(part, shares(rows.n, least=1024))
     grams = np.empty((len(h), D, D), dtype)
-    grams[:, upper[0], upper[1]] = sum(found[1:], found[0]) * dtype.type((1 - share) / rows.n)
+    grams[:, upper[0], upper[1]] = sum(found[1:], found[0]) * dtype.type((1 - SHARE_OF_PLAIN) / rows.n)
     grams[:, upper[1], upper[0]] = grams[:, upper[0], upper[1]]
-    grams += dtype.type(share) * h.mean(axis=1, dtype=dtype)[:, None, None] * mirrored(plain)
+    grams += mass.astype(dtype)[:, None, None] * mirrored(plain)
     return grams
 
 
@@ -410,4 +424,4 @@ class Schedule:
         """
         if self.moments.cost_per_class(self.objective) > 0.1 * iteration:
             return None
-        return self.moments.per_class(self.objective, point.theta)
+        return self.moments.per_class(self.objective, point.theta, least=0.0)

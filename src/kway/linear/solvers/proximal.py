@@ -9,7 +9,8 @@ Only `look` is evaluated: one pass over the rows per iteration. If its value is 
 the best point, without momentum and with a stiffer model. So the best value never rises.
 
 A run ends when an estimate of the excess and then a bound of it (certificates.py) are under tol. If the bound is not,
-it is computed again after half as many iterations more. Small problems are solved by interior points.
+it is computed again after half as many iterations more. Small problems on which steps are slow are finished by
+interior points.
 """
 
 from __future__ import annotations
@@ -24,10 +25,17 @@ from kway.linear.equivalent import merge_equal_rows
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import MOST_WORK, NEAR, SLOW, Control, Point, Solution, is_small
-from kway.linear.solvers.certificates import duality_gap, has_decrement, lasso_decrement, recent_gain, tol_scale
+from kway.linear.solvers.certificates import (
+    duality_gap,
+    has_decrement,
+    has_gap,
+    lasso_decrement,
+    recent_gain,
+    tol_scale,
+)
 from kway.linear.solvers.interior_point import is_small_with_kinks, solve_lasso, solve_small
 from kway.linear.solvers.local_models import LocalModel, LocalModels, ModelMinimum
-from kway.linear.solvers.smoothing import NARROWEST_KINK
+from kway.linear.solvers.smoothing import solve_smoothed
 from kway.rows.passes import wrap_rows
 from kway.threads import single_blas
 
@@ -51,10 +59,8 @@ class Proximal:
                 return solve_small(objective, control)
             if not np.any(theta[:, :-1]):
                 theta = bias_alone(objective, theta, control)
-            if objective.penalty.lasso and is_small(objective):
-                return solve_lasso(objective, theta, control)
             if not objective.loss.smooth:
-                return _through_smoothed(objective, theta, control)
+                return solve_smoothed(objective, theta, control, _minimize_smooth)
             if objective.penalty.lasso and is_small(objective, MOST_WORK):
                 return _steps_then_interior_points(objective, theta, control)
             return ProximalRun(objective, control).go(theta)
@@ -123,14 +129,14 @@ class ProximalRun:
 
     def _is_proved(self, iteration: int, end: Point, model: LocalModel) -> bool:
         """Return whether the excess at the end is bounded by tol; without a proof the estimate is believed."""
-        o = self.objective
-        if not has_decrement(o):
-            self.excess = min(self.excess, duality_gap(o, end))
+        o, bound, enough = self.objective, duality_gap(self.objective, end), self._enough(end)
+        if has_decrement(o) and bound > enough:
+            bound = min(bound, lasso_decrement(o, end, lambda free: model.inverse(o.penalty, free), enough))
+        elif not has_gap(o) and not has_decrement(o):
             return True
-        bound = lasso_decrement(o, end, lambda free: model.inverse(o.penalty, free), self._enough(end))
-        self.excess, self.proved = min(bound, duality_gap(o, end)), True
+        self.excess, self.proved = bound, True
         self.next_proof = iteration + iteration // 2  # a third of the time at most
-        return self.excess <= self._enough(end)
+        return bound <= enough
 
     def _enough(self, point: Point) -> float:
         return self.control.tol * tol_scale(point.total, self.control.least)
@@ -163,7 +169,8 @@ def _steps_then_interior_points(objective: Objective, theta: NDArray, control: C
     if found.converged or found.n_iter >= control.max_iter:
         return found
     end = solve_lasso(objective, found.theta, replace(control, max_iter=control.max_iter - found.n_iter))
-    return replace(end, n_iter=found.n_iter + end.n_iter, history=[*found.history, *end.history])
+    history = np.minimum.accumulate([*found.history, *end.history]).tolist()  # the best value so far
+    return replace(end, n_iter=found.n_iter + end.n_iter, history=history)
 
 
 def bias_alone(objective: Objective, theta: NDArray, control: Control) -> NDArray:
@@ -180,16 +187,6 @@ def bias_alone(objective: Objective, theta: NDArray, control: Control) -> NDArra
     return theta
 
 
-def _through_smoothed(objective: Objective, theta: NDArray, control: Control) -> Solution:
-    """Rounded over 1, 1/4, 1/16, ...: each solution starts the next, until rounding costs under half the tolerance."""
-    width, used = 1.0, 0
-    history: list[float] = []
-    while True:
-        left = replace(control, tol=control.tol / 2, max_iter=max(1, control.max_iter - used))
-        rounded = objective.with_loss(objective.loss.smoothed(width))
-        found = ProximalRun(rounded, left).go(theta)
-        theta, used, history = found.theta, used + found.n_iter, history + found.history
-        lift = objective.loss.lift(width, objective.n_scores) / tol_scale(history[-1])
-        if lift <= control.tol / 2 or width <= NARROWEST_KINK or used >= control.max_iter:
-            return replace(found, n_iter=used, history=history, miss=found.miss + lift, value=None)
-        width /= 4
+def _minimize_smooth(objective: Objective, theta: NDArray, control: Control, *, prove: bool) -> Solution:
+    """Minimize a smooth loss with an L1 part; every run ends with a proof if there is one."""
+    return ProximalRun(objective, control).go(theta)

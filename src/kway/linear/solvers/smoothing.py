@@ -1,4 +1,4 @@
-"""Hinges by smoothing: smooth problems whose kinks are rounded over a width that shrinks from 2.
+"""Hinges by smoothing: smooth problems, with any penalty, whose kinks are rounded over a width that shrinks from 2.
 
     phi_w(g) = (g + w/2)^2 / 2w for |g| <= w/2, max(0, g) elsewhere;  g = margin - t the gap
 
@@ -21,8 +21,6 @@ from kway.linear.losses import centred_kink
 from kway.linear.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.certificates import tol_scale
-from kway.linear.solvers.interior_point import is_small_with_kinks, solve_small
-from kway.linear.solvers.preconditioners import Moments, quick_moments, sample_rows
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.threads import pmap, spans
 
@@ -33,26 +31,23 @@ ROUGH_TOL = 1e-2  # tolerance of the problems with wider kinks (T4d)
 
 
 class SolveSmooth(Protocol):
-    """Minimises a smooth problem; `prove`: to a bound, not an estimate."""
+    """Minimize a smooth problem; `prove`: to a bound, not an estimate."""
 
-    def __call__(
-        self, objective: Objective, theta: NDArray, control: Control, known: Moments, *, prove: bool
-    ) -> Solution:
-        """From theta to an optimum."""
+    def __call__(self, objective: Objective, theta: NDArray, control: Control, *, prove: bool) -> Solution:
+        """Return the solution, from theta."""
         ...
 
 
 def solve_smoothed(objective: Objective, theta: NDArray, control: Control, solve: SolveSmooth) -> Solution:
-    """Minimize a hinge with `solve`, which minimizes smooth problems; a small one by interior points."""
-    if is_small_with_kinks(objective):
-        return solve_small(objective, control)
-    known, width, history = quick_moments(objective, sample_rows(objective)), FIRST_WIDTH, []
+    """Minimize a hinge with `solve`, which minimizes smooth problems."""
+    width = FIRST_WIDTH
+    history: list[float] = []
     best, left = Solution(theta, 0, False, np.inf), control.max_iter
     while True:
         smooth = objective.with_loss(centred_kink(objective.loss, width))
         rough = _rough(control, left, best.miss)
         last = rough.tol < control.tol  # then the smooth problem's excess is proved, too
-        found = solve(smooth, best.theta, rough, known, prove=last)
+        found = solve(smooth, best.theta, rough, prove=last)
         history += found.history
         left -= found.n_iter
         value = objective.value(found.theta)

@@ -92,4 +92,6 @@ def _powers_of_two(X: Floats) -> Floats:
     top[top == 0] = 1.0
     size = top * np.sqrt(np.mean(np.square(X / top), axis=0))
     size[size == 0] = 1.0
-    return np.exp2(np.round(np.log2(size)))
+    # no smaller than about 1e-123: the penalty of a column in units of 1 / unit^2 must be finite
+    least = np.finfo(np.float64).tiny ** 0.4
+    return np.exp2(np.round(np.log2(np.maximum(size, least))))

@@ -28,7 +28,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.errors import InputError
-from kway.memory import CACHE_BYTES, rows_per_block
+from kway.memory import CACHE_BYTES
 from kway.rows.cluster.session import n_nodes, shared_folder
 from kway.rows.cluster.shards import Carried, FilePlace, Shards, make_shards, row_source
 from kway.rows.passes import (
@@ -82,12 +82,6 @@ class RowShard:
         if self.last is None or not np.array_equal(self.last.theta, theta):
             self.last = HessianAt(np.array(theta), self.rows.hessian_at(theta, self._losses(loss)))
         return self.last.hessian.product(V)
-
-    def largest_change(self, V: NDArray) -> float:
-        """The largest score of V."""
-        size = rows_per_block(V.itemsize * max(V.shape), CACHE_BYTES)
-        blocks = (slice(at, at + size) for at in range(0, self.rows.n, size))
-        return max(float(np.abs(self.rows.scores(V, rows)).max()) for rows in blocks)
 
     def sample(self, share: float) -> tuple[NDArray, NDArray]:
         """Some rows and their codes, the same at every call."""
@@ -291,21 +285,10 @@ class ShardHessian:
     shards: Shards
     loss: RowLoss
     theta: NDArray
-    last: NDArray = field(init=False)
-    change: NDArray = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.last = self.change = np.zeros_like(self.theta)
 
     def product(self, V: NDArray) -> NDArray:
         """sum_i w_i (B_i f(V)_i) [x_i 1], (R, d + 1)."""
-        self.last = V
         return np.asarray(np.sum(self.shards.ask("hessian_product", self.loss, self.theta, V), axis=0))
-
-    def advance(self, t: float) -> float:
-        """Go t along the last direction; returns the largest change of any score so far."""
-        self.change = self.change + self.last.dtype.type(t) * self.last
-        return float(max(self.shards.ask("largest_change", self.change)))
 
 
 # ---- the last theta of an interrupted fit

@@ -283,7 +283,6 @@ class GpuHessian:
     def __init__(self, labeled: LabeledRows, bend: Tensor, cross_entropy: bool, couples: bool) -> None:
         self._labeled, self._bend = labeled, bend
         self._cross_entropy, self._couples = cross_entropy, couples
-        self._change, self._last = torch.zeros_like(bend), torch.empty_like(bend)
 
     def product(self, V: NDArray) -> NDArray:
         """Return the product with V, (R, d + 1)."""
@@ -291,19 +290,13 @@ class GpuHessian:
         into = weights.zeros()
         with labeled.device.full_precision():
             for rows in labeled.blocks(len(V), weights.W.element_size()):
-                self._last[rows] = labeled.scores(weights, rows)
-                slope = self._slopes(rows)
+                slope = self._slopes(labeled.scores(weights, rows), rows)
                 labeled.add_product(into, slope if labeled.weight is None else slope * labeled.weight[rows, None], rows)
         return into.joined()
 
-    def advance(self, t: float) -> float:
-        """Move by t along the last direction, and return the largest change of any score so far."""
-        self._change.add_(self._last, alpha=t)
-        return float(self._change.abs().max())
-
-    def _slopes(self, rows: slice) -> Tensor:
-        """Return the change of the slopes of some rows along the last direction."""
-        bend, change = self._bend[rows], self._last[rows]
+    def _slopes(self, change: Tensor, rows: slice) -> Tensor:
+        """Return how a change of the scores of some rows changes their slopes."""
+        bend = self._bend[rows]
         if self._cross_entropy:
             return bend * (change - (bend * change).sum(1, keepdim=True))
         if not self._couples:

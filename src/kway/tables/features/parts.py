@@ -351,7 +351,7 @@ def learn_columns(table: Any, kinds: dict[str, str], embedder: Any) -> LearnedFe
         column = table.column(name)
         kind, missing = _kind_of_column(column, name, kinds.get(name)), _missing_share(column)
         if kind.name in ("number", "true/false"):
-            sources.append(Source(name, lenient=kind.note.startswith("mixed")))
+            sources.append(Source(name))
             missing = float(np.isnan(gather(table, sources[-1:])).mean())
             record = ColumnRecord(name, kind.name, _noted("not changed", kind), missing)
         elif kind.name == "date":
