@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.kernels.topk import merge
+from kway.rows.gpu.device import names_gpu
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.block_scan import RowSearch, Scan
 from kway.search.codecs.stores import Store, StoredRows
@@ -43,7 +44,7 @@ class Flat(Recipe):
     ----------
     store : None, Int8 or Bits, default=None
         How rows are stored: in full; Int8() scans bytes and stays exact; Bits(1) scans bits and is approximate.
-    device : {"cpu", "cuda", "auto"}, default="cpu"
+    device : {"cpu", "cuda", "cuda:N", "auto"}, default="cpu"
         "cuda" searches dense rows and codes under "euclidean", "cosine" and "dot" on a GPU, with the same results;
         "auto" does so if there is a GPU and enough rows.
 
@@ -77,7 +78,7 @@ class Flat(Recipe):
         """
         super().check(metric, sparse)
         self.keeper.check(metric.distance, sparse)
-        if self.device == "cuda":
+        if names_gpu(self.device):
             check_device(metric, sparse)
 
     def build_blocks(self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None) -> Index:
@@ -166,7 +167,7 @@ class FlatIndex(Index):
 
         Parameters
         ----------
-        device : {"cpu", "cuda", "auto"}
+        device : {"cpu", "cuda", "cuda:N", "auto"}
             The device of later searches.
         """
         recipe = replace(self.recipe, device=device)

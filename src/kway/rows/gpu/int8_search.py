@@ -164,7 +164,8 @@ class Int8Search:
     def nearest(self, queries: Tensor, k: int) -> NearestRows:
         """Return the k nearest rows of queries (q, d) by (float64 distance, position)."""
         batches = max(1, -(-len(queries) * self.list_size // LISTED))
-        parts = [self._search_batch(part, k) for part in queries.tensor_split(batches)]
+        with self.rows.device.selected():
+            parts = [self._search_batch(part, k) for part in queries.tensor_split(batches)]
         return parts[0] if batches == 1 else NearestRows(*map(self.rows.device.torch.cat, zip(*parts)))
 
     def _search_batch(self, queries: Tensor, k: int) -> NearestRows:
