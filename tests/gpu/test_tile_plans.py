@@ -38,7 +38,9 @@ def test_the_largest_gpus_keep_all_chunks_in_flight_up_to_256_columns():
     assert [softmax_stages(limit) for limit in LIMITS.values()] == [0, 1, 2, 4]
 
 
-@pytest.mark.parametrize(("gpu", "width"), [("H200", 64), ("H200", 256), ("H200", 2048), ("A100", 384), ("RTX 4090", 384)])
+@pytest.mark.parametrize(
+    ("gpu", "width"), [("H200", 64), ("H200", 256), ("H200", 2048), ("A100", 384), ("RTX 4090", 384)]
+)
 def test_compiled_kernels_need_no_more_than_the_limit(gpu, width):
     """Triton compiles for a GPU that is not present and reports the shared memory of the kernel."""
     triton = pytest.importorskip("triton")

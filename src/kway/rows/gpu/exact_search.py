@@ -60,7 +60,6 @@ class DeviceMetric(ABC):
     def threshold(self, worst: Tensor, norm: Tensor, reach: float, slack: float) -> Tensor:
         """Return the largest key (q,) of a row at distance <= worst (q,), for queries of these norms (q,), float64."""
 
-
     @abstractmethod
     def measure(self, queries: Tensor, rows: Tensor) -> Tensor:
         """Return the distances (m, c) of queries (m, d) and rows (m or 1, c, d), all float64."""

@@ -9,7 +9,7 @@ most GPU_BLOCK_BYTES, whatever the number of classes.
 `class_factor` computes one inverse Hessian per class, of [X 1]' diag(h_k) [X 1] / n + ridge for each score k, as the
 preconditioners of the host do. Rows are drawn in proportion to their curvature h_k, and a share of the unweighted
 matrix is added, in proportion to the mean of h_k, but not less than a share of the mean over all classes. Matrices are
-scaled to a unit diagonal, and a multiple of the identity is added, which grows until all of them have a Cholesky factor.
+scaled to a unit diagonal, and a multiple of the identity is added, which grows until all have a Cholesky factor.
 """
 
 from __future__ import annotations
