@@ -21,7 +21,7 @@ import numpy as np
 
 METRICS = ("euclidean", "cosine", "dot")
 KINDS = ("gaussian", "clustered", "copies", "heavy tails", "far from the origin")
-ROW_BYTES = 4 * 2**30  # bytes of the largest set of rows
+ROW_BYTES = 2 * 2**30  # bytes of the largest set of rows
 STORES = (None, None, None, None, None, None, None, "int8", "bits1", "bits4")
 SPARE = 32  # candidates beyond k, whose distances are computed again
 LEAST_RECALL = 0.95  # of codes of bits; all other searches are exact
@@ -162,6 +162,8 @@ def main(arguments: list[str] | None = None) -> int:
         if chosen.largest and shape["n"] > chosen.largest:
             shape |= {"n": chosen.largest, "k": min(shape["k"], chosen.largest - 1)}
         records.append(run_one(torch, shape, chosen.device))
+        if chosen.device.startswith("cuda"):
+            torch.cuda.empty_cache()  # several processes may share the GPU
         if not records[-1]["right"]:
             print(records[-1], flush=True)
     wrong = [record for record in records if not record["right"]]
