@@ -3,9 +3,9 @@
 Usage: python tests/gpu/device_shapes.py --seconds 300 --seed 0 --out shapes.json
 
 Draws columns from 2 to 4,096, rows up to a million, k up to 2,048, one of three metrics, a store, and the kind, scale
-and dtype of the rows, until the time is up. Writes one record per search: its shape, whether the answer is that of brute
-force, and its error if it raised one. Ids may differ only between rows of equal distance. Codes of bits may lose one
-neighbor in 20. The exit code is 1 if a search was wrong.
+and dtype of the rows, until the time is up. Writes one record per search: its shape, whether the answer is that of
+brute force, and its error if it raised one. Ids may differ only between rows of equal distance. Codes of bits may lose
+one neighbor in 20. The exit code is 1 if a search was wrong.
 """
 
 from __future__ import annotations
@@ -118,7 +118,9 @@ def run_one(torch: Any, shape: dict[str, Any], device: str) -> dict[str, Any]:
         record["seconds"] = round(time.perf_counter() - start, 4)
         ids, distances = brute_force(torch, rows, queries, shape["k"], shape["metric"])
         if store is not None and not store.exact:
-            recall = float(torch.stack([torch.isin(a, b).float().mean() for a, b in zip(ids, got)]).mean())
+            away = measure(torch, rows[got[:, :64]].double(), queries.double(), shape["metric"])
+            most = distances[:, : away.shape[1]].amax(1, keepdim=True)  # rows of equal distance are as good
+            recall = float((away <= most + 1e-6 * most.abs()).float().mean())
             record |= {"recall": round(recall, 4), "right": recall >= LEAST_RECALL}
         else:
             record |= compare(torch, rows, queries, shape["metric"], got, ids, distances)
@@ -134,7 +136,8 @@ def compare(torch: Any, rows: Any, queries: Any, metric: str, got: Any, ids: Any
     """
     differ = int((got != ids).sum())
     own = measure(torch, rows[got[:, :64]].double(), queries.double(), metric)  # of the first 64 places
-    scale = distances.abs().amax(1, keepdim=True).clamp(min=1e-300)
+    least = 1.0 if metric == "cosine" else 1e-300  # the rounding of a cosine is that of its 1
+    scale = distances.abs().amax(1, keepdim=True).clamp(min=least)
     worst = float(((own - distances[:, :64]).abs() / scale).max()) if differ else 0.0
     rest = got[:, 64:] != ids[:, 64:]
     for q, place in rest.nonzero()[:500].tolist():

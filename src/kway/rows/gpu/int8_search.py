@@ -203,8 +203,8 @@ class _Batch:
         self.over = device.zeros(self.q, "int32")
         small = self.padded * self.tiles.values.numel() <= SMALL_WORK
         share, rounds = (SMALL_SHARE, SMALL_ROUNDS) if small else (SAMPLE_SHARE, ROUNDS)
-        shares = np.geomspace(share, 1.0, rounds + 1)
-        self.ends = [min(self.n_tiles, max(4 * k, round(self.n_tiles * share))) for share in shares]
+        seen = [share ** (1 - i / rounds) * self.n_tiles for i in range(rounds + 1)]
+        self.ends = [min(self.n_tiles, max(4 * k, round(tiles))) for tiles in seen]
         from triton.tools.tensor_descriptor import TensorDescriptor
 
         values = self.tiles.values.view(-1, self.tiles.values.shape[2])

@@ -167,6 +167,8 @@ class GpuRows:
 
     def curvatures(self, theta: NDArray, losses: RowLosses) -> NDArray:
         """Return the weighted second derivatives (R, n) at theta, on the host."""
+        if losses.loss.p_curvatures:
+            return self.device.fetch(probability_curvatures(self.labeled(losses), theta, losses.loss.joint))
         out = np.empty((len(theta), self.n), theta.dtype)
         for rows in score_blocks(self.n, len(theta), theta.itemsize):
             out[:, rows] = losses.curvatures(self.scores(theta, rows), rows).T
