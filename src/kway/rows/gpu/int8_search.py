@@ -122,7 +122,7 @@ class Int8Tiles:
         constants = self.device.zeros((padded_to, 5))
         constants[:q, 1:] = torch.stack(terms, 1) / t[:, None]
         constants[q:, 0], constants[q:, 1] = float("inf"), 1.0
-        return Int8Queries(*digits, constants, norms, t)
+        return Int8Queries(digits[0], digits[1], constants, norms, t)
 
     def lower_scores(self, score: Tensor, queries: Int8Queries) -> Tensor:
         """Return score / t (q,), lowered by its rounding error, which the tiles' terms do not cover."""
