@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kway.errors import BudgetError, InputError
-from kway.rows.gpu.device import Device, gpu_exists, has_gpu, is_tensor, load_torch, resolve
+from kway.rows.gpu.device import Device, has_gpu, is_tensor, load_torch, resolve
 
 
 def test_the_cpu_needs_nothing():
@@ -43,7 +43,7 @@ def test_a_gpu_has_a_number(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert resolve("cuda:1").device == Device("cuda:1")
-    assert [gpu_exists(name) for name in ("cuda", "cuda:1", "cuda:2")] == [True, True, False]
+    assert [has_gpu(name) for name in ("cuda", "cuda:1", "cuda:2")] == [True, True, False]
     with pytest.raises(InputError, match="device='cuda:2' does not exist, PyTorch finds 2: use 'cuda:0' to 'cuda:1'"):
         resolve("cuda:2")
 

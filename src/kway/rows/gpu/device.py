@@ -191,14 +191,15 @@ def names_gpu(device: str) -> bool:
     return device.startswith("cuda")
 
 
-def has_gpu() -> bool:
-    """Return whether torch is installed and finds an NVIDIA GPU."""
-    return find_spec("torch") is not None and load_torch().version.hip is None and load_torch().cuda.is_available()
+def has_gpu(name: str = "cuda") -> bool:
+    """Return whether torch is installed and finds the NVIDIA GPU of this name."""
+    if find_spec("torch") is None or load_torch().version.hip is not None or not load_torch().cuda.is_available():
+        return False
+    return _number(name) < int(load_torch().cuda.device_count())
 
 
-def gpu_exists(device: str) -> bool:
-    """Return whether the GPU that a `device=` argument names is in this machine."""
-    return has_gpu() and int(device.partition(":")[2] or 0) < load_torch().cuda.device_count()
+def _number(name: str) -> int:
+    return int(name.partition(":")[2] or 0)
 
 
 def load_torch() -> Any:
@@ -251,8 +252,8 @@ def _refuse_absent(device: str) -> None:
     if not torch.cuda.is_available():
         built = "this PyTorch is built without CUDA" if torch.version.cuda is None else "the driver reports none"
         raise InputError(f"device={device!r} needs a GPU, and PyTorch finds none ({built}); use device='cpu' or 'auto'")
-    number, count = int(device.partition(":")[2] or 0), torch.cuda.device_count()
-    if number >= count:
+    count = torch.cuda.device_count()
+    if _number(device) >= count:
         last = f" to 'cuda:{count - 1}'" if count > 1 else ""
         raise InputError(f"device={device!r} does not exist, PyTorch finds {count}: use 'cuda:0'{last}")
 
