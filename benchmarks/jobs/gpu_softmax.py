@@ -111,7 +111,7 @@ def _kept_group(X: Any, codes: Any, W: Any) -> dict[str, Callable[[], Any]]:
 
     step = SoftmaxStep(W, keep=True)
     E = step._exps(len(X))[:, : len(W)]
-    adagrad = SoftmaxStep(W, keep=True, rule=RowAdagrad(torch.ones(len(W), device="cuda")), _room=step._room)
+    adagrad = SoftmaxStep(W, keep=True, rule=RowAdagrad(torch.ones(len(W), device=W.device)), _buffers=step._buffers)
     batch = Batch(X, codes)
 
     def scores() -> None:
@@ -136,7 +136,7 @@ def _free_group(X: Any, codes: Any, W: Any) -> dict[str, Callable[[], Any]]:
     from kway.rows.gpu.softmax_step import Batch, RowAdagrad, SoftmaxStep
 
     step, batch = SoftmaxStep(W, keep=False), Batch(X, codes)
-    adagrad = SoftmaxStep(W, keep=False, rule=RowAdagrad(torch.ones(len(W), device="cuda")), _room=step._room)
+    adagrad = SoftmaxStep(W, keep=False, rule=RowAdagrad(torch.ones(len(W), device=W.device)), _buffers=step._buffers)
     return {"free": lambda: step(batch, 1e-3), "free, row Adagrad": lambda: adagrad(batch, 1e-3)}
 
 

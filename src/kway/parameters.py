@@ -9,6 +9,7 @@ are finite ones, as an alpha of infinity has no optimum, but for limits that may
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -101,7 +102,8 @@ SEED = Rule(f"a whole number from 0 to {2**31}", lambda value: _is(Integral, val
 CLASS_WEIGHT = NONE | one_of("balanced") | Rule("weights by label", lambda value: isinstance(value, dict))
 VERBOSE = YES_OR_NO | whole(0)
 DEVICES = ("cpu", "cuda", "auto")  # where a model computes
-DEVICE = one_of(*DEVICES)
+NUMBERED_GPU = Rule("'cuda:N'", lambda value: isinstance(value, str) and bool(re.fullmatch(r"cuda:\d{1,3}", value)))
+DEVICE = one_of(*DEVICES) | NUMBERED_GPU
 
 
 def checked_k(k: Any, n_classes: int) -> int:

@@ -187,4 +187,4 @@ def test_weights_are_scaled_to_the_spread_of_the_columns():
 def test_a_device_that_is_none_is_refused_before_anything_is_fitted(cli, rare):
     code, _, said = cli("fit", rare, "-t", "kind", "--model", "softmax", "--device", "abacus", "--out", "m.kway")
     assert code == 2
-    assert "--device must be one of 'cpu', 'cuda', 'auto', got 'abacus'" in said
+    assert "--device must be one of 'cpu', 'cuda', 'auto' or 'cuda:N', got 'abacus'" in said

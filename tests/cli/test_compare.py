@@ -21,7 +21,7 @@ def test_compare_asks_for_a_device_as_fit_does(answer, cli):
     assert {m["model"] for m in result["models"]} == {"softmax", "centroid"}
     code, _, said = cli("compare", "iris", "--model", "softmax", "--device", "abacus")
     assert code == 2
-    assert "--device must be one of 'cpu', 'cuda', 'auto', got 'abacus'" in said
+    assert "--device must be one of 'cpu', 'cuda', 'auto' or 'cuda:N', got 'abacus'" in said
 
 
 @pytest.mark.filterwarnings("error")

@@ -90,6 +90,24 @@ def test_a_peer_that_does_not_fit_is_measured_over_the_classes_that_do(monkeypat
     assert "OutOfMemoryError: none left" in absent["a peer"].why
 
 
+def test_every_kind_of_step_runs_and_moves_the_weights():
+    X, codes = torch.randn(16, 8).bfloat16(), torch.arange(16)
+    found = set()
+    for group, kind in (
+        (gpu_softmax._kept_group, torch.bfloat16),
+        (gpu_softmax._free_group, torch.bfloat16),
+        (gpu_softmax._kept_float, torch.float32),
+        (gpu_softmax._free_float, torch.float32),
+    ):
+        W = torch.randn(32, 8).to(kind)
+        for name, run in group(X, codes, W).items():
+            before = W.clone()
+            run()
+            found.add(name)
+            assert name in ("scores", "gradient") or not torch.equal(before, W)
+    assert found == {"scores", "gradient", *STEPS}
+
+
 def test_sampled_steps_and_answers_are_timed():
     found = gpu_linear.sentences(512, (64, 300, 16))
     assert all(seconds > 0 for seconds, _ in found.values())

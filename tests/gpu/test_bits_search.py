@@ -248,3 +248,14 @@ def test_the_kernel_that_unpacks_codes(device):
         signs = (planes.view(70, bits, -1) * 2 - 1).float()
         weights = 2.0 ** torch.arange(bits - 1, -1, -1, device=device.name)
         assert torch.equal(found, (signs * weights[:, None]).sum(1))
+
+
+def test_tensors_whose_rows_differ_by_many_orders_are_coded_on_the_cpu(by_device):
+    """The CPU scales and encodes such rows, and copies the codes to the device."""
+    import torch
+
+    source = torch.Generator().manual_seed(0)
+    rows = torch.randn((2000, 64), generator=source)
+    rows *= 1e4 * torch.rand((2000, 1), generator=source).clamp(min=1e-3) ** -1.0
+    found = by_device(Flat(store=Bits(1))).build(rows).nearest(rows[:20], 5)
+    assert found.ids[:, 0].tolist() == list(range(20))

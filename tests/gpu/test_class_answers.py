@@ -180,13 +180,13 @@ def test_a_model_of_a_gpu_answers_here_where_there_is_none(monkeypatch, tmp_path
     expected = model.predict_proba(X)
     model.save(tmp_path / "m.kway")
     monkeypatch.undo()
-    monkeypatch.setattr(planning, "has_gpu", lambda: False)
+    monkeypatch.setattr(planning, "has_gpu", lambda name: False)
     np.testing.assert_allclose(kway.load(tmp_path / "m.kway").predict_proba(X), expected, rtol=1e-4, atol=1e-6)
 
 
 def test_auto_answers_there_where_a_block_takes_long(monkeypatch):
     monkeypatch.undo()
-    monkeypatch.setattr(planning, "has_gpu", lambda: True)
+    monkeypatch.setattr(planning, "has_gpu", lambda name: True)
     assert planning.prediction_device("auto", 100, np.empty((10, 20), np.float32)) is None
     assert planning.prediction_device("auto", 8192, np.empty((1_000_000, 64), np.float32)) == Device("cuda")
     assert planning.prediction_device("cuda", 1, np.empty((10, 20), np.float32)) == Device("cuda")

@@ -17,6 +17,57 @@ def test_an_unknown_device_is_refused_with_those_there_are():
         resolve("tpu")
 
 
+@pytest.mark.parametrize("name", ["cuda:", "cuda:x", "cuda:-1", "mps", "cuda:0:1"])
+def test_names_that_are_no_device_are_refused(name):
+    with pytest.raises(InputError, match="or 'cuda:N', got"):
+        resolve(name)
+
+
+def test_tensors_of_other_kinds_of_device_are_refused():
+    with pytest.raises(InputError, match=r"NVIDIA GPUs, got a tensor on 'mps:0'; pass X\.cpu\(\)"):
+        Device("mps:0")
+
+
+def test_rocm_is_refused_and_auto_goes_to_the_cpu(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.version, "hip", "7.1")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(InputError, match=r"built for ROCm 7\.1; use device='cpu'"):
+        resolve("cuda")
+    assert resolve("auto").device is None
+
+
+def test_a_gpu_has_a_number(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert resolve("cuda:1").device == Device("cuda:1")
+    assert [has_gpu(name) for name in ("cuda", "cuda:1", "cuda:2")] == [True, True, False]
+    with pytest.raises(InputError, match="device='cuda:2' does not exist, PyTorch finds 2: use 'cuda:0' to 'cuda:1'"):
+        resolve("cuda:2")
+
+
+def test_searches_and_fits_on_a_numbered_gpu_leave_the_current_one_alone():
+    torch = pytest.importorskip("torch")
+    if not has_gpu():
+        pytest.skip("no GPU")
+    import kway
+    from kway.search import Flat
+
+    name = f"cuda:{torch.cuda.device_count() - 1}"
+    rng = np.random.default_rng(0)
+    rows, y = rng.standard_normal((5000, 24)).astype(np.float32), rng.integers(0, 4, 5000)
+    index = Flat(device=name).build(rows)
+    assert str(index._main.device.name) == name
+    np.testing.assert_array_equal(index.nearest(rows[:50], 5).ids, Flat().build(rows).nearest(rows[:50], 5).ids)
+    found = index.nearest(torch.from_numpy(rows[:50]).to(name), 5)
+    assert str(found.ids.device) == name
+    model = kway.SoftmaxClassifier(device=name).fit(rows, y)
+    np.testing.assert_allclose(model.objective_, kway.SoftmaxClassifier().fit(rows, y).objective_, rtol=1e-3)
+    assert torch.cuda.current_device() == 0
+
+
 def test_without_torch_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "torch", None)  # importing it fails
     with pytest.raises(InputError, match=r"kway\[gpu\].*device='cpu'"):

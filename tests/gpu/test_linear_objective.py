@@ -181,3 +181,15 @@ def test_matrices_that_have_no_factor_get_a_floor():
     there = on_device(replace(here, rows=X))
     step = moments(there).per_class(there, np.zeros((3, X.shape[1] + 1)))(np.ones((3, X.shape[1] + 1)))
     assert np.isfinite(step).all()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_curvatures_and_their_sums_per_class_are_those_of_the_cpu(weighted):
+    rng = np.random.default_rng(3)
+    X, codes = rng.standard_normal((300, 7)), rng.integers(0, 5, 300)
+    weight = rng.random(300) + 0.5 if weighted else None
+    here = Objective(wrap_rows(X), Targets(codes), 5, LOSSES["softmax"].joint, Penalty(ridge=0.1), weight=weight)
+    theta = rng.standard_normal((5, 8))
+    np.testing.assert_allclose(on_device(here).curvatures(theta), here.curvatures(theta), rtol=1e-10, atol=1e-14)
+    for found, expected in zip(on_device(here).class_sums(theta), here.class_sums(theta)):
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)

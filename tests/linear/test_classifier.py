@@ -181,7 +181,7 @@ def test_losses_without_probabilities_have_no_predict_proba(loss):
         ({"solver": "simplex"}, "auto, least-squares, lbfgs"),
         ({"penalty": "l0"}, "none, l2, l1"),
         ({"learning_rate": "fast", "solver": "sgd"}, "constant, decay, cosine"),
-        ({"device": "tpu"}, "device must be one of 'cpu', 'cuda', 'auto', got 'tpu'"),
+        ({"device": "tpu"}, "device must be one of 'cpu', 'cuda', 'auto' or 'cuda:N', got 'tpu'"),
     ],
 )
 def test_a_bad_parameter_is_named_with_what_is_allowed(parameters, words):

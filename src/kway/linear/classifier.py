@@ -100,7 +100,7 @@ class LinearClassifier(Classifier):
         share.
     warm_start : bool, default=False
         Whether `fit` starts from the last solution.
-    device : {"cpu", "cuda", "auto"}, default="cpu"
+    device : {"cpu", "cuda", "cuda:N", "auto"}, default="cpu"
         "cuda" keeps rows and weights on the GPU (solvers "lbfgs", "proximal", "gradient", "sgd" and "sampled").
         "auto" uses a GPU if there is one and it is expected to be faster; `why_` has the reason.
     n_jobs : int or None, default=None

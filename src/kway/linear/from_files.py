@@ -40,7 +40,7 @@ from kway.rows.blocks import LabeledRows, labeled_blocks
 from kway.rows.cluster.folder import ClassTable, folder_rows, read_arrays, read_columns
 from kway.rows.cluster.session import current, format_nodes, n_nodes
 from kway.rows.files import FileRows, write_blocks, write_sparse_blocks
-from kway.rows.gpu.device import ChosenDevice
+from kway.rows.gpu.device import ChosenDevice, names_gpu
 from kway.suggest import nearest
 from kway.tables.datasets.arrays import map_arrays, npy_files
 from kway.tables.labeled_rows import matrix_of, number_rows
@@ -94,7 +94,7 @@ def read_folder(folder: str | Path, target: str | None) -> LabeledRows:
 
 def _stays_in_files(model: LinearClassifier, folder: str | Path, target: str | None) -> bool:
     """Return whether the rows are not read into memory: classes are sampled, or the rows are too large."""
-    if model.device == "cuda":
+    if names_gpu(model.device):
         return False
     if model.solver != "auto":
         return is_sampled(model.solver)

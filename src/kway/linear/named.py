@@ -52,7 +52,7 @@ class SoftmaxClassifier(LinearClassifier):
         share.
     warm_start : bool, default=False
         Whether `fit` starts from the last solution.
-    device : {"cpu", "cuda", "auto"}, default="cpu"
+    device : {"cpu", "cuda", "cuda:N", "auto"}, default="cpu"
         "cuda" keeps rows and weights on the GPU (solvers "lbfgs", "proximal", "gradient", "sgd" and "sampled").
         "auto" uses a GPU if there is one and it is expected to be faster; `why_` has the reason.
     n_jobs : int or None, default=None
@@ -162,7 +162,7 @@ class LogisticClassifier(LinearClassifier):
         share.
     warm_start : bool, default=False
         Whether `fit` starts from the last solution.
-    device : {"cpu", "cuda", "auto"}, default="cpu"
+    device : {"cpu", "cuda", "cuda:N", "auto"}, default="cpu"
         "cuda" keeps rows and weights on the GPU (solvers "lbfgs", "proximal", "gradient", "sgd" and "sampled").
         "auto" uses a GPU if there is one and it is expected to be faster; `why_` has the reason.
     n_jobs : int or None, default=None
@@ -267,7 +267,7 @@ class SVMClassifier(LinearClassifier):
         share.
     warm_start : bool, default=False
         Whether `fit` starts from the last solution.
-    device : {"cpu", "cuda", "auto"}, default="cpu"
+    device : {"cpu", "cuda", "cuda:N", "auto"}, default="cpu"
         "cuda" keeps rows and weights on the GPU (solvers "lbfgs", "proximal", "gradient", "sgd" and "sampled").
         "auto" uses a GPU if there is one and it is expected to be faster; `why_` has the reason.
     n_jobs : int or None, default=None
@@ -377,7 +377,7 @@ class PerceptronClassifier(LinearClassifier):
         share.
     warm_start : bool, default=False
         Whether `fit` starts from the last solution.
-    device : {"cpu", "cuda", "auto"}, default="cpu"
+    device : {"cpu", "cuda", "cuda:N", "auto"}, default="cpu"
         "cuda" keeps rows and weights on the GPU (solvers "lbfgs", "proximal", "gradient", "sgd" and "sampled").
         "auto" uses a GPU if there is one and it is expected to be faster; `why_` has the reason.
     n_jobs : int or None, default=None
@@ -489,7 +489,7 @@ class LeastSquaresClassifier(LinearClassifier):
         share.
     warm_start : bool, default=False
         Whether `fit` starts from the last solution.
-    device : {"cpu", "cuda", "auto"}, default="cpu"
+    device : {"cpu", "cuda", "cuda:N", "auto"}, default="cpu"
         "cuda" keeps rows and weights on the GPU (solvers "lbfgs", "proximal", "gradient", "sgd" and "sampled").
         "auto" uses a GPU if there is one and it is expected to be faster; `why_` has the reason.
     n_jobs : int or None, default=None

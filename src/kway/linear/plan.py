@@ -37,7 +37,7 @@ from kway.planning.rates import Rates
 from kway.progress import note
 from kway.rows.cluster.passes import ClusterRows, saved_theta
 from kway.rows.cluster.session import current, format_nodes, n_nodes
-from kway.rows.gpu.device import ChosenDevice, Device, has_gpu, is_tensor, resolve
+from kway.rows.gpu.device import ChosenDevice, Device, has_gpu, is_tensor, names_gpu, resolve
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.rows.passes import wrap_rows
 from kway.units import format_bytes
@@ -154,8 +154,9 @@ def tensor_device(device: str, X: Any) -> Device | None:
 def prediction_device(device: str, n: int, coef: NDArray) -> Device | None:
     """Return the GPU that scores n rows, if there is one and, for "auto", it pays; None for the CPU."""
     R, d = coef.shape
-    pays = device == "cuda" or costs.gpu_pays_for_predictions(Size(n, d, max(2, R)), Rates())
-    return Device("cuda") if pays and has_gpu() else None
+    name = device if names_gpu(device) else "cuda"
+    pays = name == device or costs.gpu_pays_for_predictions(Size(n, d, max(2, R)), Rates())
+    return Device(name) if pays and has_gpu(name) else None
 
 
 # ---- where the rows of a fit are placed

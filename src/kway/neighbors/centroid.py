@@ -35,7 +35,7 @@ from kway.neighbors.training_rows import MergedClasses, merge_classes, named_cla
 from kway.parameters import DEVICE, check_parameters
 from kway.probabilities import Shares, softmax
 from kway.rows.blocks import ConvertedRows, labeled_blocks, row_blocks
-from kway.rows.gpu.device import ChosenDevice, Device, has_gpu, is_tensor, on_host, resolve
+from kway.rows.gpu.device import ChosenDevice, Device, has_gpu, is_tensor, names_gpu, on_host, resolve
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.auto import pick_index, restore
 from kway.search.gpu_dispatch import ENOUGH
@@ -70,7 +70,7 @@ class CentroidClassifier(Classifier):
     index : None, str or Recipe, default=None
         None scores all means. "flat", "landmarks" or a recipe of `kway.search`, such as Landmarks(store=Bits(1)),
         searches them; use it for 100,000 classes and more.
-    device : {"cpu", "cuda", "auto"}, default="cpu"
+    device : {"cpu", "cuda", "cuda:N", "auto"}, default="cpu"
         "cuda" computes means and predictions on a GPU; "auto" does so if there is a GPU and enough rows. Tensors are
         answered with tensors on their device.
 
@@ -473,7 +473,7 @@ def _spread(X: Any, means: NDArray, place: NDArray[np.int64], w: NDArray) -> flo
 def _choose_device(device: str, X: Any) -> ChosenDevice:
     """Choose the device that computes the means of rows X (n, d); sparse rows stay on the CPU."""
     if device != "cpu" and not isinstance(X, np.ndarray | TensorRows):
-        if device == "cuda":
+        if names_gpu(device):
             raise InputError(
                 "device='cuda' needs dense rows, got a sparse matrix; pass X.toarray(), or use device='cpu'"
             )

@@ -40,7 +40,7 @@ from kway.neighbors.votes import (
 from kway.parameters import DEVICE, NONE, above, check_parameters, one_of
 from kway.parameters import whole as whole_number
 from kway.rows.blocks import dense_blocks
-from kway.rows.gpu.device import Device, is_tensor, on_host
+from kway.rows.gpu.device import Device, is_tensor, names_gpu, on_host
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.auto import pick_index, restore
 from kway.search.flat import Flat
@@ -78,7 +78,7 @@ class NeighborsClassifier(VotingClassifier):
         Rows at a larger distance do not vote.
     class_weight : None, "balanced" or dict, default=None
         Factor of the votes per class; "balanced" is n / (n_classes * rows of the class).
-    device : {"cpu", "cuda", "auto"}, default="cpu"
+    device : {"cpu", "cuda", "cuda:N", "auto"}, default="cpu"
         "cuda" runs flat search and landmarks under "euclidean", "cosine" or "dot" on a GPU; "auto" does so if there is
         a GPU and enough rows.
     n_jobs : int or None, default=None
@@ -195,7 +195,7 @@ class NeighborsClassifier(VotingClassifier):
             The fitted classifier.
         """
         self._check_parameters()
-        if self.device == "cuda":
+        if names_gpu(self.device):
             raise CombinationError("fit_blocks codes rows on the CPU, got device='cuda'; use device='cpu' or 'auto'")
         recipe = self._code_recipe()
         self._forget()

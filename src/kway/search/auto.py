@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from kway.errors import CombinationError, InputError, ModelFileError
+from kway.rows.gpu.device import names_gpu
 from kway.search.distances import EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
 from kway.search.flat import Flat
 from kway.search.index import Index, Recipe
@@ -78,7 +79,7 @@ def pick_index(
         "auto", a name of INDEXES, or a recipe.
     n, d, metric, sparse
         As in `choose`, for "auto".
-    device : {"cpu", "cuda", "auto"}, default="cpu"
+    device : {"cpu", "cuda", "cuda:N", "auto"}, default="cpu"
         Device of the search.
 
     Returns
@@ -88,7 +89,7 @@ def pick_index(
     """
     if isinstance(index, Recipe):
         return ChosenIndex(_placed(index, device), "")
-    if index == "auto" and device == "cuda":
+    if index == "auto" and names_gpu(device):
         return ChosenIndex(Flat(device=device), "flat: the index for a GPU")
     if index == "auto":
         chosen = choose(n, d, metric, sparse)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from kway.errors import ModelFileError
 from kway.kernels.topk import merge
+from kway.rows.gpu.device import names_gpu
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.block_scan import RowSearch, Scan
 from kway.search.codecs.stores import Store, StoredRows
@@ -45,7 +46,7 @@ class Flat(Recipe):
     ----------
     store : None, Int8 or Bits, default=None
         How rows are stored: in full; Int8() scans bytes and stays exact; Bits(1) scans bits and is approximate.
-    device : {"cpu", "cuda", "auto"}, default="cpu"
+    device : {"cpu", "cuda", "cuda:N", "auto"}, default="cpu"
         "cuda" searches dense rows and codes under "euclidean", "cosine" and "dot" on a GPU, with the same results;
         "auto" does so if there is a GPU and enough rows.
 
@@ -79,7 +80,7 @@ class Flat(Recipe):
         """
         super().check(metric, sparse)
         self.keeper.check(metric.distance, sparse)
-        if self.device == "cuda":
+        if names_gpu(self.device):
             check_device(metric, sparse)
 
     def build_blocks(self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None) -> Index:
@@ -172,7 +173,7 @@ class FlatIndex(Index):
 
         Parameters
         ----------
-        device : {"cpu", "cuda", "auto"}
+        device : {"cpu", "cuda", "cuda:N", "auto"}
             The device of later searches.
         """
         recipe = replace(self.recipe, device=device)

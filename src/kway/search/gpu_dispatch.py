@@ -104,12 +104,11 @@ def holds(index: Index, queries: Any, k: int) -> bool:
         return False
     if not (index.unit.plain and index.metric.bare and k < MAX_NEIGHBORS):
         return False
-    if queries.shape[1] != index.n_features or not len(queries) or not bool(queries.isfinite().all()):
+    if queries.shape[1] != index.n_features or not len(queries):
         return False
     peaks = queries.abs().amax(1)
-    held = peaks[peaks > 0]
     limit = 2.0 ** min(index.unit.span.most, -index.unit.span.least)
-    return not len(held) or bool((held.min() > 1 / limit) & (held.max() < limit))
+    return bool(((peaks == 0) | ((peaks > 1 / limit) & (peaks < limit))).all())  # false for NaN and infinity
 
 
 def check_cells(metric: Metric) -> None:

@@ -26,7 +26,7 @@ from kway.kernels.jit import frozen
 from kway.kernels.topk import EMPTY, offer, settle
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.parameters import AUTO, check_parameters, whole
-from kway.rows.gpu.device import ChosenDevice
+from kway.rows.gpu.device import ChosenDevice, names_gpu
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.bit_cells import BitCells
 from kway.search.cells import (
@@ -84,7 +84,7 @@ class Landmarks(Recipe):
         How rows are stored: in full, as bytes or as bits.
     verbose : bool, default=False
         Whether to show the progress of k-means.
-    device : {"cpu", "cuda", "auto"}, default="cpu"
+    device : {"cpu", "cuda", "cuda:N", "auto"}, default="cpu"
         "cuda" places landmarks and searches full rows under "euclidean", "cosine" and "dot" on a GPU, with the results
         of the CPU for the same landmarks. Codes alone are searched on the GPU for tensors and on the CPU for arrays.
         "auto" uses a GPU if there is one and enough rows.
@@ -136,7 +136,7 @@ class Landmarks(Recipe):
                 f"Landmarks(store={self.store}) cannot search {metric.name!r}, which needs full rows; use store=None"
             )
         self.keeper.check(metric.distance, sparse)
-        if self.device == "cuda":
+        if names_gpu(self.device):
             check_cells(metric)
 
     def build_blocks(self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None) -> Index:
@@ -331,7 +331,7 @@ class LandmarksIndex(Index):
 
         Parameters
         ----------
-        device : {"cpu", "cuda", "auto"}
+        device : {"cpu", "cuda", "cuda:N", "auto"}
             The device of later searches.
         """
         recipe = replace(self.recipe, device=device)

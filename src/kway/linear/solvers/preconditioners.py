@@ -157,7 +157,8 @@ class Moments:
         15 passes where the shared factor alone takes 25 on Banking77 (T4b).
         """
         o = objective
-        return self.dense and o.in_memory and o.loss.cross_entropy and o.n < o.n_scores * o.d
+        summed = o.in_memory or CLASS_FACTOR in o.rows.offers  # `class_sums` is one pass over them
+        return self.dense and summed and o.loss.cross_entropy and o.n < o.n_scores * o.d
 
     def _inverse(self, scale: float) -> NDArray:
         """Return (scale X'X / n + ridge I)^-1."""

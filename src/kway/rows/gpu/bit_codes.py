@@ -283,7 +283,8 @@ def unpack_bits(words: Tensor, out: Tensor, bits: int) -> None:
     from kway.rows.gpu.search_kernels import unpack_planes
 
     m, wide = out.shape
-    unpack_planes[(-(-m // CODE_TILE), wide // 32)](words.contiguous(), out, m, wide // 32, bits, CODE_TILE)
+    with Device(str(out.device)).selected():
+        unpack_planes[(-(-m // CODE_TILE), wide // 32)](words.contiguous(), out, m, wide // 32, bits, CODE_TILE)
 
 
 @dataclass(frozen=True)

@@ -82,12 +82,16 @@ class Module:
         _check(started, f"cuLaunchKernel {name}")
 
 
-@lru_cache(maxsize=8)
 def compiled(source: str, names: tuple[str, ...], arch: str = "sm_90a") -> Module:
-    """Compile a source and return its kernels by their C++ names, including template arguments."""
+    """Compile a source for torch's current GPU; return its kernels by their C++ names, with template arguments."""
+    return _compiled(source, names, arch, load_torch().cuda.current_device())
+
+
+@lru_cache(maxsize=8)
+def _compiled(source: str, names: tuple[str, ...], arch: str, gpu: int) -> Module:
     nvrtc, program = _nvrtc(), ctypes.c_void_p()
     load_torch().cuda.current_stream()  # creates the driver's context
-    load_torch().zeros(1, device="cuda")
+    load_torch().zeros(1, device=f"cuda:{gpu}")
     _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kway.cu", 0, None, None), "nvrtc")
     for name in names:
         _check(nvrtc.nvrtcAddNameExpression(program, name.encode()), name)
@@ -111,10 +115,10 @@ def compiled(source: str, names: tuple[str, ...], arch: str = "sm_90a") -> Modul
     return Module(handle, lowered)
 
 
-def can_compile() -> bool:
+def can_compile(gpu: str = "cuda") -> bool:
     """Return whether NVRTC is installed and the GPU has the architecture of the kernels (Hopper)."""
     torch = load_torch()
-    if not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] != 9:
+    if not torch.cuda.is_available() or torch.cuda.get_device_capability(gpu)[0] != 9:
         return False
     try:
         _nvrtc()

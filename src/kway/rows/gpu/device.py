@@ -1,7 +1,7 @@
-"""The device that arrays live on: "cpu", "cuda" or "auto", copies to it and back, and its memory.
+"""The device that arrays live on: "cpu", "cuda", "cuda:N" or "auto", copies to it and back, and its memory.
 
 resolve("cpu")                   None: numpy and numba compute, and torch is not loaded
-resolve("cuda")                  the Device, or an error that says what to install
+resolve("cuda")                  the Device, or an error that says what to install; "cuda:1" is the second GPU
 resolve("auto", pays=True)       the Device if there is a GPU and the work is large enough, else None
 device.put(x)                    copy a numpy array or a tensor to the device; no copy if it is already there
 device.fetch(t)                  copy a tensor into a numpy array
@@ -15,7 +15,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from threading import Lock
@@ -48,6 +48,16 @@ class Device:
 
     name: str = "cuda"
 
+    def __post_init__(self) -> None:
+        torch, kind = sys.modules.get("torch"), self.name.partition(":")[0]
+        if kind not in ("cpu", "cuda"):
+            raise InputError(f"kway computes on CPUs and NVIDIA GPUs, got a tensor on {self.name!r}; pass X.cpu()")
+        if kind == "cuda" and torch is not None and torch.version.hip is not None:
+            raise InputError(
+                f"kway computes on CPUs and NVIDIA GPUs, and this PyTorch is built for ROCm {torch.version.hip}; use "
+                "device='cpu', and tensors on the CPU"
+            )
+
     @property
     def torch(self) -> Any:
         """The torch module."""
@@ -67,6 +77,10 @@ class Device:
     def multiplies_int8(self) -> bool:
         """Whether Triton compiles int8 products for the GPU: compute capability 8.0 or newer."""
         return self.is_gpu and self.torch.cuda.get_device_capability(self.name) >= (8, 0)
+
+    def selected(self) -> AbstractContextManager[Any]:
+        """Return a context in which kernels start on this device; they otherwise start on torch's current GPU."""
+        return self.torch.cuda.device(self.name) if self.is_gpu else nullcontext()
 
     def put(self, array: Any, dtype: Any = None) -> Tensor:
         """Return a tensor on the device with the values of a numpy array or of a tensor on any device."""
@@ -106,7 +120,7 @@ class Device:
     @contextmanager
     def room(self, what: str, needed: int = 0) -> Iterator[None]:
         """Raise BudgetError if `needed` bytes are not free, or if memory runs out inside the block."""
-        if needed > self.free_bytes():
+        if needed and needed > self.free_bytes():  # the driver takes longer to answer than a small search
             raise BudgetError(self._describe_shortage(what, needed))
         try:
             yield
@@ -162,9 +176,9 @@ def resolve(device: str, pays: bool = True) -> ChosenDevice:
     DEVICE.check("device", device)
     if device == "cpu":
         return ChosenDevice(None, "")
-    if device == "cuda":
-        _refuse_absent()
-        return ChosenDevice(Device("cuda"), "device='cuda'")
+    if names_gpu(device):
+        _refuse_absent(device)
+        return ChosenDevice(Device(device), f"device={device!r}")
     if not pays:
         return ChosenDevice(None, "on the CPU: too small for a GPU to be faster")
     if not has_gpu():
@@ -172,9 +186,20 @@ def resolve(device: str, pays: bool = True) -> ChosenDevice:
     return ChosenDevice(Device("cuda"), "on the GPU: the work is large enough")
 
 
-def has_gpu() -> bool:
-    """Return whether torch is installed and finds a GPU."""
-    return find_spec("torch") is not None and bool(load_torch().cuda.is_available())
+def names_gpu(device: str) -> bool:
+    """Return whether a `device=` argument requires a GPU: "cuda" or "cuda:N"."""
+    return device.startswith("cuda")
+
+
+def has_gpu(name: str = "cuda") -> bool:
+    """Return whether torch is installed and finds the NVIDIA GPU of this name."""
+    if find_spec("torch") is None or load_torch().version.hip is not None or not load_torch().cuda.is_available():
+        return False
+    return _number(name) < int(load_torch().cuda.device_count())
+
+
+def _number(name: str) -> int:
+    return int(name.partition(":")[2] or 0)
 
 
 def load_torch() -> Any:
@@ -221,11 +246,16 @@ def take_labels(classes: NDArray, codes: Any) -> Any:
     return labels[codes] if is_tensor(labels) else classes[device.fetch(codes)]
 
 
-def _refuse_absent() -> None:
+def _refuse_absent(device: str) -> None:
     torch = load_torch()
+    Device(device)  # refuses other kinds of GPU
     if not torch.cuda.is_available():
         built = "this PyTorch is built without CUDA" if torch.version.cuda is None else "the driver reports none"
-        raise InputError(f"device='cuda' needs a GPU, and PyTorch finds none ({built}); use device='cpu' or 'auto'")
+        raise InputError(f"device={device!r} needs a GPU, and PyTorch finds none ({built}); use device='cpu' or 'auto'")
+    count = torch.cuda.device_count()
+    if _number(device) >= count:
+        last = f" to 'cuda:{count - 1}'" if count > 1 else ""
+        raise InputError(f"device={device!r} does not exist, PyTorch finds {count}: use 'cuda:0'{last}")
 
 
 def rows_that_fit(row_bytes: float) -> int:

@@ -61,10 +61,6 @@ class DeviceMetric(ABC):
         """Return the largest key (q,) of a row at distance <= worst (q,), for queries of these norms (q,), float64."""
 
     @abstractmethod
-    def score(self, worst: Tensor, norm: Tensor) -> Tensor:
-        """Return the score q.x - o (q,) of a row at this distance (q,), float64."""
-
-    @abstractmethod
     def measure(self, queries: Tensor, rows: Tensor) -> Tensor:
         """Return the distances (m, c) of queries (m, d) and rows (m or 1, c, d), all float64."""
 
@@ -83,10 +79,6 @@ class EuclideanMetric(DeviceMetric):
         """Return (d^2 - |q|^2) / 2 plus slack; rows longer than norm + worst cannot be near, so it ignores them."""
         longest = norm + (norm + worst).clamp(max=reach)
         return 0.5 * (worst - norm) * (worst + norm) + slack * longest * longest + PRODUCT_UNDERFLOW
-
-    def score(self, worst: Tensor, norm: Tensor) -> Tensor:
-        """Return (|q|^2 - d^2) / 2."""
-        return 0.5 * (norm - worst) * (norm + worst)
 
     def measure(self, queries: Tensor, rows: Tensor) -> Tensor:
         """Sum squared differences, because products cancel."""
@@ -115,10 +107,6 @@ class CosineMetric(DeviceMetric):
         """Return d - 1 plus slack."""
         return worst - 1.0 + slack
 
-    def score(self, worst: Tensor, norm: Tensor) -> Tensor:
-        """Return 1 - d."""
-        return 1.0 - worst
-
     def measure(self, queries: Tensor, rows: Tensor) -> Tensor:
         """Take the root of a product, as the CPU's kernel does, so that equal rows have distance 0."""
         q = queries[:, None]
@@ -135,10 +123,6 @@ class DotMetric(DeviceMetric):
     def threshold(self, worst: Tensor, norm: Tensor, reach: float, slack: float) -> Tensor:
         """Return d plus slack."""
         return worst + slack * reach * norm + PRODUCT_UNDERFLOW
-
-    def score(self, worst: Tensor, norm: Tensor) -> Tensor:
-        """Return -d."""
-        return -worst
 
     def measure(self, queries: Tensor, rows: Tensor) -> Tensor:
         """Sum the products."""
@@ -173,7 +157,7 @@ class Answers:
         self.left = self.device.torch.cat(unproven)
 
 
-SearchFunction = Callable[[Tensor, int], NearestRows]  # (queries, k) -> rows by (float64 distance, position)
+SearchFunction = Callable[[Tensor, int], NearestRows]  # (queries, k) -> rows sorted by (float64 distance, position)
 
 
 @dataclass(frozen=True)
@@ -295,15 +279,19 @@ def resolve_ties(search: ListSearch, queries: Tensor, k: int) -> NearestRows:
     if queries.dtype == load_torch().float64:
         return search.nearest(queries, k)
     count, most = k + search.spare, search.n if search.brute is None else min(MAX_NEIGHBORS, search.n)
-    found = _sort_rounded(search.nearest(queries, count))
-    ids, distances = found.ids[:, :k].clone(), found.distances[:, :k].clone()
-    tied = (found.distances[:, 1:] == found.distances[:, :-1]).any(1)
-    left = (tied & (found.distances[:, -1] == found.distances[:, k - 1])).nonzero()[:, 0]
-    while len(left) and count < most:
-        count = min(2 * count + 8, search.n)
-        more = _sort_rounded(search.nearest(queries[left], count))
+    found = search.nearest(queries, count)
+    away = round_to_float32(found.distances)
+    ids, distances = found.ids[:, :k].contiguous(), away[:, :k].contiguous()
+    left = (away[:, 1:] == away[:, :-1]).any(1).nonzero()[:, 0]
+    more = NearestRows(found.ids[left], found.distances[left])
+    while len(left):
+        more = _sort_rounded(more)
         ids[left], distances[left] = more.ids[:, :k], more.distances[:, :k]
         left = left[more.distances[:, -1] == more.distances[:, k - 1]]
+        if count >= most:
+            break
+        count = min(2 * count + 8, search.n)
+        more = search.nearest(queries[left], count) if len(left) else more
     if search.brute is not None and len(left) and count < search.n:
         for some in left.split(16):
             ids[some], distances[some] = search.brute(queries[some], k)

@@ -101,7 +101,8 @@ class CounterRows:
         from kway.rows.gpu.search_kernels import fill_rows
 
         out = self.device.empty((len(classes), WIDTH))
-        fill_rows[(len(classes),)](out, classes.int())
+        with self.device.selected():
+            fill_rows[(len(classes),)](out, classes.int())
         return out
 
     def codes(self, n: int) -> SignCodes:
@@ -126,7 +127,8 @@ class CounterRows:
         if self.device.is_gpu:
             from kway.rows.gpu.search_kernels import fill_codes
 
-            fill_codes[(whole // bm * (WIDTH // bn),)](words, self.turn, bm, bn, bk, num_warps=8, num_stages=3)
+            with self.device.selected():
+                fill_codes[(whole // bm * (WIDTH // bn),)](words, self.turn, bm, bn, bk, num_warps=8, num_stages=3)
         else:
             for first in range(0, whole, 2**14):
                 some = self.device.torch.arange(first, min(whole, first + 2**14))

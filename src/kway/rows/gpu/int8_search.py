@@ -10,8 +10,9 @@ One integer per query and tile therefore decides which products may belong to a 
 float64; EPS covers the float32 arithmetic of that integer. Rows are sorted by norm, so that o is nearly constant within
 a tile, and tiles are shuffled, so that any range of them is a sample.
 
-A search scans a sample of the tiles for a first threshold, then all tiles in rounds. Survivors are measured in float64
-and tighten the thresholds. Queries whose lists overflow are searched by exact_search.py.
+A search scans a sample of the tiles for a first threshold, then all tiles in rounds. Rows of tiles that may hold a
+neighbor are multiplied again, with two digits of the query (q = t (q^ + q~ / 254) + e_q'). Survivors are measured in
+float64 and tighten the thresholds. Queries whose lists overflow are searched by exact_search.py.
 """
 
 from __future__ import annotations
@@ -28,21 +29,25 @@ from kway.rows.gpu.exact_search import METRICS, DeviceMetric, ExactRows, Nearest
 from kway.rows.gpu.tile_plans import TILE, Int8Plan, plan_int8
 
 FLOAT32_EPS = float(np.finfo(np.float32).eps)  # also the finest scale, relative to the largest norm
+FINER = 254.0  # units of the second digit in one of the first
 EPS = 32 * FLOAT32_EPS  # relative error of each term: eight roundings, with a margin of eight
-LIST_SIZE = 4096  # survivors listed per query (G1)
+LIST_SIZE = 4096  # survivors listed per query, at most; as many as tiles if these are fewer (G1)
+LISTED = 2**26  # survivors listed in all, which bounds the queries of a batch (G1)
 SHORT_LIST = 512  # survivors of a list that the faster selection handles; nearly all lists are short (G1)
-SAMPLE_SHARE, ROUNDS = 0.01, 4  # share of the tiles in the sample, and rounds that scan all tiles (G3)
+SAMPLE_SHARE, ROUNDS = 0.01, 4  # share of the tiles in the sample, and rounds that scan all tiles (G1)
+SMALL_WORK, SMALL_SHARE, SMALL_ROUNDS = 2**41, 0.1, 2  # products up to which launches cost more than survivors (G1)
 MAX_INT8_NEIGHBORS = 64  # the largest k that lists of survivors hold (G1)
-MIN_INT8_ROWS = 2**17  # rows from which the filter is faster than float32 products (G1)
-_SHARES = np.geomspace(SAMPLE_SHARE, 1.0, ROUNDS + 1)
+MIN_INT8_ROWS = 2**12  # rows from which the filter is faster than float32 products (G1)
+GATHERED = 32  # marked queries that are multiplied together with a tile (G1)
 _KINDS = {name: kind for kind, name in enumerate(METRICS)}  # the kernels' numbers of the metrics
 
 
 @dataclass(frozen=True)
 class Int8Queries:
-    """Queries as int8 (nqp, DP) with constants (nqp, 4); norms (q,) and steps t (q,) are float64."""
+    """Queries as two digits (nqp, DP) int8 with constants (nqp, 5); norms (q,) and steps t (q,) are float64."""
 
     values: Tensor
+    fine: Tensor
     constants: Tensor
     norms: Tensor
     steps: Tensor
@@ -106,21 +111,18 @@ class Int8Tiles:
         torch, q = self.device.torch, len(queries)
         x = self.metric.operand(queries.double(), self.center) @ self.rotation
         t = (x.abs().amax(1) / 127).clamp(min=self.finest)
-        rounded = (x / t[:, None]).round_().clamp_(-127, 127)
-        values = self.device.zeros((padded_to, x.shape[1]), "int8")
-        values[:q] = rounded.to(torch.int8)
         norms = x.square().sum(1).sqrt_()
-        error = (x - rounded * t[:, None]).square_().sum(1).sqrt_()
-        terms = torch.stack([torch.ones_like(t), (1 + EPS) * norms, error + EPS * norms], 1)
-        constants = self.device.zeros((padded_to, 4))
-        constants[:q, 1:] = (terms / t[:, None]).float()
+        digits = self.device.zeros((2, padded_to, x.shape[1]), "int8")
+        terms = [torch.ones_like(t), (1 + EPS) * norms]
+        for values, step in zip(digits, (t, t / FINER)):
+            rounded = (x / step[:, None]).round_().clamp_(-127, 127)
+            values[:q] = rounded
+            x = x.addcmul_(rounded, step[:, None], value=-1)  # what is left
+            terms.append(x.square().sum(1).sqrt_() + EPS * norms)
+        constants = self.device.zeros((padded_to, 5))
+        constants[:q, 1:] = torch.stack(terms, 1) / t[:, None]
         constants[q:, 0], constants[q:, 1] = float("inf"), 1.0
-        return Int8Queries(values, constants, norms, t)
-
-    def thresholds(self, worst: Tensor, queries: Int8Queries) -> Tensor:
-        """Return a lower bound of score / t (q,) at these distances (q,); -inf if fewer than k rows were found."""
-        score = self.metric.score(worst, queries.norms) - 1e-12 * (queries.norms.square() + worst.square())
-        return self.lower_scores(score, queries).where(worst < 1e299, -float("inf"))
+        return Int8Queries(digits[0], digits[1], constants, norms, t)
 
     def lower_scores(self, score: Tensor, queries: Int8Queries) -> Tensor:
         """Return score / t (q,), lowered by its rounding error, which the tiles' terms do not cover."""
@@ -149,17 +151,22 @@ class Int8Search:
         """Return whether k is small enough and float32 holds the numbers."""
         largest = float(queries.abs().max())
         return (
-            k <= min(MAX_INT8_NEIGHBORS, len(self.rows) // (8 * TILE))
+            k <= min(MAX_INT8_NEIGHBORS, len(self.rows) // (2 * TILE))
             and largest < FLOAT32_SAFE[1]
             and FLOAT32_SAFE[0] < self.rows.reach < FLOAT32_SAFE[1]
         )
 
+    @property
+    def list_size(self) -> int:
+        """Survivors listed per query: a power of two."""
+        return min(LIST_SIZE, max(2 * SHORT_LIST, 1 << (len(self.tiles.values) - 1).bit_length()))
+
     def nearest(self, queries: Tensor, k: int) -> NearestRows:
         """Return the k nearest rows of queries (q, d) by (float64 distance, position)."""
-        widest = max(_SHARES[i + 1] - _SHARES[i] for i in range(1, len(_SHARES) - 1))
-        batch = rows_that_fit(widest * len(self.tiles.values)) // TILE * TILE
-        parts = [self._search_batch(part, k) for part in queries.split(min(16384, max(TILE, batch)))]
-        return NearestRows(*(self.rows.device.torch.cat(values) for values in zip(*parts)))
+        batches = max(1, -(-len(queries) * self.list_size // LISTED))
+        with self.rows.device.selected():
+            parts = [self._search_batch(part, k) for part in queries.tensor_split(batches)]
+        return parts[0] if batches == 1 else NearestRows(*map(self.rows.device.torch.cat, zip(*parts)))
 
     def _search_batch(self, queries: Tensor, k: int) -> NearestRows:
         first = _Batch(self, queries, k)
@@ -188,13 +195,20 @@ class _Batch:
         device, self.q = search.rows.device, len(queries)
         self.queries, self.padded = queries.contiguous(), -(-self.q // TILE) * TILE
         self.int8 = self.tiles.quantize(queries, self.padded)
-        self.counts = device.zeros(self.padded, "int32")
-        self.lists = device.empty((self.padded, LIST_SIZE), "int32")
-        self.away = device.empty((self.q, LIST_SIZE), "float64")
+        self.counts, self.size = device.zeros(self.padded, "int32"), search.list_size
+        self.lists = device.empty((self.padded, self.size), "int32")
+        self.away = device.empty((self.q, self.size), "float64")
         self.best = device.empty((self.q, k), "float64")
         self.ids = device.empty((self.q, k), "int32")
         self.over = device.zeros(self.q, "int32")
-        self.ends = [min(self.n_tiles, max(4 * k, round(self.n_tiles * share))) for share in _SHARES]
+        small = self.padded * self.tiles.values.numel() <= SMALL_WORK
+        share, rounds = (SMALL_SHARE, SMALL_ROUNDS) if small else (SAMPLE_SHARE, ROUNDS)
+        seen = [share ** (1 - i / rounds) * self.n_tiles for i in range(rounds + 1)]
+        self.ends = [min(self.n_tiles, max(4 * k, round(tiles))) for tiles in seen]
+        from triton.tools.tensor_descriptor import TensorDescriptor
+
+        values = self.tiles.values.view(-1, self.tiles.values.shape[2])
+        self.row_tiles = TensorDescriptor.from_tensor(values, [TILE, search.plan.chunk])
 
     @property
     def n_tiles(self) -> int:
@@ -218,23 +232,21 @@ class _Batch:
 
     def run(self) -> None:
         """Scan all tiles in rounds."""
-        device = self.tiles.device
-        rounds = [(a, b) for a, b in zip([0, *self.ends[1:]], self.ends[1:]) if a < b]
-        flags = device.empty((max(b - a for a, b in rounds), self.padded), "uint8")
-        room = device.empty((min(self.n_tiles, rows_that_fit(4 * self.padded)), self.padded), "int32")
-        for a, b in rounds:
-            self._scan(a, b, flags, tiles_each=128 if b == self.n_tiles else 32)
-            self._expand(a, b, flags, room)
-            self._choose()
+        device, part = self.tiles.device, min(self.n_tiles, rows_that_fit(5 * self.padded))
+        flags, room = (device.empty((part, self.padded), kind) for kind in ("uint8", "int32"))
+        for a, b in zip([0, *self.ends[1:]], self.ends[1:]):
+            for first in range(a, b, part):
+                last = min(b, first + part)
+                self._scan(first, last, flags, tiles_each=128 if b == self.n_tiles else 32)
+                self._expand(first, last, flags, room)
+            if a < b:
+                self._choose()
 
     def _scan(self, a: int, b: int, out: Tensor, tiles_each: int, sample: bool = False) -> None:
         """Mark which tiles from a to b may contain a neighbor of each query."""
-        from triton.tools.tensor_descriptor import TensorDescriptor
-
         wide, blocks, plan = self.tiles.values.shape[2], self.padded // TILE, self.plan
-        rows = TensorDescriptor.from_tensor(self.tiles.values.view(-1, wide), [TILE, plan.chunk])
         self.kernels.scan[(blocks * -(-(b - a) // tiles_each),)](
-            self.int8.values, self.int8.constants, rows, self.tiles.upper, self.tiles.lower, out, blocks,
+            self.int8.values, self.int8.constants, self.row_tiles, self.tiles.upper, self.tiles.lower, out, blocks,
             self.padded, a, b, wide, plan.chunk, TILE, tiles_each, sample, plan.scan_stages, plan.unroll, num_warps=4,
             num_stages=plan.scan_stages,
         )  # fmt: skip
@@ -242,29 +254,26 @@ class _Batch:
     def _expand(self, a: int, b: int, flags: Tensor, room: Tensor) -> None:
         """Append the rows of marked tiles that may be neighbors to the queries' lists."""
         wide, together, tiles = self.tiles.values.shape[2], 2048, self.tiles
-        for first in range(a, b, len(room)):
-            grid = (min(b - first, len(room)), -(-self.padded // together))
-            self.kernels.expand[grid](
-                flags[first - a :], self.int8.values, self.int8.constants, tiles.values, tiles.upper,
-                self.counts, self.lists, room, self.padded, first, wide, self.plan.chunk, LIST_SIZE, together, 16,
-                num_warps=4, num_stages=self.plan.expand_stages,
-            )  # fmt: skip
+        self.kernels.expand[(b - a, -(-self.padded // together))](
+            flags, self.int8.values, self.int8.fine, self.int8.constants, tiles.values, tiles.upper, self.counts,
+            self.lists, room, self.padded, a, wide, self.plan.chunk, self.size, together, GATHERED,
+            self.plan.expand_stages, num_warps=4,
+        )  # fmt: skip
 
     def _choose(self) -> None:
         """Measure the survivors in float64, keep the k nearest per query, and raise the thresholds."""
         d, kind = self.rows.rows.shape[1], _KINDS[self.rows.metric.name]
+        columns = min(128, max(16, 1 << (d - 1).bit_length()))
         self.kernels.measure_near[(self.q,)](
-            self.rows.rows, self.queries, self.tiles.order, self.counts, self.lists, self.away, d, kind, LIST_SIZE, 32,
-            128, num_warps=4, enable_fp_fusion=False,
+            self.rows.rows, self.queries, self.tiles.order, self.counts, self.lists, self.away, d, kind, self.size,
+            min(128, 4096 // columns), columns, num_warps=4, enable_fp_fusion=False,
         )  # fmt: skip
-        for low, size in ((-1, SHORT_LIST), (SHORT_LIST, LIST_SIZE)):
+        for low, size in ((-1, SHORT_LIST), (SHORT_LIST, self.size)):
             self.kernels.select[(self.q,)](
-                self.tiles.order, self.counts, self.lists, self.away, self.best, self.ids, self.over, self.k, LIST_SIZE,
-                low, size, num_warps=4,
+                self.tiles.order, self.counts, self.lists, self.away, self.best, self.ids, self.over,
+                self.int8.constants, self.int8.norms, self.int8.steps, EPS, kind, self.k, self.size, low, size,
+                num_warps=size // SHORT_LIST if size <= 4 * SHORT_LIST else 4,
             )  # fmt: skip
-        thresholds = self.int8.constants[: self.q, 0]
-        renewed = self.tiles.thresholds(self.best[:, -1], self.int8)
-        self.int8.constants[: self.q, 0] = self.tiles.device.torch.maximum(thresholds, renewed)
 
 
 @dataclass(frozen=True)
@@ -289,7 +298,7 @@ class ExactSearch:
 def build_exact_search(device: Device, rows: Tensor, name: str) -> ExactSearch:
     """Return the search over rows (n, d), a tensor on the device or codes that decode like one, under a metric."""
     exact = ExactRows.build(device, rows, METRICS[name])
-    large = isinstance(rows, device.torch.Tensor) and len(exact) >= MIN_INT8_ROWS
+    large = isinstance(rows, device.torch.Tensor) and len(exact) >= max(MIN_INT8_ROWS, 4 * rows.shape[1])
     if not (large and device.multiplies_int8 and find_spec("triton") is not None):
         return ExactSearch(exact, None)
     plan = plan_int8(padded_width(rows.shape[1]), device.shared_bytes)

@@ -8,8 +8,8 @@ most GPU_BLOCK_BYTES, whatever the number of classes.
 
 `class_factor` computes one inverse Hessian per class, of [X 1]' diag(h_k) [X 1] / n + ridge for each score k, as the
 preconditioners of the host do. Rows are drawn in proportion to their curvature h_k, and a share of the unweighted
-matrix is added. Matrices are scaled to a unit diagonal, and a multiple of the identity is added, which grows until all
-of them have a Cholesky factor.
+matrix is added, in proportion to the mean of h_k, but not less than a share of the mean over all classes. Matrices are
+scaled to a unit diagonal, and a multiple of the identity is added, which grows until all have a Cholesky factor.
 """
 
 from __future__ import annotations
@@ -167,14 +167,28 @@ class GpuRows:
 
     def curvatures(self, theta: NDArray, losses: RowLosses) -> NDArray:
         """Return the weighted second derivatives (R, n) at theta, on the host."""
+        if losses.loss.p_curvatures:
+            return self.device.fetch(probability_curvatures(self.labeled(losses), theta, losses.loss.joint))
         out = np.empty((len(theta), self.n), theta.dtype)
         for rows in score_blocks(self.n, len(theta), theta.itemsize):
             out[:, rows] = losses.curvatures(self.scores(theta, rows), rows).T
         return out
 
     def class_sums(self, theta: NDArray, losses: RowLosses, bias: bool) -> ClassSums:
-        """Raise NotImplementedError: on a GPU, `class_factor` is cheaper."""
-        raise NotImplementedError
+        """Return the sums of the curvatures of a cross entropy per class, in one pass that keeps no curvature."""
+        labeled, weights = self.labeled(losses), Weights.split(self.device.put(theta))
+        mass, own_mass = (self.device.zeros(len(theta), "float64") for _ in range(2))
+        own_rows = weights.W.new_zeros((len(theta), self.d + bias))
+        with self.device.full_precision():
+            for rows in labeled.blocks(len(theta), own_rows.element_size()):
+                h, codes = _p_curvatures(labeled, weights, rows, losses.loss.joint), labeled.codes[rows]
+                own = h.gather(1, codes[:, None])
+                mass += h.sum(0, dtype=torch.float64)
+                own_mass.index_put_((codes,), own[:, 0].double(), accumulate=True)  # adds in a fixed order
+                own_rows.index_put_(
+                    (codes,), own * _with_bias(labeled.X[rows].to(h.dtype), None, bias), accumulate=True
+                )
+        return ClassSums(*map(self.device.fetch, (mass, own_mass, own_rows)))
 
     def class_factor(
         self, theta: NDArray, losses: RowLosses, plain: NDArray, ridges: NDArray, n_drawn: int, share: float
@@ -342,7 +356,9 @@ def class_inverses(labeled: LabeledRows, h: Tensor, rule: GramRule) -> ClassInve
     plain = labeled.device.put(rule.plain)
     ridges = labeled.device.put(rule.ridges).to(plain.dtype)
     with labeled.device.full_precision():
-        grams = torch.stack([_gram(labeled, h[k], k, plain, rule) for k in range(len(h))])
+        mean = h.mean(1, dtype=torch.float64)
+        mass = (rule.share * mean.clamp(min=rule.share * float(mean.mean()))).tolist()
+        grams = torch.stack([_gram(labeled, h[k], k, plain, rule, mass[k]) for k in range(len(h))])
         return ClassInverses(labeled, _inverted(grams, ridges))
 
 
@@ -352,21 +368,26 @@ def probability_curvatures(labeled: LabeledRows, theta: NDArray, joint: bool) ->
     out = weights.W.new_empty((len(theta), len(labeled.X)))
     with labeled.device.full_precision():
         for rows in labeled.blocks(len(theta), out.element_size()):
-            f = labeled.scores(weights, rows)
-            p = f.softmax(1) if joint else f.sigmoid()
-            h = p * (1 - p)
-            out[:, rows] = (h if labeled.weight is None else h * labeled.weight[rows, None]).T
+            out[:, rows] = _p_curvatures(labeled, weights, rows, joint).T
     return out
 
 
-def _gram(labeled: LabeledRows, h: Tensor, k: int, plain: Tensor, rule: GramRule) -> Tensor:
-    """Return the matrix (D, D) of one class."""
+def _p_curvatures(labeled: LabeledRows, weights: Weights, rows: slice, joint: bool) -> Tensor:
+    """Return weight p (1 - p) of some rows, (m, R)."""
+    f = labeled.scores(weights, rows)
+    p = f.softmax(1) if joint else f.sigmoid()
+    h = p * (1 - p)
+    return h if labeled.weight is None else h * labeled.weight[rows, None]
+
+
+def _gram(labeled: LabeledRows, h: Tensor, k: int, plain: Tensor, rule: GramRule, mass: float) -> Tensor:
+    """Return the matrix (D, D) of one class, with `mass` times the plain one mixed in."""
     n, generator = len(h), torch.Generator(h.device).manual_seed(k)
     chance = (rule.n_drawn * h / h.sum().clamp(min=1e-30)).clamp(max=1)
     drawn = torch.nonzero(torch.rand(n, generator=generator, device=h.device) < chance).squeeze(1)
     root = ((1 - rule.share) * h[drawn] / (n * chance[drawn].clamp(min=1e-30))).sqrt().to(plain.dtype)
     Z = _with_bias(labeled.X[drawn].to(plain.dtype), root, len(plain) > labeled.X.shape[1])
-    return torch.addmm(plain, Z.T, Z, beta=float(rule.share * h.mean()))
+    return torch.addmm(plain, Z.T, Z, beta=mass)
 
 
 def _with_bias(X: Tensor, root: Tensor | None, bias: bool) -> Tensor:

@@ -1,6 +1,7 @@
 """Triton kernels of search: int8 products (int8_search.py), lists of codes (sign_codes.py), generated rows.
 
-Q      (nqp, DP) int8   queries          qc (nqp, 4) float32   thr/t, 1/t, |q|/t, |e_q|/t
+Q      (nqp, DP) int8   queries          qc (nqp, 5) float32   thr/t, 1/t, |q|/t, |e_q|/t, |e_q'|/t
+fine   (nqp, DP) int8   their next digits, in units of t / 254; e_q' is the rounding error of both digits
 tiles  (nt, 128, DP)    rows             tc (nt, 4) float32    1/s, o/s, |e_x|/s, |s x^|/s: upper bounds
                                          ts (nt, 4) float32    s, o, |e_x|, |s x^|: lower bounds
 flags  (tiles, nqp)     bytes            ids (nqp, CAP), cnt (nqp,)   survivors of each query
@@ -16,9 +17,14 @@ _PADDING = tl.constexpr(1e300)  # distance of padding
 
 @triton.jit
 def limit(c0, c1, c2, c3, f):
-    """Return the integer product up to which no row of the tile at f can be a neighbor of these queries."""
-    most = c0 * tl.load(f) - c1 * tl.load(f + 1) - c2 * tl.load(f + 2) - c3 * tl.load(f + 3)
-    return tl.minimum(tl.floor(tl.maximum(most, -2e9)) - 1, 2e9).to(tl.int32)
+    """Return the product up to which no row of the tile at f can be a neighbor of these queries."""
+    return c0 * tl.load(f) - c1 * tl.load(f + 1) - c2 * tl.load(f + 2) - c3 * tl.load(f + 3)
+
+
+@triton.jit
+def whole_limit(c0, c1, c2, c3, f):
+    """Return an integer at most that limit."""
+    return tl.minimum(tl.floor(tl.maximum(limit(c0, c1, c2, c3, f), -2e9)) - 1, 2e9).to(tl.int32)
 
 
 @triton.jit
@@ -37,8 +43,8 @@ def scan(
     om, ok = pid % nqt * BM + tl.arange(0, BM), tl.arange(0, BK)
     first = t0 + pid // nqt * TILES
     q = tl.load(Q + om[:, None] * DP + ok[None, :])
-    c0, c1 = tl.load(qc + om * 4), tl.load(qc + om * 4 + 1)
-    c2, c3 = tl.load(qc + om * 4 + 2), tl.load(qc + om * 4 + 3)
+    c0, c1 = tl.load(qc + om * 5), tl.load(qc + om * 5 + 1)
+    c2, c3 = tl.load(qc + om * 5 + 2), tl.load(qc + om * 5 + 3)
     for t in tl.range(first, tl.minimum(first + TILES, t1), num_stages=STAGES, flatten=not UNROLL):
         if UNROLL:
             products = tl.dot(q, rows.load([t * 128, 0]).T, out_dtype=tl.int32)
@@ -57,17 +63,18 @@ def scan(
             low = best.to(tl.float32) * tl.load(f) - c1 * tl.load(f + 1)
             tl.store(at, (low - c2 * tl.load(f + 2) - c3 * tl.load(f + 3)) / c1)
         else:
-            tl.store(at, (best > limit(c0, c1, c2, c3, tc + t * 4)).to(tl.uint8))
+            tl.store(at, (best > whole_limit(c0, c1, c2, c3, tc + t * 4)).to(tl.uint8))
 
 
 @triton.jit
 def expand(
-    flags, Q, qc, X, tc, cnt, ids, room, nqp, t0,
-    DP: tl.constexpr, BK: tl.constexpr, CAP: tl.constexpr, BQ: tl.constexpr, BH: tl.constexpr,
+    flags, Q, fine, qc, X, tc, cnt, ids, room, nqp, t0,
+    DP: tl.constexpr, BK: tl.constexpr, CAP: tl.constexpr, BQ: tl.constexpr, BH: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Gather the marked queries, multiply them again, and append survivors to their lists, per tile and BQ queries.
 
-    Tiles of small norm are flagged by thousands of queries, so queries are split as well to balance the programs.
+    Queries are multiplied with both their digits (Q + fine / 254), so that their own rounding hardly counts. Tiles of
+    small norm are flagged by thousands of queries, so queries are split as well to balance the programs.
     """
     p = tl.program_id(0).to(tl.int64)
     t = t0 + tl.program_id(0)
@@ -83,16 +90,20 @@ def expand(
         for h in range(0, n, BH):
             k = h + tl.arange(0, BH)
             om = tl.load(mine + k, mask=k < n, other=0)
-            q = Q + om[:, None] * DP + ok[None, :]
-            products = tl.dot(tl.load(q), tl.load(x), out_dtype=tl.int32)
-            for c in tl.static_range(BK, DP, BK):
-                products = tl.dot(tl.load(q + c), tl.load(x + c), products, out_dtype=tl.int32)
-            c0, c1 = tl.load(qc + om * 4), tl.load(qc + om * 4 + 1)
-            c2, c3 = tl.load(qc + om * 4 + 2), tl.load(qc + om * 4 + 3)
-            hit = (products > limit(c0, c1, c2, c3, tc + t * 4)[:, None]) & (k < n)[:, None]
-            at = tl.atomic_add(cnt + om[:, None] + tl.zeros((BH, 128), tl.int32), 1, mask=hit)
-            place = ids + om[:, None].to(tl.int64) * CAP + at
-            tl.store(place, t * 128 + od[None, :] + tl.zeros((BH, 128), tl.int32), mask=hit & (at < CAP))
+            at = om[:, None] * DP + ok[None, :]
+            high, low = tl.zeros((BH, 128), tl.int32), tl.zeros((BH, 128), tl.int32)
+            for c in tl.range(0, DP, BK, num_stages=STAGES):
+                tile = tl.load(x + c)
+                high = tl.dot(tl.load(Q + at + c), tile, high, out_dtype=tl.int32)
+                low = tl.dot(tl.load(fine + at + c), tile, low, out_dtype=tl.int32)
+            c0, c1 = tl.load(qc + om * 5), tl.load(qc + om * 5 + 1)
+            c2, c4 = tl.load(qc + om * 5 + 2), tl.load(qc + om * 5 + 4)
+            products = high.to(tl.float32) + low.to(tl.float32) * (1.0 / 254)
+            hit = (products > limit(c0, c1, c2, c4, tc + t * 4)[:, None] - 1.0) & (k < n)[:, None]
+            own = cnt + om[:, None] + tl.zeros((BH, 128), tl.int32)
+            place = tl.atomic_add(own, 1, mask=hit, sem="relaxed")  # any other order would wait for all stores
+            to = ids + om[:, None].to(tl.int64) * CAP + place
+            tl.store(to, t * 128 + od[None, :] + tl.zeros((BH, 128), tl.int32), mask=hit & (place < CAP))
 
 
 @triton.jit
@@ -134,9 +145,13 @@ def measure_near(
 
 @triton.jit
 def select(
-    perm, cnt, ids, dist, bd, bi, over, K: tl.constexpr, CAP: tl.constexpr, LOW: tl.constexpr, SIZE: tl.constexpr
-):
-    """Move the K nearest (distance, then position) of a list to its front, for lists of LOW to SIZE entries."""
+    perm, cnt, ids, dist, bd, bi, over, qc, norms, steps, EPS: tl.constexpr, KIND: tl.constexpr, K: tl.constexpr,
+    CAP: tl.constexpr, LOW: tl.constexpr, SIZE: tl.constexpr,
+):  # fmt: skip
+    """Move the K nearest (distance, then position) of a list to its front, for lists of LOW to SIZE entries.
+
+    The score of a row at the K-th distance, less its rounding error, becomes the threshold of the query.
+    """
     q = tl.program_id(0).to(tl.int64)
     n = tl.load(cnt + q)
     if (n > LOW) & ((n <= SIZE) | (SIZE == CAP)):
@@ -146,15 +161,27 @@ def select(
         p = tl.load(ids + q * CAP + j, mask=ok, other=0)
         d = tl.load(dist + q * CAP + j, mask=ok, other=_PADDING)
         r = tl.where(ok, tl.load(perm + p), 2147483647)
+        worst = tl.min(d, 0)
         for k in range(K):
-            m = tl.min(d, 0)
-            i = tl.min(tl.where(d == m, r, 2147483647), 0)
-            hit = (d == m) & (r == i)
-            tl.store(bd + q * K + k, m)
+            worst = tl.min(d, 0)
+            i = tl.min(tl.where(d == worst, r, 2147483647), 0)
+            hit = (d == worst) & (r == i)
+            tl.store(bd + q * K + k, worst)
             tl.store(bi + q * K + k, i)
             tl.store(ids + q * CAP + k, tl.max(tl.where(hit, p, -1), 0))
             d = tl.where(hit, 2 * _PADDING, d)
         tl.store(cnt + q, tl.minimum(n, K))
+        if worst < _PADDING:
+            norm = tl.load(norms + q)
+            if KIND == 0:
+                score = 0.5 * (norm - worst) * (norm + worst)
+            elif KIND == 1:
+                score = 1.0 - worst
+            else:
+                score = -worst
+            score -= 1e-12 * (norm * norm + worst * worst)
+            lowered = ((score - EPS * tl.abs(score)) / tl.load(steps + q)).to(tl.float32)
+            tl.store(qc + q * 5, tl.maximum(tl.load(qc + q * 5), lowered))
 
 
 @triton.jit

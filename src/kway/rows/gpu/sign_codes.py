@@ -65,10 +65,10 @@ class SignCodes:
         listed = (
             self.rows >= MIN_LISTED_CODES
             and self.device.is_gpu
-            and cuda_kernels.can_compile()
+            and cuda_kernels.can_compile(self.device.name)
             and 8 * keep * CODE_TILE <= BLOCK_CODES
         )
-        with self.device.full_precision():
+        with self.device.full_precision(), self.device.selected():
             return CodeLists(self, queries, keep).nearest(k) if listed else self.by_products(queries, k, keep)
 
     def by_products(self, queries: Tensor, k: int, keep: int) -> NearestRows:
@@ -248,14 +248,15 @@ class SignFilter:
     def is_worthwhile(device: Device, bits: int, wide: int, rows: int) -> bool:
         """Return whether the device filters such codes faster than it multiplies them."""
         fits = bits == 1 and wide == BITS and rows >= MIN_LISTED_CODES
-        return fits and device.is_gpu and cuda_kernels.can_compile()
+        return fits and device.is_gpu and cuda_kernels.can_compile(device.name)
 
     def lists(self, rotated: Tensor) -> SignLists:
         """Return the rows that agree most with queries (q, 512) float32."""
         torch = self.signs.device.torch
-        lists = CodeLists(self.signs, rotated, MIN_KEPT)
-        lists.fill()
-        agree, products = lists.measure()
+        with self.signs.device.selected():
+            lists = CodeLists(self.signs, rotated, MIN_KEPT)
+            lists.fill()
+            agree, products = lists.measure()
         real = agree >= 0  # padding is not measured
         last = lists.thresholds[: lists.q] - lists.shift + 1  # every row that agrees in so many bits is listed
         most = (BITS - last).where(lists.counts <= agree.shape[1], -1)

@@ -79,10 +79,11 @@ def exp_tiles(
     programs = _multiprocessors(X.device)
     x, w = (TensorDescriptor.from_tensor(t, [rows, TILE_DEPTH]) for t, rows in ((X, TILE), (W, TILE_CLASSES)))
     e = TensorDescriptor.from_tensor(into, [TILE, TILE_CLASSES // 2])
-    _exp_tiles[(programs,)](
-        x, w, e, reference, sums, codes, first, len(X), len(W), X.shape[1], TILE, TILE_CLASSES, TILE_DEPTH, programs,
-        TILES_TOGETHER, store, add, less, num_warps=WARPS, num_stages=stages,
-    )  # fmt: skip
+    with torch.cuda.device_of(X):
+        _exp_tiles[(programs,)](
+            x, w, e, reference, sums, codes, first, len(X), len(W), X.shape[1], TILE, TILE_CLASSES, TILE_DEPTH,
+            programs, TILES_TOGETHER, store, add, less, num_warps=WARPS, num_stages=stages,
+        )  # fmt: skip
 
 
 def adagrad_rows(
@@ -90,7 +91,9 @@ def adagrad_rows(
 ) -> None:
     """Take a row-wise Adagrad step in place; only the first `penalized` columns shrink."""
     d = W.shape[1]
-    _adagrad_rows[(len(W),)](W, G, squares, rate, scale, ridge, d, penalized, triton.next_power_of_2(d), num_warps=4)
+    wide = triton.next_power_of_2(d)
+    with torch.cuda.device_of(W):
+        _adagrad_rows[(len(W),)](W, G, squares, rate, scale, ridge, d, penalized, wide, num_warps=4)
 
 
 @cache

@@ -24,19 +24,18 @@ class Int8Plan(NamedTuple):
     expand_stages: int
 
 
-def plan_int8(width: int, limit: int, batch: int = 16) -> Int8Plan | None:
+def plan_int8(width: int, limit: int) -> Int8Plan | None:
     """Return the launch parameters for rows padded to `width` bytes, or None if no tile fits into `limit` bytes.
 
     All chunks of a row are in flight at once if they fit. Otherwise, the kernel loops over the chunks, and its memory
-    does not depend on the width. `batch` is the number of queries that `expand` reads at a time.
+    does not depend on the width.
     """
     chunk = min(TILE, width)
     chunks, tile, room = width // chunk, TILE * chunk, limit - SPARE_BYTES
     most = MAX_STAGES - 1  # a fourth stage leaves no room for a second program per multiprocessor
     unroll = most * (2 * chunks - 1) * tile + tile <= room
     stages = most if unroll else min(most, room // (2 * tile))
-    together = chunks * (tile + batch * chunk) + 2 * TILE * batch <= room
-    return Int8Plan(chunk, unroll, stages, most if together else 1) if stages else None
+    return Int8Plan(chunk, unroll, stages, min(most, room // (2 * tile))) if stages else None
 
 
 def softmax_stages(limit: int) -> int:

@@ -445,7 +445,7 @@ class BitRows(Codes):
         room = device.zeros((-(-n // CODE_TILE) * CODE_TILE, 2 * self.frame.bits * self.frame.wide // 64), "int32")
         for part in spans(n, rows_per_block(self.frame.bits * self.frame.wide // 8)):
             ordered = np.concatenate([self.head[:, part].T, self.rest[part]], axis=1)
-            room[part] = device.put(ordered.view(np.int32))
+            room[part] = device.put(np.ascontiguousarray(ordered).view(np.int32))
         return EncodedBits(room, room[:n], device.put(self.factors()), device.put(self.half), float(self.widest[0]))
 
     def like(self, rows: NDArray) -> BitRows:
