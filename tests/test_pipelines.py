@@ -129,10 +129,12 @@ def test_default_is_softmax(table):
 
 
 ODD_REASONS = {
-    "a column without a fall": {"columns": ["a", "b"]},
-    "more than a file lists": {"columns": ["a"] * 10_001, "falls": [0.0] * 10_001},
-    "a fall above 1": {"falls": [1.5]},
-    "a fall that is none": {"falls": [float("nan")]},
+    "a column without a pull": {"columns": [["a", "b"]]},
+    "a class without a pull": {"classes": ["all classes", "b"], "columns": [["a"], ["a"]]},
+    "no class": {"classes": [], "columns": [], "pulls": []},
+    "more than a file lists": {"columns": [["a"] * 10_001], "pulls": [[0.0] * 10_001]},
+    "a pull that is not finite": {"pulls": [[float("inf")]]},
+    "a pull that is none": {"pulls": [[float("nan")]]},
     "words without end": {"how": "x" * 2000},
     "no words": {"how": None},
     "a field too many": {"evil": 1},
@@ -145,7 +147,7 @@ def test_reasons_of_another_make_are_refused(odd, tmp_path):
     model = FeaturedClassifier(kway.CentroidClassifier()).fit(
         pd.DataFrame({"a": rng.normal(size=20)}), np.arange(20) % 2
     )
-    model.reasons_ = {"how": "measured", "columns": ["a"], "falls": [0.5]}
+    model.reasons_ = {"how": "measured", "classes": ["all classes"], "columns": [["a"]], "pulls": [[0.5]]}
     kway.save(model, tmp_path / "m.kway")
     assert kway.explain(kway.load(tmp_path / "m.kway")).records() == [
         {"class": "all classes", "column": "a", "pull": 0.5}

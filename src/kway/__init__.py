@@ -2,7 +2,7 @@
 
 Every public name is imported on first use, so `import kway` costs a few milliseconds. Imports point down this list:
 
-cli          one file per command                confidence   temperature, sets with coverage, "unknown"
+cli          one file per command                confidence   temperature, sets with coverage, "unknown", blend
 report       figures and the page                neighbors    metric, index, vote
 auto         compare, tune, the main job         linear       loss, penalty, solver
                                                  trees        boosted trees and forests
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 _HOME = {  # public name -> the module it lives in; a module's own name stands for the module
+    "BlendClassifier": "kway.confidence",
     "CentroidClassifier": "kway.neighbors",
     "ConformalClassifier": "kway.confidence",
     "ExemplarClassifier": "kway.neighbors",
@@ -32,6 +33,7 @@ _HOME = {  # public name -> the module it lives in; a module's own name stands f
     "Gaussian": "kway.search.metrics",
     "Haversine": "kway.search.metrics",
     "Laplacian": "kway.search.metrics",
+    "KernelSoftmaxClassifier": "kway.linear.kernel_softmax",
     "LeastSquaresClassifier": "kway.linear.named",
     "LinearClassifier": "kway.linear.classifier",
     "LogisticClassifier": "kway.linear.named",
@@ -59,12 +61,14 @@ _HOME = {  # public name -> the module it lives in; a module's own name stands f
 }
 
 __all__ = [
+    "BlendClassifier",
     "CentroidClassifier",
     "ConformalClassifier",
     "ExemplarClassifier",
     "Features",
     "Gaussian",
     "Haversine",
+    "KernelSoftmaxClassifier",
     "Laplacian",
     "LeastSquaresClassifier",
     "LinearClassifier",
@@ -98,9 +102,10 @@ if TYPE_CHECKING:
     from kway.auto.race.compare import compare
     from kway.auto.reasons import explain
     from kway.auto.tune import tune
-    from kway.confidence import ConformalClassifier, OpenSetClassifier, TemperatureScaledClassifier
+    from kway.confidence import BlendClassifier, ConformalClassifier, OpenSetClassifier, TemperatureScaledClassifier
     from kway.fitted import fit
     from kway.linear.classifier import LinearClassifier
+    from kway.linear.kernel_softmax import KernelSoftmaxClassifier
     from kway.linear.naive_bayes import NaiveBayesClassifier
     from kway.linear.named import (
         LeastSquaresClassifier,

@@ -8,6 +8,7 @@ PipelinedClassifier   a scikit-learn Pipeline as model files store it: the array
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kway import validation
 from kway.base.classifier import on_own_threads
+from kway.base.contributions import Contributions, Parts
 from kway.base.wrappers import DelegatedAnswers, add_prefix, inner_has, innermost, remove_prefix
 from kway.errors import ModelFileError
 from kway.modelfile.plain_steps import pack_step, unpack_step
@@ -84,6 +86,15 @@ class FeaturedClassifier(DelegatedAnswers):
 
     def _passed(self, X: Any) -> Any:
         return X
+
+    def _described(self, found: Any) -> Any:
+        """Return contributions by the columns of the raw rows, and deciding features with their names."""
+        if isinstance(found, Contributions):
+            parts = Parts(found.values, found.baseline).grouped(self.features_.column_sources(), self.n_features_in_)
+            found = replace(found, values=parts.values, names=None)
+            names = getattr(self, "feature_names_in_", None)
+            return found if names is None else found.named(names)
+        return found.named(self.features_.get_feature_names_out()) if hasattr(found, "details") else found
 
     @available_if(inner_has("kneighbors"))
     def kneighbors(self, X: Any, *args: Any, **kwargs: Any) -> Any:

@@ -4,15 +4,17 @@ linear       w_cj s_j, the weight of column j for class c times the spread s_j o
              a typical step of the column. Weights are centered over the classes, as only differences matter. s_j is the
              spread in the rows passed, else in the training rows, which a model with features inside stores
 means        m_cj minus its mean over the classes, for words of text: the words that are frequent in a class
+trees, kernel softmax, blends    the mean contribution of a column to the score of a class, over rows that are predicted
+             as this class (base/contributions.py), on some rows and within a time limit
 any other    permutation importance: how much the accuracy on labeled rows falls if a column is shuffled, on some rows
-             and within a time limit. The model file stores the result of a fit
+             and within a time limit
 images       the same for the parts of a grid of at most 5 x 5, each named by its pixels
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shutil import get_terminal_size
 from typing import Any
 
@@ -22,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kway import validation
 from kway.auto.race.folds import FEW_ROWS
+from kway.base.contributions import Contributions
 from kway.base.wrappers import innermost
 from kway.errors import InputError
 from kway.rows.matrices import column_spread
@@ -30,10 +33,11 @@ from kway.tables.sources.frames import as_table, n_rows, take_rows
 from kway.tables.sources.images import ImageForm
 from kway.text_tables import Printed, Table
 
-SECONDS = 2.0  # seconds that permutation importance may take (T11)
+SECONDS = 2.0  # seconds that permutation importance, or contributions, may take (T11)
 UNNAMED_COLUMNS = 200  # columns of a matrix up to which x0, x1, ... are explained one by one (T11)
 _SIDE = 5  # parts of an image along each side: 25 predictions of FEW_ROWS images take about SECONDS (T11, digits)
 MOST_PARTS = _SIDE * _SIDE
+_AT_ONCE = 16  # rows whose contributions are computed before the time is looked at
 _GIVEN = "rows given"  # how the result names the rows; the model may have learned from them
 _ALL = "all classes"  # the class of columns that matter to all classes at once
 
@@ -52,12 +56,15 @@ class Reasons(Printed):
         How much each of these columns counts for the class; below zero if it counts against it.
     how : str
         How this was computed, in words.
+    measured : bool
+        Whether it was measured on rows; otherwise the model itself gives it.
     """
 
     classes: tuple[str, ...]
     columns: tuple[tuple[str, ...], ...]
     pulls: NDArray[np.float64]
     how: str
+    measured: bool = False
 
     def records(self) -> list[dict[str, Any]]:
         """Return one dict of plain values per class and column."""
@@ -69,7 +76,7 @@ class Reasons(Printed):
 
     def strongest(self, n: int = 8) -> Reasons:
         """Return the n strongest columns of each class."""
-        return Reasons(self.classes, tuple(columns[:n] for columns in self.columns), self.pulls[:, :n], self.how)
+        return replace(self, columns=tuple(columns[:n] for columns in self.columns), pulls=self.pulls[:, :n])
 
     def lines(self) -> list[tuple[str, str]]:
         """Return each class and its columns in words."""
@@ -99,20 +106,21 @@ class Reasons(Printed):
 def explain(model: Any, X: Any = None, y: Any = None, n_columns: int = 8, seconds: float = SECONDS) -> Reasons:
     """Explain which columns a fitted model depends on.
 
-    Linear models are explained by their weights, all others by permutation importance on labeled rows.
+    Linear models are explained by their weights. Models that divide their scores among the columns, such as trees and
+    blends, are explained by their contributions, and all others by permutation importance on labeled rows.
 
     Parameters
     ----------
     model : estimator or Fitted
         A fitted classifier, a scikit-learn Pipeline that ends in one, or the result of `kway.fit`.
     X : array-like or table of shape (n_samples, n_features), default=None
-        Rows. Without them a linear model uses the training rows, and any other model returns what its fit measured.
+        Rows. Without them a linear model uses the training rows, and any other model returns what `kway.fit` measured.
     y : array-like of shape (n_samples,), default=None
         Labels of the rows, which permutation importance needs. Best are rows that the model did not learn from.
     n_columns : int, default=8
         Number of columns per class.
     seconds : float, default=2.0
-        Time limit of permutation importance.
+        Time limit of permutation importance and contributions.
 
     Returns
     -------
@@ -130,21 +138,25 @@ def explain(model: Any, X: Any = None, y: Any = None, n_columns: int = 8, second
     check_is_fitted(model)
     kept = getattr(model, "reasons_", None)
     if X is None and kept is not None:
-        return Reasons((_ALL,), (tuple(kept["columns"]),), np.array([kept["falls"]]), kept["how"]).strongest(n_columns)
+        columns = tuple(map(tuple, kept["columns"]))
+        return Reasons(tuple(kept["classes"]), columns, np.array(kept["pulls"]), kept["how"]).strongest(n_columns)
     labeled = X is not None and y is not None
     if labeled and image_form(getattr(model, "features_", None), X) is not None:
         return shuffled(model, X, np.asarray(y), n_columns, seconds)
     own = own_reasons(model, X, n_columns)
+    if own is None and X is not None:
+        own = contributed(model, X, n_columns, seconds)
     if own is None and not labeled:
         raise InputError(_nothing_to_read(model))
     return shuffled(model, X, np.asarray(y), n_columns, seconds) if own is None else own
 
 
 def kept_facts(found: Reasons) -> dict[str, Any] | None:
-    """Return reasons as plain values for the model file; None if the weights of the model give them."""
-    if found.classes != (_ALL,):
+    """Return reasons that were measured on rows, as plain values for the model file; None if the model has them."""
+    if not found.measured:
         return None
-    return {"how": found.how, "columns": list(found.columns[0]), "falls": found.pulls[0].tolist()}
+    columns = [list(each) for each in found.columns]
+    return {"how": found.how, "classes": list(found.classes), "columns": columns, "pulls": found.pulls.tolist()}
 
 
 def own_reasons(model: Any, X: Any = None, n_columns: int = 8) -> Reasons | None:
@@ -236,6 +248,37 @@ def spoken(means: Any, names: NDArray, n_columns: int) -> Reasons:
     )
 
 
+def contributed(
+    model: Any, X: Any, n_columns: int = 8, seconds: float = SECONDS, whose: str = _GIVEN
+) -> Reasons | None:
+    """Return the mean contributions of columns to the score of each class; None if the model has no contributions.
+
+    The mean of a class is over the rows that are predicted as this class; classes without such rows are left out.
+    """
+    ended, n, done = time.perf_counter() + seconds, n_rows(X), 0
+    if not hasattr(model, "explain"):
+        return None
+    some, found = np.random.default_rng(0).permutation(n)[:FEW_ROWS], list[Contributions]()
+    while done < len(some) and (not found or time.perf_counter() < ended):
+        part = model.explain(take_rows(X, np.sort(some[done : done + _AT_ONCE])))
+        if not isinstance(part, Contributions) or (part.names is None and part.values.shape[1] > UNNAMED_COLUMNS):
+            return None
+        found.append(part)
+        done += _AT_ONCE
+    labels, values = np.concatenate([part.labels for part in found]), np.concatenate([part.values for part in found])
+    classes, codes = np.unique(labels, return_inverse=True)
+    pulls = np.stack([values[codes == code].mean(axis=0) for code in range(len(classes))])
+    best = np.argsort(-np.abs(pulls), axis=1, kind="stable")[:, :n_columns]
+    names = found[0].names or [f"x{j}" for j in range(values.shape[1])]
+    return Reasons(
+        tuple(map(str, classes.tolist())),
+        tuple(tuple(str(names[j]) for j in row) for row in best),
+        np.take_along_axis(pulls, best, axis=1),
+        f"mean contribution to its score in {len(labels):,} {whose}, - counts against it",
+        measured=True,
+    )
+
+
 def shuffled(
     model: Any, X: Any, y: NDArray, n_columns: int = 8, seconds: float = SECONDS, whose: str = _GIVEN
 ) -> Reasons:
@@ -261,7 +304,7 @@ def shuffled(
     left = f", {len(columns) - len(falls):,} {what} left out for lack of time" if len(falls) < len(columns) else ""
     luck = 2 * float(np.median(changed)) ** 0.5 / (len(orders) * len(y))  # two standard errors of the median column
     how = f"fall of the accuracy ({right.mean():.3f} on {len(y):,} {whose}) if {done} (noise ±{luck:.3f}){left}"
-    return Reasons((_ALL,), (tuple(best),), np.array([[falls[name] for name in best]]), how)
+    return Reasons((_ALL,), (tuple(best),), np.array([[falls[name] for name in best]]), how, measured=True)
 
 
 def _columns(model: Any, rows: Any) -> dict[str, Any]:

@@ -4,12 +4,17 @@
     _scores(rows) -> (n, R)           scores of all classes; R = 1 is the score of the second of two classes
     _shares(rows) -> (n, K)           probabilities of all classes, if the family has them
 
-and every prediction uses them:
+and, if its scores can be divided among the columns,
+
+    _contributions(rows, codes)       how much each column moved the score of one class per row (contributions.py)
+
+Every prediction uses them:
 
     predict             label of the first of _best
     predict_topk        labels and scores of _best
     decision_function   _scores; for two classes the second's less the first's (n,)
     predict_proba       _shares
+    explain             _contributions
 
 X is validated once (`_rows`). Only a returned array has size n x K, and BudgetError is raised before it is allocated if
 it does not fit into memory. If X is a torch tensor, the result is a tensor on the same device.
@@ -23,6 +28,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import get_tags
@@ -30,8 +36,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from kway import validation
+from kway.base.contributions import Contributions, Parts, check_room
 from kway.errors import InputError
-from kway.labels import column
+from kway.labels import column, encode_as
 from kway.memory import BLOCK_BYTES, check_answer
 from kway.parameters import THREADS, checked_k
 from kway.rows.blocks import concatenate_rows, count_rows, row_blocks
@@ -60,6 +67,11 @@ def states_probabilities(model: Classifier) -> bool:
     return True
 
 
+def has_contributions(model: Any) -> bool:
+    """Return whether the model can divide its scores among the columns."""
+    return type(model)._contributions is not Classifier._contributions
+
+
 class Classifier(ClassifierMixin, BaseEstimator):
     """Base of every kway classifier: scikit-learn's conventions, top-k lists, a memory budget and model files."""
 
@@ -84,6 +96,14 @@ class Classifier(ClassifierMixin, BaseEstimator):
 
     def _check_probabilities(self) -> None:
         """Raise AttributeError if the scores are not probabilities."""
+
+    def _contributions(self, rows: Any, codes: NDArray[np.int64]) -> Parts:
+        """Return contributions of the columns of validated rows to the scores of the classes `codes` (n,)."""
+        raise NotImplementedError(f"{type(self).__name__} has no _contributions")
+
+    def _log_scale(self) -> float | None:
+        """Return the factor that turns scores into log-probabilities plus a constant per row; None if none does."""
+        return None
 
     def _labels(self, best: TopK) -> Any:
         """Return the labels (n,) of the best classes (n, 1)."""
@@ -246,6 +266,51 @@ class Classifier(ClassifierMixin, BaseEstimator):
             return float(accuracy_score(labels, found, sample_weight=on_host(sample_weight)))
         except (ValueError, TypeError) as error:
             raise InputError(f"{str(error).rstrip('.')}; pass one label per row, such as {found[0]!r}") from error
+
+    @available_if(has_contributions)
+    @on_own_threads
+    def explain(self, X: Any, labels: Any = None) -> Any:
+        """Return how much each column moved the score of a class, row by row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        labels : label or array-like of shape (n_samples,), default=None
+            The class to explain, one for all rows or one per row; None explains the predicted class.
+
+        Returns
+        -------
+        Contributions
+            Contributions of the columns and the baseline, which add up to the score.
+        """
+        rows = self._rows(on_host(X))
+        return self._explained(rows, self._codes_to_explain(rows, labels))
+
+    def _codes_to_explain(self, rows: Any, labels: Any) -> NDArray[np.int64]:
+        """Return the codes (n,) of the given labels, or of the predicted classes."""
+        n = count_rows(rows)
+        if labels is None:
+            return np.asarray(on_host(self._best(rows, 1, stated=False).ids))[:, 0]
+        codes = encode_as([labels] if np.ndim(labels) == 0 else labels, self.classes_)
+        if len(codes) not in (1, n):
+            raise InputError(f"labels has {len(codes)} entries for {n} rows; pass one label, or one label per row")
+        return np.broadcast_to(codes, n)
+
+    def _explained(self, rows: Any, codes: NDArray[np.int64]) -> Contributions:
+        """Return the contributions for validated rows and class codes (n,), computed block by block."""
+        n, d = rows.shape
+        if not sp.issparse(rows):
+            check_room(n, d)
+        parts, done = list[Parts](), 0
+        for block in self._blocks(rows, max(d, self._entries())):
+            parts.append(self._contributions(block, codes[done : done + count_rows(block)]))
+            done += count_rows(block)
+        values, baselines = zip(*parts)
+        joined = sp.vstack(values, "csr") if sp.issparse(values[0]) else np.concatenate(values)
+        found = Contributions(self.classes_[codes], joined, np.concatenate(baselines))
+        names = getattr(self, "feature_names_in_", None)
+        return found if names is None else found.named(names)
 
     # ---- fitting and model files
 

@@ -1,5 +1,6 @@
-"""Classifiers that contain another estimator: they pass X on, predict as it does by default, and save it.
+"""Classifiers that contain other estimators: they pass X on to them, and save them.
 
+PassesRowsOn       predictions block by block, from rows in any form
 EstimatorInside    `estimator` (a default of the subclass if None) is fitted as `estimator_`, which does `predict` and
                    `explain`; a model file stores it under a prefix
 DelegatedAnswers   probabilities, scores and top-k lists are also those of the inner estimator
@@ -57,7 +58,38 @@ def innermost(model: Any) -> Any:
     return inner
 
 
-class EstimatorInside(Classifier):
+class PassesRowsOn(Classifier):
+    """A classifier that passes X on to other estimators, in any form that they accept."""
+
+    def _rows(self, X: Any) -> Any:
+        """Return X as the estimators inside take it; a tensor is copied to an array."""
+        check_is_fitted(self)
+        return self._passed(on_host(X))
+
+    def _passed(self, X: Any) -> Any:
+        return X
+
+    def _blocks(self, rows: Any, entries: int) -> Iterator[Any]:
+        return split_rows(rows, count_rows(rows), self._most_rows(entries))
+
+    def _best(self, rows: Any, k: int, stated: bool) -> TopK:
+        return self._best_of_blocks(rows, lambda block: self._best_of_block(block, k))
+
+    def _best_of_block(self, rows: Any, k: int) -> TopK:
+        """Return the k best classes of a block of rows, from a table of all classes."""
+        p = self._shares(rows)
+        codes = best_columns(p, k)
+        return TopK(codes, np.take_along_axis(p, codes, axis=1))
+
+    def _entries(self) -> int:
+        return len(self.classes_)
+
+    def _as_given(self, X: Any, answer: Any) -> Any:
+        """Return the answer as an array, also if X is a tensor."""
+        return answer
+
+
+class EstimatorInside(PassesRowsOn):
     """A classifier that contains another estimator."""
 
     estimator: Any
@@ -96,31 +128,9 @@ class EstimatorInside(Classifier):
 
     # ---- predictions
 
-    def _rows(self, X: Any) -> Any:
-        """Return X as the inner estimator takes it; a tensor is copied to an array."""
-        check_is_fitted(self, "estimator_")
-        return self._passed(on_host(X))
-
     def _passed(self, X: Any) -> Any:
         inner = self.estimator_
         return inner._passed(X) if isinstance(inner, Classifier) else X
-
-    def _blocks(self, rows: Any, entries: int) -> Iterator[Any]:
-        return split_rows(rows, count_rows(rows), self._most_rows(entries))
-
-    def _best(self, rows: Any, k: int, stated: bool) -> TopK:
-        return self._best_of_blocks(rows, lambda block: self._best_of_block(block, k))
-
-    def _best_of_block(self, rows: Any, k: int) -> TopK:
-        """Return the k best classes of a block of rows, from a table of all classes."""
-        raise NotImplementedError(f"{type(self).__name__} has no _best_of_block")
-
-    def _entries(self) -> int:
-        return len(self.classes_)
-
-    def _as_given(self, X: Any, answer: Any) -> Any:
-        """Return the answer as an array, also if X is a tensor."""
-        return answer
 
     @on_own_threads
     def predict(self, X: Any) -> NDArray:
@@ -157,22 +167,22 @@ class EstimatorInside(Classifier):
             The result of the inner `explain`.
         """
         rows = self._rows(X)
-        return self.estimator_.explain(rows, *args, **kwargs)
+        return self._described(self.estimator_.explain(rows, *args, **kwargs))
+
+    def _described(self, found: Any) -> Any:
+        """Return the explanation of the inner estimator in terms of this one's columns, if they differ."""
+        return found
 
     # ---- model files: the inner estimator is packed like any other, with its arrays under a prefix
 
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
-        from kway.modelfile import pack
-
         check_is_fitted(self, "estimator_")
-        manifest, arrays = pack(self.estimator_)
+        manifest, arrays = pack_inside(_INNER, self.estimator_)
         facts, own = self._facts()
-        return {"inner": manifest, **facts}, {**own, **add_prefix(_INNER, arrays)}
+        return {"inner": manifest, **facts}, {**own, **arrays}
 
     def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
-        from kway.modelfile import unpack
-
-        self.estimator_ = unpack(facts["inner"], remove_prefix(_INNER, arrays))
+        self.estimator_ = unpack_inside(_INNER, facts["inner"], arrays)
         self._restore_facts(facts, {name: array for name, array in arrays.items() if not name.startswith(_INNER)})
         if len(self.estimator_.classes_) != len(self.classes_):
             raise ModelFileError("the model file lists its classes twice, and they differ; save the model again")
@@ -247,11 +257,24 @@ class DelegatedAnswers(EstimatorInside):
         rows = self._rows(X)
         return TopK(*self.estimator_.predict_topk(rows, checked_k(k, len(self.classes_))))
 
-    def _best_of_block(self, rows: Any, k: int) -> TopK:
-        """Return the best by the probabilities of all classes, for an estimator of another library."""
-        p = np.asarray(self.estimator_.predict_proba(rows))
-        codes = best_columns(p, k)
-        return TopK(codes, np.take_along_axis(p, codes, axis=1))
+    def _shares(self, rows: Any) -> NDArray:
+        """Return the probabilities of all classes, for the top-k list of an estimator of another library."""
+        return np.asarray(self.estimator_.predict_proba(rows))
+
+
+def pack_inside(prefix: str, estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
+    """Return the manifest of an estimator inside another one, and its arrays under a prefix."""
+    from kway.modelfile import pack
+
+    manifest, arrays = pack(estimator)
+    return manifest, add_prefix(prefix, arrays)
+
+
+def unpack_inside(prefix: str, manifest: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
+    """Reverse `pack_inside`."""
+    from kway.modelfile import unpack
+
+    return unpack(manifest, remove_prefix(prefix, arrays))
 
 
 def add_prefix(prefix: str, arrays: dict[str, NDArray]) -> dict[str, NDArray]:

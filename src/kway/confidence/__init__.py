@@ -3,6 +3,7 @@
 temperature.py      TemperatureScaledClassifier: calibrated probabilities; offsets of one-vs-all scores
 conformal.py        ConformalClassifier: prediction sets with a coverage guarantee
 openset.py          OpenSetClassifier: the prediction "unknown", with a guaranteed rate of false rejects
+blend.py            BlendClassifier: a weighted product of the probabilities of several classifiers
 known_scores.py     scores of how much a row is like the training rows
 impostors.py        how many unknown rows are accepted
 reliability.py      expected_calibration_error and reliability
@@ -21,6 +22,7 @@ from kway.confidence.reliability import (  # not lazy: also the name of a module
 from kway.lazy_names import lazy_names
 
 _HOME = {
+    "BlendClassifier": "blend",
     "ConformalClassifier": "conformal",
     "CoverageGuarantee": "conformal",
     "FalseAccepts": "impostors",
@@ -31,6 +33,7 @@ _HOME = {
 }
 
 __all__ = [
+    "BlendClassifier",
     "ConformalClassifier",
     "CoverageGuarantee",
     "FalseAccepts",
@@ -44,6 +47,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from kway.confidence.blend import BlendClassifier
     from kway.confidence.conformal import ConformalClassifier, CoverageGuarantee, PredictionSets
     from kway.confidence.impostors import FalseAccepts
     from kway.confidence.openset import OpenSetClassifier, OpenSetGuarantee

@@ -12,7 +12,7 @@ A class never loses its last training row: if all rows of a class were drawn, on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -144,6 +144,24 @@ class LabeledRows(NamedTuple):
     labels: Labels
 
 
+def check_rows(who: str, X: Any, y: Any, to_labels: Callable[[Any], Labels] = encode) -> LabeledRows:
+    """Return rows in any form that can be indexed, with as many labels."""
+    if y is None:
+        raise InputError(f"{who} requires y to be passed, but the target y is None; pass one label per row")
+    X = on_host(X)
+    labels = to_labels(on_host(y))
+    try:
+        n = count_rows(X)
+    except TypeError as error:
+        raise KindError(f"X must be rows that can be counted and indexed; {error}") from error
+    if n != len(labels.codes):
+        raise InputError(
+            f"Found input variables with inconsistent numbers of samples: X has {n} rows, y has "
+            f"{len(labels.codes)}; pass one label per row"
+        )
+    return LabeledRows(indexable(X)[0], labels)
+
+
 class ConfidenceWrapper(EstimatorInside):
     """Base of the meta-estimators: fits the inner estimator and checks the labels; X is passed on as it is."""
 
@@ -177,22 +195,8 @@ class ConfidenceWrapper(EstimatorInside):
 
     def _check_rows(self, X: Any, y: Any, *more: Any) -> LabeledRows:
         """Return checked rows and labels; labels of a prefit estimator are among its classes and `more`."""
-        if y is None:
-            raise InputError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None; pass one label per row"
-            )
-        X, y = on_host(X), on_host(y)
-        labels = self._known_labels(y, *more) if self._is_prefit() else encode(y)
-        try:
-            n = count_rows(X)
-        except TypeError as error:
-            raise KindError(f"X must be rows that can be counted and indexed; {error}") from error
-        if n != len(labels.codes):
-            raise InputError(
-                f"Found input variables with inconsistent numbers of samples: X has {n} rows, y has "
-                f"{len(labels.codes)}; pass one label per row"
-            )
-        return LabeledRows(indexable(X)[0], labels)
+        known = (lambda y: self._known_labels(y, *more)) if self._is_prefit() else encode
+        return check_rows(type(self).__name__, X, y, known)
 
     def _known_labels(self, y: Any, *more: Any) -> Labels:
         classes = np.asarray(self._prefit().classes_)

@@ -34,8 +34,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.base.class_rows import best_columns, lift_winners
-from kway.base.classifier import on_own_threads
+from kway.base.class_rows import lift_winners
+from kway.base.classifier import Classifier, has_contributions, on_own_threads
+from kway.base.contributions import Parts
 from kway.confidence import splits
 from kway.confidence.reliability import Reliability, reliability_of
 from kway.confidence.splits import SAMPLED_ROWS, ConfidenceWrapper, LabeledRows, Split
@@ -45,7 +46,6 @@ from kway.measures import log_loss
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.probabilities import log_sum_exp, softmax
 from kway.rows.blocks import take_rows
-from kway.search.results import TopK
 from kway.threads import pmap, spans
 
 SCORES, LOGS = "decision_function", "log-probabilities"
@@ -166,7 +166,7 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
             estimator = self.estimator_
             if not self._is_prefit():
                 estimator = self._fit_copy(take_rows(rows.X, train), Labels(rows.labels.classes, codes[train]))
-            values.append(_score_blocks(estimator, take_rows(rows.X, held), source, len(held)))
+            values.append(score_blocks(estimator, take_rows(rows.X, held), source, len(held)))
             own.append(codes[held])
         return np.concatenate(values), np.concatenate(own)
 
@@ -200,10 +200,13 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
         z = self._scores(rows)
         return lift_winners(softmax(z), z.argmax(axis=1))
 
-    def _best_of_block(self, rows: Any, k: int) -> TopK:
-        p = self._shares(rows)
-        codes = best_columns(p, k)
-        return TopK(codes, np.take_along_axis(p, codes, axis=1))
+    def _contributions(self, rows: Any, codes: NDArray[np.int64]) -> Parts:
+        """Return the contributions to the scores of the estimator, which are T times these scores."""
+        return self.estimator_._contributions(self.estimator_._rows(rows), codes)
+
+    def _log_scale(self) -> float | None:
+        own = self.source_ == SCORES and isinstance(self.estimator_, Classifier) and has_contributions(self.estimator_)
+        return 1 / self.temperature_ if own else None
 
     def _answer_type(self, rows: Any) -> np.dtype:
         return np.dtype(np.float64)
@@ -305,7 +308,7 @@ def estimate_smoothing(p: NDArray[np.float64], codes: NDArray[np.int64]) -> floa
     return (lost + 1) / (len(p) + 2)
 
 
-def _score_blocks(estimator: Any, X: Any, source: str, n: int) -> NDArray[np.float64]:
+def score_blocks(estimator: Any, X: Any, source: str, n: int) -> NDArray[np.float64]:
     """Return scores or probabilities (n, K), computed block by block."""
     compute = score_columns if source == SCORES else _probabilities
     return np.concatenate([compute(estimator, block) for block in splits.cut_blocks(X, n, len(estimator.classes_))])

@@ -11,6 +11,7 @@ fitting.py       validate -> plan -> objective -> solve -> keep: what fit needs 
 path.py          every alpha on every fold, for kway.compare
 from_files.py    fits from folders and blocks that are larger than memory
 naive_bayes.py   a linear classifier from counts, in one pass
+kernel_softmax.py  softmax on similarities to landmarks: the Gaussian kernel, made linear
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 from kway.lazy_names import lazy_names
 
 _HOME = {
+    "KernelSoftmaxClassifier": "kernel_softmax",
     "LeastSquaresClassifier": "named",
     "LinearClassifier": "classifier",
     "LogisticClassifier": "named",
@@ -30,6 +32,7 @@ _HOME = {
 }
 
 __all__ = [
+    "KernelSoftmaxClassifier",
     "LeastSquaresClassifier",
     "LinearClassifier",
     "LogisticClassifier",
@@ -41,6 +44,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from kway.linear.classifier import LinearClassifier
+    from kway.linear.kernel_softmax import KernelSoftmaxClassifier
     from kway.linear.naive_bayes import NaiveBayesClassifier
     from kway.linear.named import (
         LeastSquaresClassifier,

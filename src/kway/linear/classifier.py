@@ -9,7 +9,7 @@ R is 1 for two classes, with the score of classes_[1] against classes_[0], and K
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from kway import validation
 from kway.base.class_rows import best_classes, class_scores, class_shares
 from kway.base.classifier import Classifier, on_own_threads, states_probabilities
+from kway.base.contributions import STRONGEST, Contributions, Parts
 from kway.errors import BudgetError
 from kway.linear.losses import LOSSES, Loss
 from kway.memory import CACHE_BYTES, rows_per_block
@@ -374,7 +375,38 @@ class LinearClassifier(Classifier):
         """
         rows = super()._rows(X)
         codes = self._best(rows, 2, stated=False).ids
-        return deciding_features(rows, codes, self.classes_, self._class_rows(), n_features)
+        return self._deciding_features(rows, codes, self._explained(rows, codes[:, 0]), n_features)
+
+    def _deciding_features(
+        self, rows: Rows, codes: NDArray, details: Contributions, n_features: int
+    ) -> DecidingFeatures:
+        """Return the features that decided between the best two classes, codes (n, 2), of each row."""
+        (n, d), kind = rows.shape, np.result_type(rows.dtype, self.coef_.dtype)
+        m = min(n_features, d)
+        gaps, features, contributions = np.empty(n, kind), np.empty((n, m), np.int64), np.empty((n, m), kind)
+        for some in spans(n, rows_per_block(8 * d, CACHE_BYTES)):
+            lead, ahead = details.values[some], details.baseline[some]
+            if len(self.classes_) > 2:  # the score of one of two classes is its lead
+                second = self._contributions(rows[some], codes[some, 1])
+                lead, ahead = lead - second.values, ahead - second.baseline
+            lead = lead.toarray() if sp.issparse(lead) else lead
+            order = np.argsort(-np.abs(lead), axis=1, kind="stable")[:, :m]
+            gaps[some] = np.maximum(0, lead.sum(axis=1) + ahead)
+            features[some], contributions[some] = order, np.take_along_axis(lead, order, axis=1)
+        runners_up = self.classes_[codes[:, 1]]
+        return DecidingFeatures(details.labels, runners_up, gaps, features, contributions, details)
+
+    def _contributions(self, rows: Rows, codes: NDArray[np.int64]) -> Parts:
+        """Return w_c x per column (n, d), sparse if the rows are sparse, and the bias."""
+        W, b = (each.astype(np.float64) for each in self._class_rows())
+        if len(self.classes_) == 2:
+            W, b = W - W[::-1], b - b[::-1]
+        values = rows.multiply(W[codes]).tocsr() if sp.issparse(rows) else rows * W[codes]
+        return Parts(values, b[codes])
+
+    def _log_scale(self) -> float | None:
+        link = self._link() if self._form().probabilities else None
+        return link.scale if link is not None and (link.joint or len(self.classes_) == 2) else None
 
     def _class_rows(self) -> ClassRows:
         """Return one row (d,) and bias per class, also for two classes."""
@@ -467,6 +499,8 @@ class DecidingFeatures(NamedTuple):
         The columns that contribute most to the gap.
     contributions : ndarray of shape (n_samples, n_features)
         (w_label - w_runner_up)_j x_j of these columns; with all other columns and the biases they add up to the gap.
+    details : Contributions
+        w_label,j x_j of all columns, which add up to the score of the label. For two classes, it is the gap.
     """
 
     labels: NDArray
@@ -474,34 +508,25 @@ class DecidingFeatures(NamedTuple):
     gaps: NDArray
     features: NDArray[np.int64]
     contributions: NDArray
+    details: Contributions
+
+    def named(self, names: Sequence[str]) -> DecidingFeatures:
+        """Return the same result with names of the columns."""
+        return self._replace(details=self.details.named(names))
 
     def _table(self) -> Table:
         def cells(i: int) -> tuple[Any, ...]:
-            return self.labels[i], self.runners_up[i], short_number(self.gaps[i]), self._reasons(i)
+            return self.labels[i], self.runners_up[i], short_number(self.gaps[i]), *self._reasons(i)
 
-        columns = ("label", "before", "by", "columns that moved the lead most")
+        columns = ("label", "before", "by", *STRONGEST[: self.features.shape[1]])
         return first_rows(f"DecidingFeatures: {len(self.labels):,} rows", len(self.labels), columns, cells)
 
-    def _reasons(self, i: int, shown: int = 3) -> str:
-        return ", ".join(f"{j} {v:+.3g}" for j, v in zip(self.features[i, :shown], self.contributions[i, :shown]))
+    def _reasons(self, i: int) -> list[str]:
+        pairs = zip(STRONGEST, self.features[i], self.contributions[i])
+        return [f"{self.details.name(j)} {v:+.3g}" for _, j, v in pairs]
 
     def __repr__(self) -> str:
         return self._table().text()
 
     def _repr_html_(self) -> str:
         return self._table().html()
-
-
-def deciding_features(X: Rows, codes: NDArray, classes: NDArray, rows: ClassRows, n_features: int) -> DecidingFeatures:
-    """Return the features that decided between the best two classes, codes (n, 2), of each row."""
-    m, kind = min(n_features, X.shape[1]), np.result_type(X.dtype, rows.W.dtype)
-    gaps, features = np.empty(X.shape[0], kind), np.empty((X.shape[0], m), np.int64)
-    contributions = np.empty((X.shape[0], m), kind)
-    for some in spans(X.shape[0], rows_per_block(X.dtype.itemsize * X.shape[1], CACHE_BYTES)):
-        x = X[some].toarray() if sp.issparse(X) else X[some]
-        first, second = codes[some, 0], codes[some, 1]
-        lead = x * (rows.W[first] - rows.W[second])  # (m, d)
-        order = np.argsort(-np.abs(lead), axis=1, kind="stable")[:, :m]
-        gaps[some] = np.maximum(0, lead.sum(axis=1) + rows.b[first] - rows.b[second])
-        features[some], contributions[some] = order, np.take_along_axis(lead, order, axis=1)
-    return DecidingFeatures(classes[codes[:, 0]], classes[codes[:, 1]], gaps, features, contributions)

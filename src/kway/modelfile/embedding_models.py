@@ -74,11 +74,14 @@ def _among(name: str, names: list[str | Path]) -> bool:
 
 
 def _layers(model: Any) -> Iterator[Any]:
-    """Yield a fitted classifier and those inside it; for a Pipeline its last step."""
-    while model is not None:
-        yield model
-        steps = _steps(model)
-        model = steps[-1] if steps else getattr(model, "estimator_", None)
+    """Yield a classifier and those inside it: the last step of a Pipeline, members of a blend, fitted or not."""
+    yield model
+    steps = _steps(model)
+    inside = [*steps[-1:], getattr(model, "estimator_", None), *getattr(model, "estimators_", ())]
+    given = getattr(model, "estimators", None) or ()
+    for inner in (*inside, *(each[-1] if isinstance(each, tuple) else each for each in given)):
+        if inner is not None:
+            yield from _layers(inner)
 
 
 def _steps(model: Any) -> list[Any]:

@@ -289,7 +289,8 @@ class Gaussian(Metric):
         ndarray
             -d^2 / sigma^2.
         """
-        return -np.square(distances / self.sigma)
+        with np.errstate(over="ignore"):  # a row too far away for its square has similarity 0
+            return -np.square(distances / self.sigma)
 
 
 @dataclass(frozen=True)

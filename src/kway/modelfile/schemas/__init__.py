@@ -3,6 +3,7 @@
 estimators.py   parameters by name; linear models, neighbors, centroids, exemplars
 trees.py        boosted trees and forests
 wrappers.py     classifiers that contain another one: temperature, prediction sets, "unknown", maps, pipelines
+wrappers.py     classifiers that contain another one: temperature, prediction sets, "unknown", blends, maps, pipelines
 index.py        indexes, their stores and metrics
 features.py     the columns that Features learned
 """
@@ -30,10 +31,12 @@ from kway.modelfile.schemas import estimators, features, trees, wrappers
 from kway.modelfile.schemas.estimators import PARAMS
 
 SCHEMAS: dict[str, Schema] = {
+    "BlendClassifier": wrappers.BLEND,
     "CentroidClassifier": estimators.CENTROID,
     "ConformalClassifier": wrappers.CONFORMAL,
     "ExemplarClassifier": estimators.EXEMPLAR,
     "FeaturedClassifier": features.FEATURED,
+    "KernelSoftmaxClassifier": estimators.KERNEL_SOFTMAX,
     "LeastSquaresClassifier": estimators.LINEAR,
     "LinearClassifier": estimators.LINEAR,
     "LogisticClassifier": estimators.LINEAR,
@@ -76,7 +79,8 @@ def _check_types(name: str, estimator: Any) -> None:
     params = estimator.get_params(deep=False)
     own = SCHEMAS[name].params if name in SCHEMAS else {}
     check_values({**PARAMS, **own}, params, f"the parameter {{}} of the {name}")
-    for value in params.values():
+    members = [each[-1] if isinstance(each, tuple) else each for each in params.get("estimators") or ()]
+    for value in (*params.values(), *members):
         if hasattr(value, "get_params"):
             _check_types(type(value).__name__, value)
 

@@ -2,6 +2,7 @@
 
 PARAMS     parameters by name. Only those that are used after loading are checked, in addition to the check of the class
 LINEAR     W (R, d) and b (R,); R is 1 for two classes or `targets="number"`, else K
+KERNEL_SOFTMAX  the same on r columns, which m landmarks make from rows (n, d)
 NEIGHBORS  n training rows with codes (n,) < K, and an index of the m rows that vote
 """
 
@@ -50,6 +51,11 @@ def _estimator(value: Any) -> str | None:
     return None if hasattr(value, "fit") and hasattr(value, "get_params") else "a classifier"
 
 
+def _member(value: Any) -> str | None:
+    named = isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)
+    return _estimator(value[1] if named else value)
+
+
 def _part(value: Any) -> str | None:
     return None if hasattr(value, "__dataclass_fields__") else "a part of kway"
 
@@ -59,6 +65,7 @@ PARAMS: dict[str, Check] = {
     "class_weight": maybe(either(one_of("balanced"), lambda v: None if isinstance(v, dict) else "{label: weight}")),
     "device": text(100),
     "estimator": maybe(_estimator),
+    "estimators": maybe(many(_member)),
     "features": maybe(_estimator),
     "index": maybe(either(text(100), _part)),
     "loss": text(100),
@@ -109,6 +116,19 @@ LINEAR = Schema(
     sizes=_sizes,
     rules=(_two_classes, same_dtype("coef", "intercept")),
     params={"targets": one_of("one-hot", "number"), "solver": anything},
+)
+
+KERNEL_SOFTMAX = Schema(
+    facts={**LINEAR.facts, "gamma": number(0.0, above=True)},
+    arrays=lambda _: {
+        "landmarks": Array(FLOAT_TYPES, ("m", "d"), (finite,)),
+        "projection": Array(("float64",), ("m", "r"), (finite,)),
+        "coef": Array(FLOAT_TYPES, ("R", "r")),
+        "intercept": Array(FLOAT_TYPES, ("R",)),
+    },
+    sizes=_sizes,
+    rules=LINEAR.rules,
+    params={"gamma": either(one_of("scale"), number(0.0, above=True))},
 )
 
 

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from kway.modelfile.schema import (
-    MOST_ITEMS,
     Array,
     Check,
     Schema,
@@ -39,7 +38,7 @@ from kway.modelfile.schema import (
     text,
     whole,
 )
-from kway.modelfile.schemas.wrappers import inner_manifest, same_labels
+from kway.modelfile.schemas.wrappers import inner_manifest, reasons, same_labels
 from kway.tables.features.shapes import LEAST_SIDE, patch_values, shape_columns
 
 _NAMES = many(text())
@@ -111,15 +110,6 @@ _SETTINGS = record(
     },
     optional=("form",),  # files of version 0.2 have none
 )
-
-
-def _reasons(value: Any) -> str | None:
-    """Check the importance of columns: the loss of accuracy without each, and how it was measured."""
-    expected = record({"how": text(1000), "columns": _NAMES, "falls": many(number(-1.0, 1.0))})(value)
-    if expected:
-        return expected
-    fits = len(value["columns"]) == len(value["falls"]) <= MOST_ITEMS
-    return None if fits else f"at most {MOST_ITEMS:,} columns, each with one fall"
 
 
 # ---- arrays of the parts, by type
@@ -286,7 +276,7 @@ def _read_by(part: Mapping[str, Any]) -> list[str]:
 
 
 FEATURED = Schema(
-    facts={"inner": inner_manifest, "learned": _LEARNED, "settings": _SETTINGS, "reasons": _reasons},
+    facts={"inner": inner_manifest, "learned": _LEARNED, "settings": _SETTINGS, "reasons": reasons},
     optional_facts=("reasons",),  # only for models without weights
     arrays=_arrays,
     sizes=lambda stored: {"columns made": stored.facts["learned"]["n_out"]},

@@ -1,8 +1,9 @@
 """Schemas of classifiers that contain another one: the inner manifest, its arrays under "inner.", and their own facts.
 
-The inner classifier is checked when it is restored. MappedClassifier stores z = (scale (x - center)) rotation';
-PipelinedClassifier stores the steps of a pipeline, the arrays of step i under "steps.i.". Step i reads "columns i" and
-makes "columns i+1", as many unless it narrows them; the inner classifier takes what the last step makes.
+Inner classifiers are checked when they are restored. A blend stores a list of manifests, and the arrays of member j
+under "members.j.". MappedClassifier stores z = (scale (x - center)) rotation'. PipelinedClassifier stores the steps of
+a pipeline, the arrays of step i under "steps.i.". Step i reads "columns i" and makes "columns i+1", as many unless it
+narrows them; the inner classifier takes what the last step makes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from numpy.typing import NDArray
 
 from kway.modelfile.plain_steps import PASSTHROUGH, STEPS
 from kway.modelfile.schema import (
+    FLOAT_TYPES,
     LARGEST,
+    MOST_ITEMS,
     Array,
     Schema,
     StoredObject,
@@ -68,6 +71,19 @@ def same_labels(stored: StoredObject) -> str | None:
     inner = stored.arrays.get("inner.classes_")
     fits = inner is not None and inner.shape == stored.classes.shape and bool(np.all(inner == stored.classes))
     return None if fits else "has other labels than its inner classifier"
+
+
+def reasons(value: Any) -> str | None:
+    """Check what counts for each class: columns, how much each one pulls, and how that was measured."""
+    fields = {"how": text(1000), "classes": many(text()), "columns": many(many(text())), "pulls": many(many(number()))}
+    expected = record(fields)(value)
+    if expected:
+        return expected
+    widths = {len(row) for row in (*value["columns"], *value["pulls"])}
+    fits = len(value["classes"]) == len(value["columns"]) == len(value["pulls"]) > 0 and len(widths) == 1
+    return (
+        None if fits and widths.pop() <= MOST_ITEMS else f"as many columns per class, at most {MOST_ITEMS:,}, as pulls"
+    )
 
 
 # ---- temperature
@@ -154,6 +170,55 @@ CONFORMAL = Schema(
     rules=(same_labels, same_columns),
     nested=("inner.",),
     after=(_gives_probabilities,),
+)
+
+
+# ---- blend
+
+
+def _backgrounds(stored: StoredObject) -> dict[str, Array]:
+    names = [f"background.{j}" for j in range(len(stored.facts["members"]))]
+    found = [name for name in names if name in stored.arrays]
+    return {name: Array(FLOAT_TYPES, (f"rows of {name}", f"columns of {name}")) for name in found}
+
+
+def _members(stored: StoredObject) -> str | None:
+    """Check that there is a name and a weight per member, and that members have the labels and columns of the blend."""
+    members, own = stored.facts["members"], stored.sizes.get("d")
+    if not len(members) == len(stored.facts["names"]) == len(stored.facts["weights"]) > 0:
+        return f"has {len(members)} members, {len(stored.facts['names'])} names, {len(stored.facts['weights'])} weights"
+    for j, member in enumerate(members):
+        inner = stored.arrays.get(f"members.{j}.classes_")
+        if inner is None or inner.shape != stored.classes.shape or not bool(np.all(inner == stored.classes)):
+            return f"has other labels than its member {j}"
+        if member["n_features"] != own:
+            return f"takes {own} columns, and its member {j} takes {member['n_features']}"
+    return None
+
+
+def _blends(model: Any) -> str | None:
+    """Check that each member gives probabilities, and takes the columns of its background rows."""
+    for j, (estimator, _) in enumerate(model._inputs(None)):
+        if not hasattr(estimator, "predict_proba"):
+            return f"needs probabilities that its member {j} does not have"
+        background = model._background.get(j)
+        if background is not None and background.shape[1] != getattr(estimator, "n_features_in_", None):
+            return f"has background rows of {background.shape[1]} columns, which its member {j} does not take"
+    return None
+
+
+BLEND = Schema(
+    facts={
+        "members": many(inner_manifest),
+        "names": many(text(1000)),
+        "weights": many(number(0.0, above=True)),
+        "reasons": reasons,
+    },
+    optional_facts=("reasons",),
+    arrays=_backgrounds,
+    rules=(_members,),
+    nested=("members.",),
+    after=(_blends,),
 )
 
 

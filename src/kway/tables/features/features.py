@@ -383,6 +383,21 @@ class Features(TransformerMixin, BaseEstimator):
             return np.array(default_names(self.n_features_out_), dtype=object)
         return np.array([name for part in self.parts_ for name in part.made], dtype=object)
 
+    def column_sources(self) -> NDArray[np.int64]:
+        """Return the column of the input that each column of the result is made of.
+
+        Returns
+        -------
+        ndarray of int of shape (n_features_out_,)
+        """
+        check_is_fitted(self, "parts_")
+        if self.is_table_:
+            place = {name: j for j, name in enumerate(self.feature_names_in_)}
+            return np.array([place[name] for part in self.parts_ for name in part.columns], np.int64)
+        if getattr(self, "embed_", None) is not None or self.shapes:
+            raise InputError("columns of embeddings and shapes are made of all columns, and belong to none of them")
+        return self.parts_[0].sources if self.parts_ else np.arange(self.n_features_in_)
+
     def explain(self) -> list[dict[str, Any]]:
         """Return what was done with each column.
 

@@ -59,6 +59,11 @@ class Numbers:
         names = self.names or default_names(len(self.mean))
         return (*names, *(f"{names[j]} is missing" for j in self.flagged))
 
+    @property
+    def sources(self) -> NDArray[np.int64]:
+        """The column (p + f,) of the input that each column of the result is made of."""
+        return np.concatenate([np.arange(len(self.mean)), self.flagged])
+
 
 def _blocks(X: NDArray) -> list[slice]:
     """Return blocks of rows that stay in the cache as float64."""
@@ -152,6 +157,11 @@ class SparseScaling:
     def made(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
         return self.names or default_names(len(self.most))
+
+    @property
+    def sources(self) -> NDArray[np.int64]:
+        """The column (p,) of the input that each column of the result is made of."""
+        return np.arange(len(self.most))
 
 
 def choose_scaling(X: Any, names: tuple[str, ...], scale: str = "auto") -> Scaling:

@@ -111,6 +111,12 @@ class NumbersPart:
         """Names of the columns of the result."""
         return tuple(s.name for s in self.sources) if self.numbers is None else self.numbers.made
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column of the table that each column of the result is made of."""
+        made_of = range(len(self.sources)) if self.numbers is None else self.numbers.sources
+        return tuple(self.sources[j].column for j in made_of)
+
     def apply(self, table: Any) -> NDArray:
         """Return dense (n, sources + flags), float32 if they are standardized."""
         values = gather(table, self.sources)
@@ -128,6 +134,11 @@ class WordsPart:
     def made(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
         return self.encoder.made
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column of the table that each column of the result is made of."""
+        return (self.column,) * len(self.made)
 
     def apply(self, table: Any) -> Any:
         """Return CSR (n, levels or terms), or dense (n, 1) codes."""
@@ -148,6 +159,11 @@ class VectorPart:
         plain = tuple(f"{self.column}[{j}]" for j in range(self.width))
         return plain if self.numbers is None else self.numbers.made
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column of the table that each column of the result is made of."""
+        return (self.column,) * len(self.made)
+
     def apply(self, table: Any) -> NDArray[np.float32]:
         """Return dense (n, width + flags)."""
         vectors = as_vectors(table.column(self.column), self.column, self.width)
@@ -165,6 +181,11 @@ class EmbeddedPart:
     def made(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
         return tuple(f"{self.column}[{j}]" for j in range(self.width))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column of the table that each column of the result is made of."""
+        return (self.column,) * self.width
 
 
 def gather(table: Any, sources: Sequence[Source]) -> NDArray[np.float64]:

@@ -1,0 +1,538 @@
+"""BlendClassifier: several classifiers, pooled by a weighted product of their probabilities.
+
+    log p_c(x) = sum_j w_j log p_jc(x) - log Z(x),    w_j >= 0                                    log-linear pool [1]_
+
+Each p_j is taken as at least LEAST_PROBABILITY and normalized, so that one probability of 0 decides nothing alone. The
+weights minimize the log loss of rows that the members have not been trained on, plus a pull towards equal weights:
+
+    L(w) = mean_i [ log Z_i - sum_j w_j log p_j,y_i ] + PULL |w - 1/m|^2
+    dL/dw_j = mean_i [ E_p log p_j - log p_j,y_i ] + 2 PULL (w_j - 1/m)
+
+L is convex. The sum of the weights is free: above 1 if the members are too cautious, below 1 if they are too sure.
+
+References
+----------
+.. [1] G. Hinton (2002), Training products of experts by minimizing contrastive divergence. Neural Computation.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted
+
+from kway import validation
+from kway.base.class_rows import lift_winners
+from kway.base.classifier import Classifier, has_contributions, on_own_threads
+from kway.base.contributions import Parts, background_sample, check_room, pick_scores, shapley
+from kway.base.wrappers import PassesRowsOn, pack_inside, unpack_inside
+from kway.confidence.splits import (
+    LabeledRows,
+    Split,
+    check_classes_in_training,
+    check_cv,
+    check_rows,
+    make_splits,
+    table_rows,
+)
+from kway.confidence.temperature import LOGS, SCORES, best_temperature, scale_fitted, score_blocks
+from kway.errors import CombinationError, InputError
+from kway.labels import Labels, refuse_one_class
+from kway.measures import LEAST_PROBABILITY
+from kway.parameters import checked_rng
+from kway.pipelines import FeaturedClassifier
+from kway.probabilities import log_softmax, log_sum_exp, softmax
+from kway.rows.blocks import ConvertedRows, ValidatedRows, take_rows
+from kway.tables.features.features import Features
+from kway.tables.sources.frames import as_table, is_table
+
+PULL = 0.002  # weight of the pull towards equal weights, in units of the log loss: small tables need some (T11)
+NEGLIGIBLE = 0.01  # members with a lower weight are dropped: they move no log-probability by more than 0.14 (T11)
+
+
+class Member(NamedTuple):
+    """A member before it is fitted."""
+
+    name: str
+    estimator: Any
+
+
+# ---- the weights
+
+
+def learn_weights(
+    probabilities: Sequence[NDArray], codes: NDArray[np.int64], sample_weight: NDArray | None = None
+) -> NDArray[np.float64]:
+    """Return the weights (m,) of members from their probabilities (n, K) of rows that they were not trained on.
+
+    Members with a weight below NEGLIGIBLE get 0, and the others learn their weights again without them, with NEGLIGIBLE
+    as the smallest. If no member is better than equal probabilities for all classes, all of them get small weights.
+    If the probabilities take more than a block of memory, some of the rows are drawn.
+    """
+    most = table_rows(len(probabilities) * probabilities[0].shape[1])
+    some = np.sort(np.random.default_rng(0).permutation(len(codes))[:most]) if len(codes) > most else slice(None)
+    logs, codes = np.stack([log_probabilities(p[some]) for p in probabilities]), codes[some]  # (m, n, K)
+    share = np.ones(len(codes)) if sample_weight is None else np.asarray(sample_weight, np.float64)[some]
+    share = share / share.sum()
+    weights = _minimize(logs, codes, share)
+    kept = weights >= min(NEGLIGIBLE, weights.max())
+    if weights.min() >= NEGLIGIBLE:
+        return weights
+    out = np.zeros(len(weights))
+    out[kept] = _minimize(logs[kept], codes, share, NEGLIGIBLE)
+    return out
+
+
+def log_probabilities(p: NDArray) -> NDArray[np.float64]:
+    """Return log p (n, K), with p of at least LEAST_PROBABILITY before it is normalized."""
+    bounded = np.maximum(p, LEAST_PROBABILITY, dtype=np.float64)
+    return np.log(bounded / bounded.sum(axis=1, keepdims=True))
+
+
+def _minimize(logs: NDArray, codes: NDArray[np.int64], share: NDArray, least: float = 0.0) -> NDArray[np.float64]:
+    """Return the weights >= `least` of the lowest L."""
+    from scipy.optimize import minimize  # no prediction needs it
+
+    m = len(logs)
+    found = minimize(
+        loss_and_gradient,
+        np.full(m, 1 / m),
+        (logs, codes, share),
+        method="L-BFGS-B",
+        jac=True,
+        bounds=[(least, None)] * m,
+        options={"maxiter": 1000, "ftol": 10 * np.finfo(np.float64).eps, "gtol": 1e-9},
+    )
+    return np.asarray(found.x)
+
+
+def loss_and_gradient(
+    weights: NDArray, logs: NDArray, codes: NDArray[np.int64], share: NDArray
+) -> tuple[float, NDArray[np.float64]]:
+    """Return L and its gradient (m,) for log-probabilities (m, n, K) and shares (n,) of the rows that sum to 1."""
+    own = logs[:, np.arange(len(codes)), codes] @ share  # (m,)
+    z = np.tensordot(weights, logs, 1)  # (n, K)
+    apart = weights - 1 / len(weights)
+    loss = share @ log_sum_exp(z) - weights @ own + PULL * apart @ apart
+    expected = np.tensordot(logs, softmax(z) * share[:, None], 2)  # (m,)
+    return float(loss), expected - own + 2 * PULL * apart
+
+
+# ---- the classifier
+
+
+class HeldOut(NamedTuple):
+    """Scores or probabilities of members for rows that they were not trained on: one table (n, K) per member."""
+
+    rows: NDArray[np.int64]
+    codes: NDArray[np.int64]
+    tables: list[NDArray[np.float64]]
+    sources: list[str]  # SCORES or LOGS per table
+
+    def probabilities(self, j: int) -> NDArray[np.float64]:
+        """Return the probabilities of member j, from its scores by a temperature if it has none."""
+        if self.sources[j] == LOGS:
+            return self.tables[j]
+        return softmax(self.tables[j] / best_temperature(self.tables[j], self.codes).temperature)
+
+    def weights(self, sample_weight: NDArray | None) -> NDArray[np.float64]:
+        """Return the weights of all members; equal weights if no row could be held out."""
+        share = None if sample_weight is None else sample_weight[self.rows]
+        if not len(self.rows) or (share is not None and not share.any()):
+            return np.full(len(self.tables), 1 / len(self.tables))
+        return learn_weights([self.probabilities(j) for j in range(len(self.tables))], self.codes, share)
+
+    def with_probabilities(self, j: int, fitted: Any) -> Any:
+        """Return a member that was fitted on all rows, with its temperature if it has only scores."""
+        if self.sources[j] == LOGS:
+            return fitted
+        if isinstance(fitted, FeaturedClassifier):  # scaled inside, so that blends still see its features
+            inner = scale_fitted(fitted.estimator_, self.tables[j], self.codes, SCORES)
+            return FeaturedClassifier.of(fitted.features_, inner)
+        return scale_fitted(fitted, self.tables[j], self.codes, SCORES)
+
+
+class BlendClassifier(PassesRowsOn):
+    """Several classifiers, whose probabilities are multiplied with learned exponents (log-linear pooling) [1]_.
+
+    The weights are learned on out-of-fold probabilities. Members with a weight below 0.01 are dropped, and the others
+    are fitted again on all rows. Members without probabilities get a temperature first. Probabilities are computed and
+    returned in float64.
+
+    Parameters
+    ----------
+    estimators : list of (str, classifier) or of classifiers, default=None
+        The members. None uses softmax and kernel softmax. Like them, standardize columns of different units before.
+    cv : int, float, splitter or list of pairs, default=5
+        A number of folds; or the share of the rows to hold out; or a splitter of scikit-learn, or pairs (train, held
+        out) of row numbers. If there are many rows and classes, the weights are learned on a sample of the rows.
+    n_jobs : int or None, default=None
+        Number of threads; None uses all cores.
+    random_state : int, RandomState or None, default=None
+        Seed of the folds; None means 0.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes, sorted.
+    names_ : list of str
+        Names of the members that were kept.
+    weights_ : ndarray of shape (n_members,)
+        Their weights.
+    estimators_ : list of classifier
+        The fitted members.
+    n_features_in_ : int
+        Number of features.
+
+    See Also
+    --------
+    TemperatureScaledClassifier : Probabilities from scores.
+
+    Notes
+    -----
+    `explain` divides sum_j w_j log p_j among the columns, up to a constant per row that is the same for all classes.
+    For two classes it divides the log-odds. Members that divide their own scores do so; others get sampled Shapley
+    values against a few training rows, which the model stores. `explain` does not bound probabilities from below.
+
+    References
+    ----------
+    .. [1] G. Hinton (2002), Training products of experts by minimizing contrastive divergence. Neural Computation.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from kway import BlendClassifier, NeighborsClassifier, SoftmaxClassifier
+    >>> X, y = load_wine(return_X_y=True)
+    >>> model = BlendClassifier([("line", SoftmaxClassifier()), ("near", NeighborsClassifier())]).fit(X, y)
+    >>> model.names_, model.score(X, y) > 0.95
+    (['line', 'near'], True)
+    """
+
+    names_: list[str]
+    weights_: NDArray[np.float64]
+    n_features_in_: int
+    estimators_: list[Any]
+    reasons_: dict[str, Any] | None = None  # what counts for each class, as `kway.fit` measured it
+    _background: dict[int, NDArray | None]  # per member that does not divide its scores: training rows, if known
+
+    def __init__(
+        self, estimators: Any = None, cv: Any = 5, n_jobs: int | None = None, random_state: Any = None
+    ) -> None:
+        self.estimators = estimators
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        of_members = [get_tags(member.estimator).input_tags for member in self._members()]
+        tags.input_tags.sparse = all(each.sparse for each in of_members)
+        tags.input_tags.allow_nan = all(each.allow_nan for each in of_members)
+        return tags
+
+    @classmethod
+    def of(
+        cls, names: Sequence[str], estimators: Sequence[Any], weights: ArrayLike, classes: ArrayLike, rows: Any = None
+    ) -> BlendClassifier:
+        """Combine fitted members with weights from `learn_weights`; those with weight 0 are left out.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Names of the members.
+        estimators : sequence of classifier
+            The fitted members, which have `predict_proba`.
+        weights : array-like of shape (n_members,)
+            Their weights, >= 0.
+        classes : array-like of shape (n_classes,)
+            The classes, sorted.
+        rows : object, default=None
+            Training rows, of which `explain` needs a few if a member does not divide its own scores.
+
+        Returns
+        -------
+        BlendClassifier
+            The fitted blend.
+        """
+        blend = cls(list(zip(names, estimators)))
+        blend._adopt(np.asarray(classes), names, estimators, np.asarray(weights, np.float64), rows)
+        return blend
+
+    @on_own_threads
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> BlendClassifier:
+        """Learn the weights on out-of-fold probabilities, and fit the members on all rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or whatever the members accept
+            Training rows.
+        y : array-like of shape (n_samples,)
+            Their labels.
+        **fit_params : object
+            `sample_weight`, array-like of shape (n_samples,): weights of the rows, passed on to each member.
+
+        Returns
+        -------
+        BlendClassifier
+            The fitted classifier.
+        """
+        check_cv(self.cv, folds=True)
+        if isinstance(self.cv, str):
+            raise InputError("cv='prefit' has no rows to learn weights from; use BlendClassifier.of for fitted members")
+        self._forget()
+        members = self._members()
+        rows = check_rows(type(self).__name__, self._passed(X), y)
+        refuse_one_class(rows.labels, type(self).__name__)
+        weight = _sample_weight(fit_params, members, len(rows.labels.codes))
+        held = self._held_out(members, rows, weight)
+        weights = held.weights(weight)
+        fitted = [
+            held.with_probabilities(j, _fit(member, rows, weight)) if weights[j] else None
+            for j, member in enumerate(members)
+        ]
+        self._adopt(rows.labels.classes, [member.name for member in members], fitted, weights, rows.X)
+        return self
+
+    def _members(self) -> list[Member]:
+        return _named(self._default() if self.estimators is None else self.estimators)
+
+    def _default(self) -> list[tuple[str, Any]]:
+        from kway.linear import KernelSoftmaxClassifier, SoftmaxClassifier
+
+        return [("softmax", SoftmaxClassifier()), ("kernel", KernelSoftmaxClassifier())]
+
+    def _held_out(self, members: list[Member], rows: LabeledRows, weight: NDArray | None) -> HeldOut:
+        """Return the scores or probabilities of all members for rows that they were not trained on."""
+        codes, K = rows.labels.codes, len(rows.labels.classes)
+        rng = checked_rng(0 if self.random_state is None else self.random_state)
+        parts = make_splits(self.cv, rows.X, codes, rng)
+        most = max(1, table_rows(K * len(members)) // max(1, len(parts)))
+        tables: list[list[NDArray]] = [[] for _ in members]
+        held_rows, sources = list[NDArray](), [LOGS] * len(members)
+        for train, held in parts:
+            check_classes_in_training(codes, Split(train, held), rows.labels.classes)
+            held = np.sort(rng.permutation(held)[:most])
+            learned = LabeledRows(take_rows(rows.X, train), Labels(rows.labels.classes, codes[train]))
+            unseen = take_rows(rows.X, held)
+            for j, member in enumerate(members):
+                fitted = _fit(member, learned, None if weight is None else weight[train])
+                sources[j] = _source(member.name, fitted)
+                tables[j].append(score_blocks(fitted, unseen, sources[j], len(held)))
+            held_rows.append(held)
+        if not parts:
+            return HeldOut(np.empty(0, np.int64), codes[:0], [np.empty((0, K))] * len(members), sources)
+        at = np.concatenate(held_rows)
+        return HeldOut(at, codes[at], [np.concatenate(table) for table in tables], sources)
+
+    def _adopt(
+        self, classes: NDArray, names: Sequence[str], estimators: Sequence[Any], weights: NDArray, rows: Any
+    ) -> None:
+        """Keep the members with a weight, and background rows for those that do not divide their own scores."""
+        if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+            raise InputError(f"weights must be finite and >= 0, and one of them above 0; got {weights.tolist()!r:.100}")
+        kept = np.flatnonzero(weights).tolist()
+        self.classes_, self.weights_ = classes, weights[kept]
+        self.names_, self.estimators_ = [str(names[j]) for j in kept], [estimators[j] for j in kept]
+        for name, member in zip(self.names_, self.estimators_):
+            check_is_fitted(member)
+            if not np.array_equal(member.classes_, classes):
+                raise InputError(
+                    f"member {name!r} has other classes than the blend; fit all members to the same labels"
+                )
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimators_[0], name):
+                setattr(self, name, getattr(self.estimators_[0], name))
+        share_features(self.estimators_)
+        few = None if rows is None else background_sample(self._passed(rows))
+        self._background = {
+            j: None if few is None else _dense(*pair)
+            for j, pair in enumerate(self._inputs(few))
+            if not _divides(pair[0])
+        }
+
+    # ---- predictions
+
+    def _passed(self, X: Any) -> Any:
+        """Return rows that can be counted and cut: a dict of columns or a list becomes a table or an array."""
+        if isinstance(X, Mapping | list) and is_table(X) and not sp.issparse(X):  # DOK matrices are dicts
+            return as_table(X)
+        return np.asarray(X) if isinstance(X, list | tuple) else X
+
+    def _scores(self, rows: Any) -> NDArray[np.float64]:
+        """Return log p (n, K)."""
+        z: Any = 0.0
+        for weight, (estimator, numbers) in zip(self.weights_, self._inputs(rows)):
+            z = z + weight * log_probabilities(estimator.predict_proba(numbers))
+        return log_softmax(z)
+
+    def _inputs(self, rows: Any) -> Iterator[tuple[Any, Any]]:
+        """Yield the classifier behind the features of each member, and the rows that it takes.
+
+        Members that share features are given the same numbers, which are computed once.
+        """
+        known: dict[int, Any] = {}
+        for member in self.estimators_:
+            if not isinstance(member, FeaturedClassifier):
+                yield member, rows
+                continue
+            key = id(member.features_)
+            if key not in known:
+                known[key] = None if rows is None else member.numbers(rows)
+            yield member.estimator_, known[key]
+
+    def _shares(self, rows: Any) -> NDArray[np.float64]:
+        z = self._scores(rows)
+        return lift_winners(np.exp(z), z.argmax(axis=1))
+
+    def _entries(self) -> int:
+        return 4 * len(self.classes_)  # a member's probabilities, their logarithms, the sum, and the result
+
+    def _answer_type(self, rows: Any) -> np.dtype:
+        return np.dtype(np.float64)
+
+    # ---- explanation
+
+    def _contributions(self, rows: Any, codes: NDArray[np.int64]) -> Parts:
+        """Return the weighted sum of the contributions of the members, by the columns of the rows as given."""
+        check_room(len(codes), self.n_features_in_)
+        values, baseline = np.zeros((len(codes), self.n_features_in_)), np.zeros(len(codes))
+        for j, (estimator, numbers) in enumerate(self._inputs(rows)):
+            member = self.estimators_[j]
+            own = member.features_.column_sources() if isinstance(member, FeaturedClassifier) else None
+            parts = self._contributions_of(j, estimator, numbers, codes, own)
+            values += self.weights_[j] * parts.values
+            baseline += self.weights_[j] * parts.baseline
+        return Parts(values, baseline)
+
+    def _contributions_of(
+        self, j: int, estimator: Any, numbers: Any, codes: NDArray[np.int64], sources: NDArray[np.int64] | None
+    ) -> Parts:
+        """Return the contributions (n, d) to log p_j of the columns, each the source of some of the numbers."""
+        sources = np.arange(self.n_features_in_) if sources is None else sources
+        if _divides(estimator):
+            parts = Parts(*estimator._contributions(estimator._rows(numbers), codes))
+            return parts.times(estimator._log_scale()).grouped(sources, self.n_features_in_)
+        background = self._background[j]
+        if background is None:
+            raise InputError(
+                f"explain needs training rows for the member {self.names_[j]!r}, which does not divide its own scores; "
+                "pass rows= to BlendClassifier.of"
+            )
+
+        def score(some: NDArray, of: NDArray[np.int64]) -> NDArray:
+            logs = log_probabilities(estimator.predict_proba(some))
+            return pick_scores(logs if len(self.classes_) > 2 else logs[:, 1:] - logs[:, :1], of)
+
+        used, compact = np.unique(sources, return_inverse=True)
+        return shapley(score, _dense(estimator, numbers), codes, background, compact).grouped(used, self.n_features_in_)
+
+    # ---- model files: each member is packed like any other estimator, with its arrays under a prefix
+
+    def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
+        check_is_fitted(self, "estimators_")
+        arrays = {f"background.{j}": rows for j, rows in self._background.items() if rows is not None}
+        manifests = []
+        for j, member in enumerate(self.estimators_):
+            manifest, own = pack_inside(f"members.{j}.", member)
+            manifests.append(manifest)
+            arrays |= own
+        facts = {"members": manifests, "names": self.names_, "weights": self.weights_.tolist()}
+        return facts | ({} if self.reasons_ is None else {"reasons": self.reasons_}), arrays
+
+    def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
+        self.names_, self.weights_ = list(facts["names"]), np.array(facts["weights"], np.float64)
+        self.estimators_ = [
+            unpack_inside(f"members.{j}.", manifest, arrays) for j, manifest in enumerate(facts["members"])
+        ]
+        share_features(self.estimators_)
+        self.reasons_ = facts.get("reasons")
+        self._background = {
+            j: arrays.get(f"background.{j}")
+            for j, (estimator, _) in enumerate(self._inputs(None))
+            if not _divides(estimator)
+        }
+
+
+# ---- members
+
+
+def _named(given: Any) -> list[Member]:
+    """Return members with distinct names; those without a name get that of their class."""
+    if not isinstance(given, list | tuple) or not given:
+        raise InputError(f"estimators must be a list of classifiers or of pairs (name, classifier), got {given!r:.100}")
+    members = list[Member]()
+    for each in given:
+        name, estimator = each if isinstance(each, tuple) and len(each) == 2 else (type(each).__name__, each)
+        if isinstance(estimator, type) or not all(
+            hasattr(estimator, what) for what in ("fit", "predict", "get_params")
+        ):
+            raise InputError(f"member {name!r} must be a classifier with fit and predict, got {estimator!r:.100}")
+        taken = [member.name for member in members]
+        if name in taken and isinstance(each, tuple):
+            raise InputError(f"two members have the name {name!r}; give each member its own name")
+        members.append(Member(f"{name}-{len(members) + 1}" if name in taken else str(name), estimator))
+    return members
+
+
+def _fit(member: Member, rows: LabeledRows, weight: NDArray | None) -> Any:
+    """Return a copy of a member, fitted to these rows."""
+    labels, given = rows.labels, {} if weight is None else {"sample_weight": weight}
+    return clone(member.estimator).fit(rows.X, labels.classes[labels.codes], **given)
+
+
+def _source(name: str, fitted: Any) -> str:
+    """Return LOGS if a member has probabilities, and SCORES if it has only scores."""
+    if not (hasattr(fitted, "predict_proba") or hasattr(fitted, "decision_function")):
+        raise CombinationError(
+            f"member {name!r} has neither predict_proba nor decision_function, so it cannot be blended"
+        )
+    return LOGS if hasattr(fitted, "predict_proba") else SCORES
+
+
+def _sample_weight(given: dict[str, Any], members: list[Member], n: int) -> NDArray | None:
+    """Return validated weights (n,) from the arguments of `fit`, or None."""
+    unknown = [name for name in given if name != "sample_weight"]
+    if unknown:
+        raise TypeError(f"BlendClassifier.fit takes X, y and sample_weight, got {unknown[0]!r}; set it in the member")
+    weight = validation.weights(given.get("sample_weight"), np.empty((n, 0)))
+    for member in members if weight is not None else []:
+        taken = inspect.signature(member.estimator.fit).parameters.values()
+        if not any(each.name == "sample_weight" or each.kind is each.VAR_KEYWORD for each in taken):
+            raise InputError(f"member {member.name!r} takes no sample_weight; leave it out, or leave out this member")
+    return weight
+
+
+def share_features(members: list[Any]) -> None:
+    """Give members with equal features one object, so that rows are transformed once for all of them."""
+    seen: list[tuple[Features, Any]] = []
+    for member in members:
+        if not isinstance(member, FeaturedClassifier):
+            continue
+        (facts, arrays), settings = member.features_._fitted(), member.features_._stored_params()
+        for features, (known_facts, known_arrays, known_settings) in seen:
+            same = (facts, settings, arrays.keys()) == (known_facts, known_settings, known_arrays.keys())
+            if same and all(np.array_equal(array, known_arrays[name]) for name, array in arrays.items()):
+                member.features_ = features
+                break
+        else:
+            seen.append((member.features_, (facts, arrays, settings)))
+
+
+def _divides(estimator: Any) -> bool:
+    """Return whether a classifier divides its log-probabilities among the columns."""
+    return isinstance(estimator, Classifier) and has_contributions(estimator) and estimator._log_scale() is not None
+
+
+def _dense(estimator: Any, numbers: Any) -> NDArray:
+    """Return the rows of a classifier as a dense array of floats."""
+    rows = estimator._rows(numbers) if isinstance(estimator, Classifier) else numbers
+    rows = rows.rows if isinstance(rows, ValidatedRows) else rows
+    rows = rows[:] if isinstance(rows, ConvertedRows) else rows.toarray() if sp.issparse(rows) else np.asarray(rows)
+    return np.ascontiguousarray(rows, dtype=rows.dtype if rows.dtype == np.float32 else np.float64)
