@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from kway import validation
 from kway.base.class_rows import best_columns, lift_winners, probabilities
 from kway.base.classifier import Classifier, on_own_threads
+from kway.base.contributions import Parts
 from kway.errors import InputError
 from kway.labels import class_weighted, refuse_one_class
 from kway.parameters import (
@@ -36,7 +37,7 @@ from kway.parameters import (
 from kway.probabilities import Shares
 from kway.search.results import TopK
 from kway.suggest import listing
-from kway.trees.nodes import TreeContributions, Trees, narrowed, trees_of
+from kway.trees.nodes import Trees, narrowed, trees_of
 
 _BOOSTED_TREES = 100  # iterations of boosting by default, as in scikit-learn
 _EXTRA_TREES = 300  # trees of a forest by default: the forest of the table of rivals (T11)
@@ -239,14 +240,14 @@ class TreesClassifier(Classifier):
 
     # ---- contributions of columns
 
-    def _contributions(self, rows: NDArray, codes: NDArray[np.int64]) -> TreeContributions:
+    def _contributions(self, rows: NDArray, codes: NDArray[np.int64]) -> Parts:
         """Return the contributions (n, d) of the columns to the score of class codes (n,), and its baseline (n,)."""
         rows = self._compared(rows)
         if len(self._trees.baseline) > 1:
             return self._trees.contributions(rows, codes)
         values, baseline = self._trees.contributions(rows, np.zeros(len(codes), np.int64))
         sign = np.where(codes == 1, 1.0, -1.0)  # one score: that of the second class
-        return TreeContributions(values * sign[:, None], baseline * sign)
+        return Parts(values * sign[:, None], baseline * sign)
 
     def _log_scale(self) -> float | None:
         """Return the factor that turns scores into log-probabilities plus a constant per row; a forest has none."""

@@ -17,11 +17,11 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.base.contributions import Parts
 from kway.errors import InputError, ModelFileError
 from kway.kernels.jit import frozen
 from kway.kernels.trees import WORDS, Nodes, add_leaves, add_shapley_values, expected_scores, link
@@ -29,13 +29,6 @@ from kway.memory import CACHE_BYTES, rows_per_block
 from kway.threads import even_spans, pmap
 
 STORED = tuple(name for name in Nodes._fields if name != "right")  # in a model file; right children follow from these
-
-
-class TreeContributions(NamedTuple):
-    """Contributions (n, d) of the columns, and the baseline (n,): the score if no column is known."""
-
-    values: NDArray[np.float64]
-    baseline: NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +52,7 @@ class Trees:
             out /= self.divisor
         return out
 
-    def contributions(self, X: NDArray, chosen: NDArray[np.int64]) -> TreeContributions:
+    def contributions(self, X: NDArray, chosen: NDArray[np.int64]) -> Parts:
         """Return the contributions of the columns to the score chosen[i] of each row."""
         out = np.zeros(X.shape)
         X, chosen = frozen(X), frozen(chosen)
@@ -70,7 +63,7 @@ class Trees:
         pmap(block, even_spans(len(X), self._rows_per_block(X)))
         expected = self.baseline.copy()
         expected_scores(self.nodes, expected)
-        return TreeContributions(out / self.divisor, expected[chosen] / self.divisor)
+        return Parts(out / self.divisor, expected[chosen] / self.divisor)
 
     def _rows_per_block(self, X: NDArray) -> int:
         return rows_per_block(X.itemsize * X.shape[1] + 8 * len(self.baseline), CACHE_BYTES // 2)
