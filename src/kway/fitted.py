@@ -26,7 +26,6 @@ from kway.confidence.conformal import PredictionSets
 from kway.errors import InputError
 from kway.modelfile.container import model_path
 from kway.options import options_of, refuse_unknown
-from kway.pipelines import FeaturedClassifier
 from kway.search.results import TopK
 from kway.tables.options import ReadOptions
 from kway.tables.outputs import is_model, is_report, python_output, refuse_foreign, refuse_inputs
@@ -51,7 +50,7 @@ class Fitted(Printed):
         Column that names the rows.
     inputs : mapping of str to Path
         Files that were read, which no output may replace.
-    model : FeaturedClassifier
+    model : FeaturedClassifier or BlendClassifier
         The classifier with its features inside, as `save` writes it.
     classes_ : ndarray of shape (n_classes,)
         Labels.
@@ -76,7 +75,7 @@ class Fitted(Printed):
     inputs: Mapping[str, Path] = field(default_factory=dict)
 
     @property
-    def model(self) -> FeaturedClassifier:
+    def model(self) -> Any:
         """The classifier with its features inside, as `save` writes it."""
         return self.result.model
 
@@ -183,7 +182,8 @@ def fit(data: Any, target: Any = None, *, test: Any = None, **options: Any) -> F
     alpha : float, default=None
         Weight of the penalty of linear families; None chooses it by cross-validation.
     budget : float or str, default=None
-        Time for the whole job, in seconds or as "60s", "2m" or "1h"; None sets no limit.
+        Time for the whole job, in seconds or as "60s", "2m" or "1h"; None is 60 seconds for up to 10,000 rows of 50
+        columns, and more for more.
     embed : str, default=None
         Sentence-transformers model for text or images.
     metric : {"accuracy", "balanced", "macro-f1", "log-loss"}, default="accuracy"
@@ -195,8 +195,9 @@ def fit(data: Any, target: Any = None, *, test: Any = None, **options: Any) -> F
     repeats : int, default=1
         How many times the folds are drawn.
     also : classifier, str, or list of these, default=None
-        Classifiers of other libraries to score on the same folds, such as "sklearn.svm.SVC"; () for none. None scores
-        trees of scikit-learn if all families are compared.
+        Classifiers of other libraries to score on the same folds, such as "sklearn.svm.SVC".
+    single : bool, default=False
+        Keep the best single family instead of a blend of several.
     sets : float, default=None
         Predict sets of labels that contain the correct one with this probability, such as 0.9.
     unknown : float, default=None

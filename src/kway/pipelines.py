@@ -122,6 +122,12 @@ class FeaturedClassifier(DelegatedAnswers):
         self.reasons_ = facts.get("reasons")
 
 
+def features_of(model: Any) -> list[Features]:
+    """Return the features through which a model reads tables: its own, or those of the members of a blend."""
+    members = [model, *getattr(model, "estimators_", ())]
+    return [member.features_ for member in members if isinstance(member, FeaturedClassifier)]
+
+
 def _with_categories(estimator: Any, features: Features) -> Any:
     """Set the `categorical_features` of an unfitted estimator to the columns of the features, unless it has some."""
     columns = features.categorical_

@@ -31,6 +31,7 @@ class News(NamedTuple):
     of: float = 1.0
     lines: tuple[tuple[str, ...], ...] = ()
     stays: bool = False  # a line that stays on the screen
+    left: float | None = None  # seconds that the work may still take at most; None: not known
 
 
 Watcher = Callable[[News], None]
@@ -67,13 +68,19 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 
 @contextmanager
-def stage(what: str, done: float = 0.0, of: float = 1.0, lines: tuple[tuple[str, ...], ...] = ()) -> Iterator[None]:
+def stage(
+    what: str,
+    done: float = 0.0,
+    of: float = 1.0,
+    lines: tuple[tuple[str, ...], ...] = (),
+    left: float | None = None,
+) -> Iterator[None]:
     """A stage of the work, reported with `done` of all steps before it; `step` reports its parts."""
     told = _watched.get()
     if told is None:
         yield
         return
-    now = News(what, done, of, lines)
+    now = News(what, done, of, lines, left=left)
     inside = told._replace(now=now)
     before = _watched.set(inside)
     try:

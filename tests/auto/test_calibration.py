@@ -1,4 +1,4 @@
-"""The winner's temperature comes from votes on the folds, which are those of a classifier fitted outside them."""
+"""The temperature of the winner comes from rows that it did not learn from."""
 
 import numpy as np
 import pytest
@@ -11,15 +11,10 @@ from kway.auto.fit_options import FitOptions
 from kway.auto.race.clock import Clock
 from kway.auto.race.families import FAMILIES
 from kway.auto.race.folds import fold_numbers
-from kway.auto.race.scoring import CALIBRATION_ROWS, FoldedRows, LeaderboardRow
+from kway.auto.race.pool import HeldOut
+from kway.auto.race.scoring import LeaderboardRow
 from kway.auto.train_test import TrainTest
 from kway.labels import encode
-
-SETTINGS = {
-    "neighbors": {"weights": "distance", "n_neighbors": 7},
-    "neighbors-cosine": {"weights": "uniform", "n_neighbors": 4},
-    "neighbors-nca": {"map": "scales", "weights": "similarity", "n_neighbors": 9},
-}
 
 
 def fitted(model):
@@ -32,58 +27,24 @@ def drawn(n, n_classes=4, seed=0):
     return (rng.normal(size=(n_classes, 5))[y] + rng.normal(size=(n, 5))).astype(np.float32), y
 
 
-@pytest.mark.parametrize("balanced", [None, "balanced"])
-@pytest.mark.parametrize("name", SETTINGS)
-def test_votes_on_the_folds_are_those_of_a_classifier_fitted_outside(name, balanced):
-    X, y = drawn(300)
-    y[y == 3] = np.where(np.arange((y == 3).sum()) % 3, 0, 3)  # a class that is rare
-    data = FoldedRows(X, y, fold_numbers(y, 3, None, None, 0), {})
-    family = FAMILIES[name]
-    if balanced and name == "neighbors":  # the others weigh alike
-        family = type(family)(name, family.metric, class_weight=balanced)
-    held = family.scan(data, [0, 1], Clock()).held_out(SETTINGS[name])
-    rows = np.flatnonzero(np.isin(data.folds, [0, 1])) if "nca" not in name else None
-    for fold in (0, 1):
-        inside = np.flatnonzero(data.folds == fold)
-        at = (
-            np.searchsorted(rows, inside)
-            if rows is not None
-            else np.arange(len(inside)) + fold * (data.folds == 0).sum()
-        )
-        model = family.make(SETTINGS[name], 0).fit(X[data.folds != fold], y[data.folds != fold])
-        if hasattr(model, "map"):
-            model.set_params(random_state=None).fit(X[data.folds != fold], y[data.folds != fold])
-        np.testing.assert_array_equal(held.codes[at], y[inside])
-        tolerance = 0.02 if balanced and name == "neighbors" else 1e-4  # weights of classes are those of all rows
-        np.testing.assert_allclose(held.values[at], model.predict_proba(X[inside]), atol=tolerance)
-
-
-def test_a_temperature_from_known_votes_is_near_that_of_five_folds():
+def test_a_temperature_from_answers_of_the_race_is_near_that_of_five_folds():
     X, y = drawn(1500)
-    data = FoldedRows(X, y, fold_numbers(y, 5, None, None, 0), {})
-    family, setting = FAMILIES["neighbors"], SETTINGS["neighbors"]
-    scan = family.scan(data, [0], Clock()).joined(family.scan(data, [1, 2, 3, 4], Clock()))
-    held = scan.held_out(setting)
-    assert len(held.codes) == len(y)
+    folds = fold_numbers(y, 5, None, None, 0)
+    setting = {"weights": "distance", "n_neighbors": 7}
+    p, codes = [], []
+    for fold in range(5):
+        p.append(
+            kway.NeighborsClassifier(**setting).fit(X[folds != fold], y[folds != fold]).predict_proba(X[folds == fold])
+        )
+        codes.append(y[folds == fold])
     model = kway.NeighborsClassifier(**setting).fit(X, y)
-    scaled, note = calibrate(fitted(model), X, data.folds, None, FitOptions(), Clock(), held)
+    held = HeldOut(np.concatenate(p), "")
+    scaled, note = calibrate(fitted(model), X, folds, None, FitOptions(), Clock(), held, np.concatenate(codes))
     other = kway.TemperatureScaledClassifier(kway.NeighborsClassifier(**setting), cv=5).fit(X, y)
     assert not note
     assert scaled.temperature_fit_.certified
     assert scaled.temperature_ == pytest.approx(other.temperature_, rel=0.1)
     np.testing.assert_array_equal(scaled.predict(X), model.predict(X))
-
-
-def test_no_more_votes_are_kept_than_a_temperature_needs():
-    X, y = drawn(6 * CALIBRATION_ROWS)
-    data = FoldedRows(X, y, fold_numbers(y, 5, None, None, 0), {})
-    family = FAMILIES["neighbors"]
-    scan = family.scan(data, [0], Clock())
-    assert (
-        len(scan.joined(family.scan(data, [1], Clock())).held_out(SETTINGS["neighbors"]).codes)
-        == (data.folds == 0).sum()
-    )
-    assert FAMILIES["centroid"].scan(data, [0], Clock()).held_out({}) is None
 
 
 def motley(n, seed):

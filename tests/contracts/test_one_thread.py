@@ -18,12 +18,12 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 
 import kway
 from kway import threads
-from kway.search import LSH, Bits, Flat, Int8, KDTree, Landmarks, Sharded, cluster_blocks
+from kway.search import LSH, Bits, Flat, Int8, KDTree, Landmarks, Sharded
 
 HOME = str(Path(kway.__file__).parent)
 DOORS = ("threads.py", "versions.py", "base/classifier.py", "parameters.py", "rows/gpu/device.py")
 PASS_ON = {"fit", "fit_blocks", "partial_fit", "predict", "predict_topk", "decision_function", "predict_proba"}
-PASS_ON |= {"build", "nearest", "search", "add", "n_rows", "cluster_blocks", "_threads", "_tensor", "_forget", "score"}
+PASS_ON |= {"build", "nearest", "search", "add", "n_rows", "_threads", "_tensor", "_forget", "score"}
 PASS_ON |= {"states_probabilities", "_check_probabilities", "inner_has", "_unfitted"}
 PASS_ON |= {"_learns_by_epochs", "_learns_in_pieces", "_has_partial_fit"}
 
@@ -121,10 +121,3 @@ def test_indexes(recipe, metric, one_thread):
         index.search(rows[:1], 3, n_jobs=1)
         if not isinstance(recipe, KDTree):
             index.add(rows[:100])
-
-
-def test_clusters_of_blocks(one_thread):
-    rows = small_digits(3000)[0]
-    cluster_blocks(rows[:200], 5, n_jobs=1)
-    with one_thread():
-        cluster_blocks([rows[:2000], rows[2000:]], 20, n_jobs=1)

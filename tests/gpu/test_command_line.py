@@ -12,10 +12,7 @@ import pytest
 pytest.importorskip("torch")
 
 import kway
-from kway.auto import compare_data
-from kway.auto.refit import SampleToAll
 from kway.cli import run
-from kway.planning import costs
 from kway.rows.gpu.device import ChosenDevice
 
 WHO_ASKS = (
@@ -49,8 +46,6 @@ def test_every_family_is_compared_on_a_device(cuda, capfd):
 
 def test_a_fit_of_neighbours_through_landmarks(cuda, capfd, monkeypatch, tmp_path):
     monkeypatch.setattr("kway.auto.refit._SLOW_SEARCH", 0.0)  # any number of rows takes long
-    sizes = property(lambda self: SampleToAll(*2 * [costs.size_of(self.views[0].X, self.data.labels.n_classes)]))
-    monkeypatch.setattr(compare_data.DataComparison, "sizes", sizes)
     rng = np.random.default_rng(0)
     y = np.arange(2500) % 3
     rows = np.column_stack([5 * rng.standard_normal((3, 9))[y] + rng.standard_normal((2500, 9)), y])

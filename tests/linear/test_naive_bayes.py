@@ -43,9 +43,9 @@ def test_it_is_compared_on_counts_alone():
     found = kway.compare(X, y, models=None, folds=2)
     assert "naive-bayes" in found.scans
     folds, family = np.arange(len(y)) % 5, FAMILIES["naive-bayes"]
-    assert family.skip_reason(FoldedRows(X, y, folds, {})) == ""
-    assert family.skip_reason(FoldedRows(X.toarray(), y, folds, {}))
-    assert family.skip_reason(FoldedRows(-X, y, folds, {}))
+    assert family.skip_reason(FoldedRows(X, y, folds)) == ""
+    assert family.skip_reason(FoldedRows(X.toarray(), y, folds))
+    assert family.skip_reason(FoldedRows(-X, y, folds))
 
 
 @pytest.mark.parametrize("size", [1e-320, 1e-30, 1.0, 1e30, 1e308])

@@ -167,3 +167,27 @@ def test_figures_of_real_data(iris, looks):
     assert looks(figure).clipped() == []
     assert [t.get_text() for t in figure.legends[0].get_texts()] == list(names)
     assert figure.axes[0].get_xlabel() == "first principal component, 93% of the variance"
+
+
+def test_the_shape_of_a_column_is_the_mean_over_rows_with_its_value_replaced():
+    import pyarrow as pa
+
+    import kway
+    from kway.report.shapes import column_shapes, draw_shapes
+
+    rng = np.random.default_rng(0)
+    size, word = rng.normal(size=200), rng.choice(["red", "blue"], 200)
+    y = (size + (word == "red") > 0.5).astype(int)
+    table = pa.table({"size": size, "word": word})
+    model = kway.fit(table, y, models="softmax").model
+    shapes = column_shapes(model, table, ["size", "word"])
+    assert [shape.column for shape in shapes] == ["size", "word"]
+    assert (np.diff(shapes[0].p[:, 1]) >= 0).all()
+    assert shapes[0].p[-1, 1] > shapes[0].p[0, 1] + 0.5
+    red = shapes[1].p[list(shapes[1].values).index("red"), 1]
+    expected = model.predict_proba(table.set_column(1, "word", pa.array(["red"] * 200)))[:, 1].mean()
+    assert red == pytest.approx(expected)
+    assert len(draw_shapes(shapes, np.array(["no", "yes"])).axes) == 2
+    matrix = np.column_stack([size, y + rng.normal(size=200)])
+    (shape,) = column_shapes(kway.SoftmaxClassifier().fit(matrix, y), matrix, ["x1"])
+    assert shape.p[-1, 1] > shape.p[0, 1]

@@ -1,8 +1,8 @@
 """Calibrate the winner on rows that it did not learn from: probabilities, prediction sets and "unknown".
 
-temperature   neighbors: from their votes on held-out rows in the comparison, so there is no other fit or search.
-              Others: from five folds, or one split if rows are many or time is short; groups and order are kept.
-              One-vs-all SVMs: their intercepts move first if that makes the scores easier to compare
+temperature   from the answers for held-out rows in the comparison if it has them. Else from five folds, or one split if
+              rows are many or time is short; groups and order are kept. One-vs-all SVMs: their intercepts move first if
+              that makes the scores easier to compare
 sets          ConformalClassifier around the winner: sets that contain the label with a guaranteed probability
 unknown       OpenSetClassifier around the winner, inside the sets: the answer "unknown"
 
@@ -20,20 +20,21 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from kway.auto.fit_options import FitOptions
-from kway.auto.race.clock import Clock
+from kway.auto.race.clock import REPORT_SECONDS, Clock
 from kway.auto.race.folds import HELD_OUT_SHARE
-from kway.auto.race.scoring import CALIBRATION_ROWS, HeldOutProbabilities, LeaderboardRow
+from kway.auto.race.pool import HeldOut
+from kway.auto.race.scoring import LeaderboardRow
 from kway.auto.train_test import TrainTest
 from kway.confidence import ConformalClassifier, OpenSetClassifier, TemperatureScaledClassifier
 from kway.confidence.splits import Split, hold_out, make_folds
-from kway.confidence.temperature import SCORES, proven_offsets, scale_fitted, score_columns
+from kway.confidence.temperature import LOGS, SCORES, proven_offsets, scale_fitted, score_columns
 from kway.errors import InputError, KwayError
 from kway.labels import encode_as
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.rows.blocks import take_rows
 
 MOVED = "the intercepts of the SVMs were adjusted on held-out rows, so that scores of different classes are comparable"
-REPORT_SECONDS = 4.0  # seconds that are reserved for test and report if there is a budget (T11)
+_CALIBRATION_ROWS = 1000  # held-out rows that fix a temperature to a few percent (T11)
 
 
 def calibrate(
@@ -43,16 +44,17 @@ def calibrate(
     data: TrainTest,
     options: FitOptions,
     clock: Clock,
-    held: HeldOutProbabilities | None = None,
+    held: HeldOut | None = None,
+    held_codes: NDArray[np.int64] | None = None,
 ) -> tuple[Any, str]:
     """Return the fitted winner with a temperature, and a note if it cannot have one.
 
-    `held` are the probabilities of held-out rows, if the comparison has them. Intercepts are adjusted only if rows of
-    all classes count equally.
+    `held` are the answers for held-out rows with class codes `held_codes` (m,), if the comparison has them. Intercepts
+    are adjusted only if rows of all classes count equally.
     """
     model = row.fitted
-    if held is not None:
-        return scale_fitted(model, *held), ""
+    if held is not None and held_codes is not None:
+        return scale_fitted(model, held.values, held_codes, held.source or LOGS), ""
     splits = _splits(row, folds, data, options.seed, clock)
     try:
         if options.weighs_rows_equally and _is_one_vs_all_svm(model):
@@ -76,7 +78,7 @@ def calibrate_on(model: Any, X: Any, y: NDArray, seed: int) -> tuple[Any, str]:
 def _splits(row: LeaderboardRow, folds: NDArray[np.int64], data: TrainTest, seed: int, clock: Clock) -> list[Split]:
     """Return five splits, or one if rows are many or time is short; groups and order are kept."""
     clock.reserve, n_folds = REPORT_SECONDS, round(1 / HELD_OUT_SHARE)
-    once = HELD_OUT_SHARE * data.n > CALIBRATION_ROWS or clock.up(n_folds * (row.fit_seconds or 0.0))
+    once = HELD_OUT_SHARE * data.n > _CALIBRATION_ROWS or clock.up(n_folds * (row.fit_seconds or 0.0))
     if data.keeps_groups_or_order:  # rows drawn at random would be too easy
         splits = [Split(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in range(int(folds.max()) + 1)]
         return splits[:1] if once else splits

@@ -1,50 +1,47 @@
-"""Learn features from the training rows and compare the families on them, on a sample if the rows are many.
+"""Learn features from the training rows and compare the families on them.
 
 Views are other features of the same rows, for families that do better with them:
 
-    -no-text   neighbors without the columns of text. Neighbors weigh all columns equally, so the many columns of a text
-               can hide a few informative numbers; a linear model learns to ignore them
-    -edges     edges and patches of images instead of pixels, by least squares, or by softmax if log loss decides
+    no-text   all columns but those of text, for neighbors
+    text      only the columns of text, for naive Bayes and cosine similarity
+    edges     edges and patches of images instead of pixels, for linear families
+    columns   one number per column, gaps and categories included, for trees
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
-from kway import progress
 from kway.auto.fit_options import FitOptions
-from kway.auto.race.clock import COMPARISON_SECONDS, Clock
-from kway.auto.race.compare import Comparison, chosen_families, compare_rows
-from kway.auto.race.families import FAMILIES, HEAVY_PASS, comparison_seconds
-from kway.auto.race.folds import Sample, draw_sample, few_rows_note, fold_numbers
-from kway.auto.race.neighbor_families import NeighborsFamily
-from kway.auto.race.references import TREES, reference_note, text_columns_note
-from kway.auto.race.rounds import TOO_LATE
-from kway.auto.race.scoring import FoldedRows, HeldOutProbabilities, LeaderboardRow, pick_measure
-from kway.auto.refit import SampleToAll
-from kway.auto.train_test import TrainTest, labels_at
+from kway.auto.race.clock import Clock
+from kway.auto.race.compare import Comparison, compare_rows
+from kway.auto.race.families import COLUMNS, EDGES, NO_TEXT, TEXT
+from kway.auto.race.folds import few_rows_note
+from kway.auto.race.paired import CLEAR, paired_difference
+from kway.auto.race.rounds import TOO_LATE, TOO_SLOW, Race, Store
+from kway.auto.race.scoring import MOST_POOLED, LeaderboardRow
+from kway.auto.train_test import TrainTest
+from kway.errors import InputError
 from kway.planning import costs
-from kway.planning.costs import Size, pass_seconds
-from kway.planning.rates import Rates
-from kway.rows.blocks import take_rows
+from kway.planning.costs import Size
 from kway.suggest import listing
 from kway.tables.features.features import Features
 
-NO_TEXT, EDGES = "-no-text", "-edges"  # endings of the names of families of a view
 _MOST_PIXELS = 1.5e7  # pixels of all images up to which edges and patches are computed: 3 s (T11, digits)
+_TEXT_ONLY = ("number", "true/false", "date", "category", "vector")  # kinds that the view of texts leaves out
 
 
 class View(NamedTuple):
-    """Features, the training rows as numbers X (n, d), and the ending of the names of the families that run on them."""
+    """Features, and the training rows as numbers X (n, d)."""
 
     features: Features
     X: Any
-    ending: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,42 +50,25 @@ class DataComparison:
 
     data: TrainTest
     options: FitOptions
-    views: tuple[View, ...]  # the whole rows first
+    views: dict[str, View]  # the main one is ""
     comparison: Comparison
-    notes: tuple[str, ...]
-    sample: NDArray[np.int64] | None = None  # rows that were compared on; None: all
+    notes: tuple[str, ...] = ()
+    blend: bool = False  # whether the race was run for a blend
+    seconds: dict[str, float] = field(default_factory=dict)
 
     def view(self, model: str) -> View:
         """Return the view that this family of the leaderboard was run on."""
-        return next((view for view in self.views[1:] if model.endswith(view.ending)), self.views[0])
-
-    def folds(self) -> NDArray[np.int64]:
-        """Return the fold (n,) of every training row, in the sample or not."""
-        if self.sample is None:
-            return self.comparison.folds
-        data, options = self.data, self.options
-        return fold_numbers(data.labels.codes, options.folds, data.groups, data.order, options.seed)
-
-    def folded_rows(self, X: Any) -> FoldedRows:
-        """Return the rows of a view that families were compared on, with their folds."""
-        codes = labels_at(self.data.labels, self.sample).codes
-        return FoldedRows(_at(X, self.sample), codes, self.comparison.folds, {}, self.comparison.measure)
+        return self.views.get(self.comparison.families[model].view, self.views[""])
 
     @property
-    def sizes(self) -> SampleToAll:
-        """The sizes of all training rows and of the sample."""
-        size = costs.size_of(self.views[0].X, self.data.labels.n_classes)
-        if self.sample is None:
-            return SampleToAll(size)
-        return SampleToAll(size, replace(size, n=len(self.sample), K=len(self.comparison.classes)))
+    def folds(self) -> NDArray[np.int64]:
+        """The fold (n,) of every training row."""
+        return self.comparison.folds
 
-    def held_out(self, row: LeaderboardRow) -> HeldOutProbabilities | None:
-        """Return probabilities of held-out rows from the votes of the comparison; None if it ran on a sample."""
-        return self.comparison.scans[row.model].held_out(row.setting) if self.sample is None else None
-
-
-def _at(values: Any, rows: NDArray[np.int64] | None) -> Any:
-    return values if rows is None or values is None else take_rows(values, rows)
+    @property
+    def size(self) -> Size:
+        """The size of all training rows."""
+        return costs.size_of(self.views[""].X, self.data.labels.n_classes)
 
 
 def compare_data(
@@ -96,75 +76,52 @@ def compare_data(
     options: FitOptions,
     clock: Clock | None = None,
     on_features: Callable[[Features], None] | None = None,
+    store: Store | None = None,
+    on_round: Callable[[Race, dict[str, View]], None] | None = None,
 ) -> DataComparison:
     """Learn features from the training rows and compare the families; `on_features` is called in between."""
     clock = clock or Clock(options.budget)
     written = {w.column: w.how for w in data.written}
     features = Features(dict(data.kinds) or None, embed=options.embed, image=data.image, written=written)
-    whole = View(features, features.fit_transform(data.rows))
+    views = {"": View(features, features.fit_transform(data.rows))}
     if on_features is not None:
         on_features(features)
-    sample = _sample(data, whole.X, options)
-    rows = None if sample is None else sample.rows
-    labels, groups, order = labels_at(data.labels, rows), _at(data.groups, rows), _at(data.order, rows)
-    also = references_of(options)
-    found = compare_rows(_at(whole.X, rows), labels, replace(options, also=also), groups, order, clock)
-    views = [whole]
-    if options.models is None and not clock.up():
-        for view, families in other_views(whole.features, data.rows, labels.n_classes, found.measure.rises):
-            own = replace(options, models=families, alpha=None, also=())
-            found = found.joined(compare_rows(_at(view.X, rows), labels, own, groups, order, clock))
-            views.append(view)
-    notes = [*data.notes, *([] if sample is None else [sample.note]), *_fold_notes(found, data, options)]
-    notes += few_rows_note(labels.codes, found.folds)
-    if TREES in also:
-        notes += text_columns_note(whole.X, [r.column for r in features.records_ if r.used and r.kind == "text"])
+    if options.models is None or "naive-bayes" in options.models:
+        views |= dict(other_views(features, data.rows, views[""].X))
+    blend = can_blend(data, options, views[""].X)
+    found = compare_rows(
+        views[""].X, data.labels, options, data.groups, data.order, clock,
+        views={name: view.X for name, view in views.items()}, blend=blend, store=store,
+        categories=views[COLUMNS].features.categorical_ if COLUMNS in views else (),
+        on_round=None if on_round is None else lambda race: on_round(race, views),
+    )  # fmt: skip
+    notes = [*data.notes, *_fold_notes(found, data, options), *few_rows_note(data.labels.codes, found.folds)]
     notes += [*_cut_notes(found, clock), *_left_out_notes(found.problems)]
     notes += [reference_note(found.best, other, found.measure.rises) for other in found.references]
-    return DataComparison(data, options, tuple(views), found, tuple(notes), rows)
+    return DataComparison(data, options, views, found, tuple(notes), blend)
 
 
-def references_of(options: FitOptions) -> Sequence[Any]:
-    """Return the references that were named; if none was, trees if all families are compared."""
-    if options.also is not None:
-        return options.also
-    return (TREES,) if options.models is None else ()
+def can_blend(data: TrainTest, options: FitOptions, X: Any) -> bool:
+    """Return whether the job may end in a blend: all families, dense rows in memory, not too many classes."""
+    asked = options.models is None and not options.single and not options.guarantees
+    return asked and data.larger is None and not hasattr(X, "tocsr") and data.labels.n_classes <= MOST_POOLED
 
 
-def _sample(data: TrainTest, X: Any, options: FitOptions) -> Sample | None:
-    """Draw the rows to compare on if all would take too long and no family was named."""
-    if options.models is not None:
-        return None
-    rows = FoldedRows(X, data.labels.codes, np.zeros(data.n, np.int64), {}, pick_measure(options.metric))
-    families = [family for family in chosen_families(options) if not family.skip_reason(rows)]
-    expected = lambda size: comparison_seconds(families, size)  # noqa: E731
-    sample = draw_sample(data.labels.codes, rows.size(), expected, COMPARISON_SECONDS, options.seed)
-    if sample is not None:
-        progress.note(sample.note)
-    return sample
-
-
-# ---- views
-
-
-def other_views(whole: Features, rows: Any, n_classes: int, rises: bool) -> Iterator[tuple[View, list[Any]]]:
-    """Yield the other views of the rows, each with its families; `rises`: higher is better, so not log loss."""
+def other_views(whole: Features, rows: Any, X: Any) -> Iterator[tuple[str, View]]:
+    """Yield the other views of the rows, of which X (n, d) is the main one, by name."""
+    forms: dict[str, Features | None]
     if whole.is_table_:
-        if (features := whole.without("text")) is not None:
-            near = [f for f in FAMILIES.values() if isinstance(f, NeighborsFamily)]
-            families = [_renamed(f, NO_TEXT, "without the text columns") for f in near]
-            yield View(features, features.fit_transform(rows), NO_TEXT), families
-        return
-    slow = pass_seconds(Size(rows.shape[0], rows.size // rows.shape[0], n_classes), Rates()) > HEAVY_PASS
-    if rows.size <= _MOST_PIXELS and not slow and (features := whole.with_shapes(rows)) is not None:
-        family = replace(FAMILIES["least-squares" if rises else "softmax"], shares=FAMILIES["softmax"].shares)
-        families = [_renamed(family, EDGES, "on edges and patches of the images")]
-        yield View(features, features.fit_transform(rows), EDGES), families
-
-
-def _renamed(family: Any, ending: str, rows: str) -> Any:
-    """Return the family under the name that it has on another view of the rows."""
-    return replace(family, name=family.name + ending, description=f"{family.description}, {rows}")
+        forms = {NO_TEXT: whole.without("text"), TEXT: whole.without(*_TEXT_ONLY)}
+        if not hasattr(X, "tocsr"):
+            forms[COLUMNS] = clone(whole).set_params(form="columns", written=whole.written_)
+    else:
+        forms = {EDGES: whole.with_shapes(rows) if rows.size <= _MOST_PIXELS else None}
+    for name, features in forms.items():
+        if features is not None and not (name == TEXT and forms[NO_TEXT] is None):
+            try:
+                yield name, View(features, features.fit_transform(rows))
+            except InputError:  # no column of the table suits the view
+                continue
 
 
 # ---- notes
@@ -183,15 +140,31 @@ def _cut_notes(found: Comparison, clock: Clock) -> list[str]:
     """Return a note on what the budget or Ctrl-C left out."""
     if found.finished:
         return []
-    why = "Ctrl-C" if clock.interrupted else f"the budget of {clock.budget:g} s"
-    late = [name for name, reason in found.problems.items() if reason == TOO_LATE]
-    short = [row.model for row in found.rows if TOO_LATE in row.note]
-    note = f"{why} ended the comparison early; the best family so far was kept"
+    why = "Ctrl-C" if clock.interrupted else f"the budget of {clock.budget:.3g} s"
+    late = [name for name, reason in found.problems.items() if _is_late(reason)]
+    short = [row.model for row in found.rows if _is_late(row.note)]
+    note = f"{why} ended the comparison early"
     note += f"; not run: {listing(late)}" if late else ""
-    return [note + (f"; run with some settings or folds only: {listing(short)}" if short else "")]
+    return [note + (f"; run on some rows or folds only: {listing(short)}" if short else "")]
+
+
+def _is_late(reason: str) -> bool:
+    return TOO_LATE in reason or TOO_SLOW in reason
 
 
 def _left_out_notes(problems: dict[str, str]) -> list[str]:
-    reasons = [why for why in dict.fromkeys(problems.values()) if why != TOO_LATE]
+    reasons = [why for why in dict.fromkeys(problems.values()) if not _is_late(why)]
     names = {why: [n for n, w in problems.items() if w == why] for why in reasons}
     return [f"{listing(n)} {'was' if len(n) == 1 else 'were'} left out: {why}" for why, n in names.items()]
+
+
+def reference_note(best: LeaderboardRow, other: LeaderboardRow, rises: bool) -> str:
+    """Return what a reference means for the user, from the differences fold by fold."""
+    n = min(len(best.fold_scores), len(other.fold_scores))
+    ahead = np.subtract(other.fold_scores[:n], best.fold_scores[:n]) * (1 if rises else -1)
+    folds = f"the same {n} folds" if n > 1 else "the same fold"
+    scores = f"{np.mean(other.fold_scores[:n]):.3f} on {folds} and {best.model} has {np.mean(best.fold_scores[:n]):.3f}"
+    verdict = "not better" if ahead.mean() <= 0 else "the difference may be luck"
+    if n > 1 and paired_difference(ahead, np.zeros(n)).exceeds(errors=CLEAR):
+        verdict = "it is better on these rows"
+    return f"{other.model} (from another library, not saved) has {scores}: {verdict}"

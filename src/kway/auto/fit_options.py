@@ -26,6 +26,10 @@ FAMILY_DESCRIPTIONS = {
     "neighbors-cosine": "k nearest neighbors by cosine similarity",
     "neighbors-manhattan": "k nearest neighbors by Manhattan (L1) distance",
     "neighbors-nca": "k nearest neighbors with learned weights of the columns (neighborhood components analysis)",
+    "extra-trees": "300 extremely randomized trees",
+    "kernel-softmax": "softmax on similarities to landmarks (Gaussian kernel)",
+    "boosted": "gradient-boosted trees",
+    "boosted-gentle": "gradient-boosted trees with smaller steps, smaller trees and early stopping",
     "least-squares": "ridge regression on one-hot labels",
     "logistic": "one-vs-all logistic regression with an L2 penalty",
     "perceptron": "multi-class perceptron",
@@ -113,7 +117,8 @@ class FitOptions:
     )
     budget: float | None = option(
         None,
-        "Time limit for the whole job: seconds, or 60s, 2m, 1h; default: none.",
+        "Time limit for the whole job: seconds, or 60s, 2m, 1h; default: 60 s for up to 10,000 rows of 50 columns, and "
+        "more for more.",
         check=_seconds,
         metavar="TIME",
     )
@@ -142,12 +147,17 @@ class FitOptions:
     )
     also: Sequence[Any] | None = option(
         None,
-        "Also score a classifier of another library, such as sklearn.svm.SVC, on the same folds. By default, "
-        "scikit-learn's trees are scored; pass none to skip them.",
+        "Also score a classifier of another library, such as sklearn.svm.SVC, on the same folds.",
         check=_references,
         typed=list[str] | None,
         metavar="MODULE.CLASS",
         parse=lambda names: names or None,
+    )
+    single: bool = option(
+        False,
+        "Keep the best single family instead of a blend of several.",
+        typed=bool,
+        commands=("fit",),
     )
     sets: float | None = option(
         None,

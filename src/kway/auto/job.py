@@ -1,16 +1,18 @@
 """The main job: read rows, compute features, compare families, refit and calibrate the best, test it once.
 
-Test rows are transformed and predicted at the very end, so no choice depends on them.
+Test rows are transformed and predicted at the very end, so no choice depends on them. The result is a blend of
+families, or the best single family with a temperature. Classifiers with guarantees (sets, "unknown") contain a single
+family.
 
-A budget is for the whole job. Time for the end (refit, calibration, test, report) is reserved, and the comparison gets
-the rest. Notes say what was left out.
+A budget is for the whole job. Time for the end (fits, test, report) is reserved, and the race gets the rest. Notes say
+what was left out.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,6 @@ from numpy.typing import NDArray
 
 from kway import modelfile, progress
 from kway.auto.calibration import (
-    REPORT_SECONDS,
     GuaranteedModel,
     Tradeoff,
     calibrate,
@@ -28,15 +29,16 @@ from kway.auto.calibration import (
     unknown_tradeoff,
     with_guarantees,
 )
+from kway.auto.checkpoint import UNFINISHED, Checkpoint
 from kway.auto.compare_data import DataComparison, View, compare_data
 from kway.auto.evaluation import Evaluation, McNemar, evaluate_model, mcnemar
 from kway.auto.fit_options import FitOptions
 from kway.auto.learning_curve import LearningCurve, learning_curve
-from kway.auto.race.clock import Clock, extra_seconds
+from kway.auto.race.clock import REPORT_SECONDS, Clock
 from kway.auto.race.compare import Comparison
-from kway.auto.race.families import CLASS_NUMBER, comparison_seconds
-from kway.auto.race.folds import HELD_OUT_SHARE
-from kway.auto.race.scoring import LeaderboardRow
+from kway.auto.race.families import CLASS_NUMBER
+from kway.auto.race.pool import Pool, pool_of
+from kway.auto.race.scoring import FoldedRows, LeaderboardRow
 from kway.auto.reasons import (
     MOST_PARTS,
     SECONDS,
@@ -47,8 +49,10 @@ from kway.auto.reasons import (
     own_reasons,
     shuffled,
 )
-from kway.auto.refit import AllDataFit, fit_all_data, fit_leaderboard
+from kway.auto.refit import AllDataFit, fit_all_data, fit_families, fitted_row
 from kway.auto.train_test import TrainTest
+from kway.confidence.blend import BlendClassifier, learn_weights
+from kway.confidence.temperature import SCORES, scale_fitted
 from kway.errors import KwayError
 from kway.pipelines import FeaturedClassifier
 from kway.rows.blocks import take_rows
@@ -76,7 +80,8 @@ class JobResult:
     test_X: Any
     comparison: Comparison
     leaderboard: list[LeaderboardRow]  # with fitted models, best first
-    model: FeaturedClassifier
+    model: Any  # FeaturedClassifier, or BlendClassifier of these
+    features: Features  # of the main view
     evaluation: Evaluation
     baselines: dict[str, float]  # test accuracy of the most frequent class and of least squares on the class number
     runner_up: RunnerUp | None
@@ -84,11 +89,13 @@ class JobResult:
     notes: tuple[str, ...]
     seconds: dict[str, float]  # per stage
     hurried: bool = False  # the budget is spent: the report leaves out slow figures
+    interrupted: bool = False  # by Ctrl-C: another run of the same job continues
     sets: Tradeoff | None = None
     unknown: Tradeoff | None = None
     curve: LearningCurve | None = None
     reasons: Reasons | None = None
     fitted_rows: int = 0  # rows that the winner learned from
+    weights: dict[str, float] = field(default_factory=dict)  # of the members of the blend; empty for a single family
 
     @property
     def best(self) -> LeaderboardRow:
@@ -100,20 +107,24 @@ class JobResult:
         modelfile.save(self.model, path, self.file_notes(target, id), force=force)
 
     def file_notes(self, target: str | None, id: str | None = None) -> dict[str, Any]:
-        """Return facts for `kway info`; `reading` stores how later rows are read, `id` the column with their names."""
-        data = self.data
-        form = {key: value for key, value in vars(data.form).items() if value is not None}
-        how = {"form": form, "written": {w.column: w.how for w in data.written}, "id": id}
-        embed = getattr(self.model.features_, "embed_", None)
+        """Return facts for `kway info`, about the data and the model."""
+        embed = getattr(self.features, "embed_", None)
         return {
-            "data": data.name,
-            "target": target,
+            **data_notes(self.data, target, id),
+            "embed": str(embed) if embed else None,
             "model": self.best.model,
             "setting": dict(self.best.setting),
             "test_accuracy": self.evaluation.scores.accuracy,
-            "embed": str(embed) if embed else None,
-            "reading": {key: value for key, value in how.items() if value} or None,
+            **({UNFINISHED: True} if self.interrupted else {}),
         }
+
+
+def data_notes(data: TrainTest, target: str | None, id: str | None = None) -> dict[str, Any]:
+    """Return facts about the data; `reading` is how later rows are read, `id` the column with their names."""
+    form = {key: value for key, value in vars(data.form).items() if value is not None}
+    how = {"form": form, "written": {w.column: w.how for w in data.written}, "id": id}
+    reading = {key: value for key, value in how.items() if value} or None
+    return {"data": data.name, "target": target, "reading": reading}
 
 
 def run_job(
@@ -121,61 +132,145 @@ def run_job(
     options: FitOptions,
     begun: float | None = None,
     on_features: Callable[[Features], None] | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> JobResult:
     """Compare, refit, calibrate and test; the budget counts from `begun` (time.perf_counter()), by default now.
 
-    `on_features` is called with the features before the comparison begins.
+    `on_features` is called with the features before the comparison begins. `checkpoint` keeps the best model so far and
+    all answers on disk.
     """
     stages = _Stages()
-    clock = Clock(options.budget, stages.begun if begun is None else begun, _seconds_after_choice)
+    clock = Clock(options.budget, stages.begun if begun is None else begun, REPORT_SECONDS)
     with progress.portion(0.02, 0.6):
-        chosen = compare_data(data, options, clock, on_features)
+        store, on_round = (None, None) if checkpoint is None else (checkpoint.store, checkpoint.on_round)
+        chosen = compare_data(data, options, clock, on_features, store, on_round)
     stages.end("compare")
-    with progress.portion(0.6, 0.72):
-        rows_of = lambda model: chosen.view(model).X  # noqa: E731
-        leaderboard = fit_leaderboard(chosen.comparison, rows_of, data.y, options.seed, clock, chosen.sizes)
-        compared = leaderboard[0]  # as it was compared, if it is fitted again on all of DATA
-        view = chosen.view(compared.model)
-        fit = _fit_all_data(compared, view, chosen)
-    X = view.X
-    leaderboard[0] = fit.row
+    with progress.portion(0.6, 0.84):
+        winner = _choose(chosen, clock)
     stages.end("refit")
-    with progress.portion(0.72, 0.84), progress.stage("calibrating"):
-        guaranteed, calibrated, calibration_note = _calibrated(fit, compared, X, chosen, clock)
-    stages.end("calibrate")
     with progress.portion(0.84, 0.88), progress.stage("testing"):
-        tests = _test_results(leaderboard, calibrated, guaranteed, view, chosen)
+        tests = _test_results(winner, chosen)
     stages.end("test")
     clock.reserve = REPORT_SECONDS
     hurried = clock.up()
     with progress.portion(0.88, 0.92), progress.stage("explaining"):
-        curve, curve_note = _learning_curve(compared, X, chosen, clock)
-        reasons = _reasons(FeaturedClassifier.of(view.features, fit.row.fitted, X), X, data, clock)
+        curve, curve_note = _learning_curve(winner, chosen, clock)
+        reasons = _reasons(winner.explained, chosen, clock)
     stages.end("reasons")
-    adapted = chosen.sizes.notes(chosen.comparison.estimator(compared, options.seed))
-    model = FeaturedClassifier.of(view.features, guaranteed.model if guaranteed else calibrated, X)
-    model.reasons_ = None if reasons is None else kept_facts(reasons)
+    winner.model.reasons_ = None if reasons is None else kept_facts(reasons)
     return JobResult(
         data=data,
         options=options,
-        X=X,
+        X=chosen.views[""].X if winner.pool else winner.view.X,
         **tests,
-        comparison=chosen.comparison,
-        leaderboard=leaderboard,
-        model=model,
-        temperature=getattr(calibrated, "temperature_", None),
-        notes=(*chosen.notes, *adapted, *filter(None, (calibration_note, fit.note, curve_note))),
+        comparison=replace(chosen.comparison, rows=winner.leaderboard),
+        leaderboard=winner.leaderboard,
+        model=winner.model,
+        features=chosen.views[""].features,
+        temperature=winner.temperature,
+        notes=(*chosen.notes, *winner.notes, *filter(None, (curve_note,))),
         seconds=stages.seconds,
         hurried=hurried,
+        interrupted=clock.interrupted,
         curve=curve,
         reasons=reasons,
-        fitted_rows=fit.rows,
+        fitted_rows=winner.fitted_rows,
+        weights={} if winner.pool is None else winner.pool.weights,
     )
 
 
-def _seconds_after_choice(fit_seconds: float) -> float:
-    """Return the seconds from the choice to the report: a fit on all rows, one for the temperature, the report."""
-    return fit_seconds + (1 - HELD_OUT_SHARE) * fit_seconds + REPORT_SECONDS
+# ---- the choice
+
+
+@dataclass(frozen=True, eq=False)
+class Winner:
+    """The chosen model, and the leaderboard with fitted models, the winner first."""
+
+    leaderboard: list[LeaderboardRow]
+    model: Any  # for raw rows
+    explained: Any  # the same without temperature and guarantees
+    view: View  # of the best single family
+    single: LeaderboardRow  # the best single family, as it was compared
+    notes: tuple[str, ...]
+    temperature: float | None = None
+    guaranteed: GuaranteedModel | None = None
+    pool: Pool | None = None  # of the blend, if it was chosen
+    fitted_rows: int = 0
+
+
+def _choose(chosen: DataComparison, clock: Clock) -> Winner:
+    """Choose a blend or the best single family, and fit what was chosen and the runner-up on all training rows."""
+    found = chosen.comparison
+    order = [row.model for row in found.rows]
+    pool = pool_of(found.race, order[0], chosen.options.seed) if chosen.blend and found.race is not None else None
+    members = [] if pool is None or pool.is_worse else sorted(pool.weights, key=lambda name: -pool.weights[name])
+    rows, notes = fit_families(chosen, list(dict.fromkeys([order[0], *members, *order[1:2]])), clock)
+    leaderboard = sorted(rows.values(), key=lambda row: row.fitted is None and row.note.startswith("could not"))
+    kept = [name for name in members if rows[name].fitted is not None]
+    if pool is not None and kept not in ([], order[:1]):
+        return _blend(_without_unfitted(pool, kept), leaderboard, notes, chosen)
+    return _single(leaderboard, notes, chosen, clock, pool)
+
+
+def _without_unfitted(pool: Pool, kept: list[str]) -> Pool:
+    """Return the pool with new weights if the time was up before all of its members were fitted."""
+    if len(kept) == len(pool.weights):
+        return pool
+    weights = learn_weights([pool.held_out[name].probabilities(pool.codes) for name in kept], pool.codes)
+    return replace(pool, weights={name: float(w) for name, w in zip(kept, weights) if w > 0})
+
+
+def _blend(pool: Pool, leaderboard: list[LeaderboardRow], notes: tuple[str, ...], chosen: DataComparison) -> Winner:
+    """Return the blend of fitted members, each with its own features."""
+    rows, data = {row.model: row for row in leaderboard}, chosen.data
+    members = []
+    for name in pool.weights:
+        view, held = chosen.view(name), pool.held_out[name]
+        fitted = rows[name].fitted
+        scaled = scale_fitted(fitted, held.values, pool.codes, SCORES) if held.source == SCORES else fitted
+        members.append(FeaturedClassifier.of(view.features, scaled, view.X))
+    classes = data.labels.classes
+    made = lambda: BlendClassifier.of(list(pool.weights), members, list(pool.weights.values()), classes, data.rows)  # noqa: E731
+    row = fitted_row(pool.row, data.rows, made)
+    row = replace(row, fit_seconds=sum(rows[name].fit_seconds or 0.0 for name in pool.weights))
+    best = leaderboard[0]
+    return Winner(
+        [row, *leaderboard], row.fitted, row.fitted, chosen.view(best.model), best, notes, pool=pool, fitted_rows=data.n
+    )
+
+
+def _single(
+    leaderboard: list[LeaderboardRow],
+    notes: tuple[str, ...],
+    chosen: DataComparison,
+    clock: Clock,
+    pool: Pool | None,
+) -> Winner:
+    """Return the best single family, with a temperature or inside the classifiers with guarantees."""
+    compared, data, options = leaderboard[0], chosen.data, chosen.options
+    view = chosen.view(compared.model)
+    fit = _fit_all_data(compared, view, chosen)
+    guaranteed, note = None, ""
+    if options.guarantees:
+        guaranteed = with_guarantees(fit.row.fitted, view.X, chosen.folds, data, options)
+        calibrated = guaranteed.classifier
+    elif fit.held is not None:
+        calibrated, note = calibrate_on(fit.row.fitted, take_rows(view.X, fit.held), data.y[fit.held], options.seed)
+    else:
+        held = None if pool is None else pool.held_out.get(compared.model)
+        codes = None if pool is None else pool.codes
+        calibrated, note = calibrate(fit.row, view.X, chosen.folds, data, options, clock, held, codes)
+    return Winner(
+        [fit.row, *leaderboard[1:]],
+        FeaturedClassifier.of(view.features, guaranteed.model if guaranteed else calibrated, view.X),
+        FeaturedClassifier.of(view.features, fit.row.fitted, view.X),
+        view,
+        compared,
+        (*notes, *filter(None, (note, fit.note))),
+        getattr(calibrated, "temperature_", None),
+        guaranteed,
+        fitted_rows=fit.rows,
+    )
 
 
 class _Stages:
@@ -196,44 +291,27 @@ def _fit_all_data(row: LeaderboardRow, view: View, chosen: DataComparison) -> Al
     if data.larger is not None and options.guarantees:
         note = "guarantees need rows in memory, so the model learned from these rows only"
         return AllDataFit(row, data.n, note=note)
-    return fit_all_data(row, view.features, view.X, data, chosen.folds(), options.seed)
+    return fit_all_data(row, view.features, view.X, data, chosen.folds, options.seed)
 
 
-def _calibrated(
-    fit: AllDataFit, compared: LeaderboardRow, X: Any, chosen: DataComparison, clock: Clock
-) -> tuple[GuaranteedModel | None, Any, str]:
-    """Return the winner inside the classifiers with guarantees, if any, the winner with a temperature, and a note."""
-    data, options = chosen.data, chosen.options
-    if options.guarantees:
-        guaranteed = with_guarantees(fit.row.fitted, X, chosen.folds(), data, options)
-        return guaranteed, guaranteed.classifier, ""
-    if fit.held is not None:
-        return None, *calibrate_on(fit.row.fitted, take_rows(X, fit.held), data.y[fit.held], options.seed)
-    held = chosen.held_out(compared)
-    return None, *calibrate(fit.row, X, chosen.folds(), data, options, clock, held)
-
-
-def _learning_curve(
-    row: LeaderboardRow, X: Any, chosen: DataComparison, clock: Clock
-) -> tuple[LearningCurve | None, str]:
-    found, seed = chosen.comparison, chosen.options.seed
-    rows = chosen.folded_rows(X)
-    make = lambda: found.estimator(row, seed)  # noqa: E731
+def _learning_curve(winner: Winner, chosen: DataComparison, clock: Clock) -> tuple[LearningCurve | None, str]:
+    found, seed, row = chosen.comparison, chosen.options.seed, winner.single
+    rows = FoldedRows(winner.view.X, chosen.data.labels.codes, found.folds)
     try:
-        seconds = found.families[row.model].expected_seconds(rows.size())
-        allowed = extra_seconds(comparison_seconds(found.families.values(), rows.size()))
-        return learning_curve(make, row, rows, seconds, allowed, clock, seed)
+        seconds = found.fit_seconds(row.model)
+        return learning_curve(lambda: found.estimator(row, seed), row, rows, found.measure, seconds, clock, seed)
     except KwayError:  # some part of the rows cannot be learned from
         return None, ""
 
 
-def _reasons(model: FeaturedClassifier, X: Any, data: TrainTest, clock: Clock) -> Reasons | None:
+def _reasons(model: Any, chosen: DataComparison, clock: Clock) -> Reasons | None:
     """Explain the classes by weights, or else by permutation importance on the test rows if there is time.
 
     Images are explained by the parts that the model depends on.
     """
-    form = image_form(model.features_, data.test_rows)
-    if form is None and not model.features_.is_table_ and X.shape[1] > UNNAMED_COLUMNS:
+    data, main = chosen.data, chosen.views[""]
+    form = image_form(main.features, data.test_rows)
+    if form is None and not main.features.is_table_ and main.X.shape[1] > UNNAMED_COLUMNS:
         return None
     try:
         own = None if form is not None else own_reasons(model)
@@ -245,34 +323,31 @@ def _reasons(model: FeaturedClassifier, X: Any, data: TrainTest, clock: Clock) -
         return None
 
 
-def _test_results(
-    leaderboard: list[LeaderboardRow],
-    model: Any,
-    guaranteed: GuaranteedModel | None,
-    view: View,
-    chosen: DataComparison,
-) -> dict[str, Any]:
+def _test_results(winner: Winner, chosen: DataComparison) -> dict[str, Any]:
     """Return the fields of JobResult that come from the test rows."""
-    options, test_X, y = chosen.options, view.features.transform(chosen.data.test_rows), chosen.data.test_y
-    evaluation = evaluate_model(model, test_X, y)
+    options, data, guaranteed = chosen.options, chosen.data, winner.guaranteed
+    main = chosen.views[""] if winner.pool else winner.view
+    test_X, y = main.features.transform(data.test_rows), data.test_y
+    if winner.pool is None:
+        evaluation = evaluate_model(guaranteed.classifier if guaranteed else winner.model.estimator_, test_X, y)
+    else:
+        evaluation = evaluate_model(winner.model, data.test_rows, y)
     return {
         "test_X": test_X,
         "evaluation": evaluation,
-        "runner_up": _runner_up(leaderboard, evaluation, chosen, test_X),
-        "baselines": _baselines(view.X, test_X, chosen.data),
+        "runner_up": _runner_up(winner, evaluation, chosen),
+        "baselines": _baselines(main.X, test_X, data),
         "sets": sets_tradeoff(guaranteed, test_X, y) if guaranteed and options.sets else None,
         "unknown": unknown_tradeoff(guaranteed, test_X, y) if guaranteed and options.unknown else None,
     }
 
 
-def _runner_up(
-    leaderboard: list[LeaderboardRow], evaluation: Evaluation, chosen: DataComparison, test_X: Any
-) -> RunnerUp | None:
-    if len(leaderboard) < 2 or leaderboard[1].fitted is None:
+def _runner_up(winner: Winner, evaluation: Evaluation, chosen: DataComparison) -> RunnerUp | None:
+    """Compare the winner with the next row of the leaderboard; for a blend, the best single family."""
+    if len(winner.leaderboard) < 2 or winner.leaderboard[1].fitted is None:
         return None
-    best, other = leaderboard[:2]
-    own, data = chosen.view(other.model), chosen.data
-    rows = test_X if own is chosen.view(best.model) else own.features.transform(data.test_rows)
+    other, data = winner.leaderboard[1], chosen.data
+    rows = chosen.view(other.model).features.transform(data.test_rows)
     right: NDArray[np.bool_] = other.fitted.predict(rows) == data.test_y
     return RunnerUp(other.model, float(right.mean()), mcnemar(evaluation.predicted == data.test_y, right))
 

@@ -3,7 +3,7 @@
     scores (sizes, folds)    on the held-out rows of the first folds; the last size is that of the comparison
 
 The sizes are a quarter, half and all of the rows. If the fits are expected to take more than a small part of the job,
-there is no curve, and a note says so. The expectation depends only on sizes, so the same rows give the same curve.
+there is no curve, and a note says so.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kway.auto.race.clock import Clock
 from kway.auto.race.folds import ROWS_PER_CLASS
-from kway.auto.race.scoring import FoldedRows, LeaderboardRow, scores_of
+from kway.auto.race.scoring import FoldedRows, LeaderboardRow, Measure, answers_of
 
 _SHARES = (0.25, 0.5)  # parts of the rows, next to all of them (T11)
 _FOLDS = 2  # folds of the curve: the fewest that show how much of a gain is noise (T11)
@@ -54,18 +54,18 @@ class LearningCurve:
 
 
 def learning_curve(
-    make: Any, row: LeaderboardRow, data: FoldedRows, seconds: float, allowed: float, clock: Clock, seed: int = 0
+    make: Any, row: LeaderboardRow, data: FoldedRows, measure: Measure, seconds: float, clock: Clock, seed: int = 0
 ) -> tuple[LearningCurve | None, str]:
     """Return the curve of estimators made by `make()`, or None and why there is none.
 
-    One fit is expected to take so many seconds; all fits may take `allowed` seconds.
+    One fit is expected to take so many seconds.
     """
     folds = min(_FOLDS, len(row.fold_scores))
     n = int((data.folds != 0).sum())
     if n * _SHARES[0] < max(ROWS_PER_CLASS, 2 * data.n_classes) or folds < 1:
         return None, ""
     needed = folds * sum(_SHARES) * seconds
-    if needed > allowed or clock.up(needed):
+    if needed > clock.extra_seconds():
         return None, _TOO_LONG
     rng = np.random.default_rng(seed)
     scores = np.full((len(_SHARES) + 1, folds), np.nan)
@@ -78,8 +78,8 @@ def learning_curve(
             if len(np.unique(data.codes[learn])) < 2:
                 return None, ""
             model = make().fit(data.X[learn], data.codes[learn])
-            found = scores_of(model, data.X[inside], data.codes[inside])
-            scores[s, fold] = getattr(found, data.measure.field)
+            answers = answers_of(model, data.X[inside], data.codes[inside], data.n_classes)
+            scores[s, fold] = measure.shown(measure.of(answers, data.codes[inside])[0])
         scores[-1, fold] = row.fold_scores[fold]
     rows = np.array([round(share * n) for share in (*_SHARES, 1.0)])
-    return LearningCurve(rows, scores, data.measure.rises) if np.isfinite(scores).all() else None, ""
+    return LearningCurve(rows, scores, measure.rises) if np.isfinite(scores).all() else None, ""

@@ -1,14 +1,6 @@
-"""Fit the families of the leaderboard on all training rows, and the best one on all of DATA if that exceeds memory.
+"""Fit the chosen families on all training rows, and the best one on all of DATA if that exceeds memory.
 
-The best family is always fitted, the runner-up unless that takes minutes, and the others if they are fast. A family
-that was stopped as clearly behind is fitted only as the runner-up, and only if it is fast. The sizes of the data decide
-this, not the clock, so that the same rows give the same leaderboard on a busy machine. Only a budget ends the fits.
-
-If families were compared on a sample, the setting is adapted to all rows (`SampleToAll`):
-
-    alpha    times K' / K, the classes of the sample and all classes: each class has a smaller part in the mean loss
-    tol      at least 0.01 if a linear fit takes long
-    index    Landmarks (an inverted file) with an agreement target, if an exact search among all rows would be slow
+If an exact search among all rows would be slow, neighbors get Landmarks (an inverted file) with an agreement target.
 
 DATA larger than memory is read again in pieces (`fit_all_data`). Linear models keep the rows, as floats or sparse
 entries, in temporary files and pass over them several times. Centroids are running means. Neighbors keep codes of all
@@ -22,8 +14,8 @@ import copy
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -32,10 +24,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway import progress
+from kway.auto.compare_data import DataComparison
 from kway.auto.larger_than_memory import LargeData
-from kway.auto.race.clock import COMPARISON_SECONDS, Clock, extra_seconds
-from kway.auto.race.compare import Comparison
-from kway.auto.race.families import WIDE_TOL, LinearFamily
+from kway.auto.race.clock import Clock
 from kway.auto.race.folds import FEW_ROWS, HELD_OUT_SHARE
 from kway.auto.race.scoring import LeaderboardRow
 from kway.auto.train_test import TrainTest
@@ -57,109 +48,54 @@ from kway.tables.sources.frames import take_rows
 from kway.threads import spans
 from kway.validation import Rows
 
+_WIDE_TOL = 1e-2  # tolerance of fits that read their rows from files: a third of the time at the same accuracy (T11)
 _SLOW_SEARCH = 1e-3  # seconds of an exact search of one row above which Landmarks are used: 300,000 rows (T3)
 
 
 # ---- on all training rows
 
 
-@dataclass(frozen=True)
-class SampleToAll:
-    """The size of all training rows, and of the sample that families were compared on (None: all rows)."""
-
-    size: Size
-    sample: Size | None = None
-
-    def times(self, by_class: bool) -> float:
-        """Return how many times longer a fit on all rows takes; `by_class`: its cost also grows with the classes."""
-        if self.sample is None:
-            return 1.0
-        return self.size.n / self.sample.n * (self.size.K / self.sample.K if by_class else 1.0)
-
-    def estimator(self, made: Any) -> Any:
-        """Return the estimator of a setting, adapted to all rows."""
-        if self.sample is None:
-            return made
-        params = made.get_params()
-        changes: dict[str, Any] = {}
-        if "alpha" in params:
-            changes["alpha"] = params["alpha"] * self.sample.K / self.size.K
-        if self._long_fit(params):
-            changes["tol"] = WIDE_TOL
-        if (name := self._slow_index(params)) is not None:
-            changes[name] = "landmarks"
-        return made.set_params(**changes)
-
-    def notes(self, made: Any) -> tuple[str, ...]:
-        """Return what was changed of an estimator, in words."""
-        if self.sample is None:
-            return ()
-        notes, params = [], made.get_params()
-        if self.sample.K < self.size.K and "alpha" in params:
-            share = f"{self.sample.K:,} / {self.size.K:,}"
-            notes.append(f"for the fit on all classes, the best alpha of the sample was multiplied by {share}")
-        if self._long_fit(params):
-            notes.append(f"a fit on all rows takes long, so it used tol={WIDE_TOL:g}")
-        if self._slow_index(params) is not None:
-            notes.append(
-                f"an exact search among {self.size.n:,} rows is slow, so the model uses index='landmarks', which is "
-                "approximate; index='flat' is exact"
-            )
-        return tuple(notes)
-
-    def _long_fit(self, params: dict[str, Any]) -> bool:
-        exact = {"alpha", "tol"} <= set(params) and params["tol"] < WIDE_TOL
-        return exact and costs.softmax(self.size, Rates()).fit_seconds > COMPARISON_SECONDS
-
-    def _slow_index(self, params: dict[str, Any]) -> str | None:
-        """Return the name of the index parameter if it is "auto" and would choose a slow exact search."""
-        name = next((name for name in params if name.rpartition("__")[2] == "index"), None)
-        if name is None or params[name] != "auto" or self.size.sparse:
-            return None
-        metric = pick_metric(params[name.removesuffix("index") + "metric"])
-        flat = isinstance(choose(self.size.n, self.size.d, metric).recipe, Flat)
-        slow = costs.flat(self.size, Rates()).predict_seconds > _SLOW_SEARCH
-        return name if flat and slow else None
+def adapted(made: Any, size: Size) -> tuple[Any, str]:
+    """Return an estimator with an approximate index if an exact search among all rows would be slow, and a note."""
+    params = made.get_params()
+    name = _index_parameter(made)
+    if name is None or params[name] != "auto" or size.sparse:
+        return made, ""
+    metric = pick_metric(params[name.removesuffix("index") + "metric"])
+    exact = isinstance(choose(size.n, size.d, metric).recipe, Flat)
+    if not exact or costs.flat(size, Rates()).predict_seconds <= _SLOW_SEARCH:
+        return made, ""
+    note = (
+        f"an exact search among {size.n:,} rows is slow, so the model uses index='landmarks', which is approximate; "
+        "index='flat' is exact"
+    )
+    return made.set_params(**{name: "landmarks"}), note
 
 
-def fit_leaderboard(
-    found: Comparison,
-    rows_of: Callable[[str], Rows],
-    y: NDArray,
-    seed: int,
-    clock: Clock,
-    sizes: SampleToAll,
-) -> list[LeaderboardRow]:
-    """Return the leaderboard with fitted models, best first; a family that cannot be fitted moves to the end."""
-    leaderboard, failed = list[LeaderboardRow](), list[LeaderboardRow]()
-    for place, row in enumerate(found.rows):
-        family = found.families[row.model]
-        expected = family.expected_seconds(sizes.size)
-        needed = sizes.times(isinstance(family, LinearFamily)) * found.scans[row.model].fit_seconds
-        first = not any(above.fitted is not None for above in leaderboard)
-        if not first and (expected > _seconds_allowed(row, len(leaderboard)) or clock.up(needed)):
-            leaderboard.append(row)
+def fit_families(
+    chosen: DataComparison, names: Sequence[str], clock: Clock
+) -> tuple[dict[str, LeaderboardRow], tuple[str, ...]]:
+    """Fit these families on all training rows, as far as the time allows; return their rows, and notes.
+
+    The first family that can be fitted is fitted even if the time is up.
+    """
+    found, size, y = chosen.comparison, chosen.size, chosen.data.y
+    rows, notes = {row.model: row for row in found.rows}, list[str]()
+    for place, name in enumerate(names):
+        fitted = any(rows[above].fitted is not None for above in names[:place])
+        if fitted and clock.up(found.fit_seconds(name)):
             continue
         try:
-            with progress.stage(f"{row.model}: all training rows", place, len(found.rows)):
-                made = sizes.estimator(found.estimator(row, seed))
-                X = rows_of(row.model)
-                leaderboard.append(fitted_row(row, X, partial(made.fit, X, y)))
+            with progress.stage(f"{name}: all training rows", place, len(names), left=clock.left()):
+                made, note = adapted(found.estimator(rows[name], chosen.options.seed), size)
+                X = chosen.view(name).X
+                rows[name] = fitted_row(rows[name], X, partial(made.fit, X, y))
+                notes += [note] if note else []
         except KwayError as error:
-            failed.append(replace(row, note=f"could not be fitted: {error}"))
-            continue
-        if first:
-            clock.keep(leaderboard[-1].fit_seconds or 0.0)
-    if not leaderboard or leaderboard[0].fitted is None:
-        raise InputError(f"no model could be fitted; {failed[0].model}: {failed[0].note}")
-    return leaderboard + failed
-
-
-def _seconds_allowed(row: LeaderboardRow, place: int) -> float:
-    """Return the seconds that a fit of the runner-up (place 1), or of a family behind it, may take."""
-    if row.stopped:
-        return extra_seconds(0.0) if place == 1 else 0.0
-    return COMPARISON_SECONDS if place == 1 else extra_seconds(0.0)
+            rows[name] = replace(rows[name], note=f"could not be fitted: {error}")
+    if all(row.fitted is None for row in rows.values()):
+        raise InputError(f"no model could be fitted; {names[0]}: {rows[names[0]].note}")
+    return rows, tuple(notes)
 
 
 def fitted_row(row: LeaderboardRow, X: Rows, fit: Callable[[], Any]) -> LeaderboardRow:
@@ -257,7 +193,7 @@ def _prepared(model: Any, X: Any, n: int) -> Any:
     if not hasattr(model, "fit_blocks"):
         raise CombinationError(f"{type(model).__name__} needs all rows in memory")
     params = model.get_params()
-    changes: dict[str, Any] = {"tol": WIDE_TOL} if params.get("tol", WIDE_TOL) < WIDE_TOL else {}
+    changes: dict[str, Any] = {"tol": _WIDE_TOL} if params.get("tol", _WIDE_TOL) < _WIDE_TOL else {}
     in_memory = X.data.nbytes + X.indices.nbytes if sp.issparse(X) else X.shape[0] * X.shape[1] * X.dtype.itemsize
     on_disk = n * in_memory / X.shape[0]
     if isinstance(model, LinearClassifier) and on_disk > shutil.disk_usage(tempfile.gettempdir()).free:

@@ -9,17 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from sklearn.base import clone
 
-from kway.auto.race.compare import compare
 from kway.auto.race.families import FAMILIES, Family, LinearFamily
+from kway.auto.race.folds import fold_numbers
 from kway.auto.race.neighbor_families import NeighborsFamily
-from kway.auto.race.scoring import Scan
+from kway.auto.race.rounds import Runner
+from kway.auto.race.scoring import ACCURACY, FoldedRows, Scan
 from kway.errors import CombinationError
+from kway.labels import encode
 from kway.linear.classifier import LinearClassifier
 from kway.linear.naive_bayes import NaiveBayesClassifier
 from kway.linear.named import LeastSquaresClassifier, PerceptronClassifier
 from kway.neighbors import NeighborsClassifier
+from kway.validation import plain_rows
 
 
 @dataclass(frozen=True)
@@ -98,11 +102,18 @@ def tune(estimator: Any, X: Any, y: Any, folds: int = 5, groups: Any = None, ord
     >>> sorted(tune(NeighborsClassifier(), *load_iris(return_X_y=True)).best)
     ['n_neighbors', 'weights']
     """
-    family = family_of(estimator)
-    found = compare(X, y, [family], groups=groups, order=order, folds=folds, seed=seed)
-    line = found.best
-    fitted = clone(estimator).set_params(**line.setting).fit(X, y)
-    return Tuned(fitted, dict(line.setting), line.accuracy, line.std, found.scans[line.model])
+    family, labels, rows = family_of(estimator), encode(y), plain_rows(X, sparse=True)
+    numbers = fold_numbers(labels.codes, folds, groups, order, seed)
+    data = FoldedRows(rows, labels.codes, numbers)
+    settings = family.settings(data)
+    runner = Runner(family, data, settings, ACCURACY, list(range(len(settings))))
+    runner.add_folds(lambda: False)
+    scan = runner.scan
+    mean, losses = scan.accuracy.mean(axis=0), scan.log_loss.mean(axis=0)
+    best = int(np.lexsort((np.nan_to_num(losses, nan=np.inf), -mean))[0])
+    fitted = clone(estimator).set_params(**settings[best]).fit(X, y)
+    spread = float(scan.accuracy[:, best].std(ddof=1)) if len(scan.accuracy) > 1 else 0.0
+    return Tuned(fitted, dict(settings[best]), float(mean[best]), spread, scan)
 
 
 def family_of(estimator: Any) -> Family:
@@ -125,7 +136,7 @@ def _neighbors(estimator: Any) -> NeighborsFamily:
             "tune does not support class_weight or max_distance of neighbors; use scikit-learn's GridSearchCV"
         )
     votes = ("uniform", "distance") if estimator.weights in ("uniform", "distance") else (estimator.weights,)
-    return NeighborsFamily("neighbors", estimator.metric, votes, slack=0.0)
+    return NeighborsFamily("neighbors", estimator.metric, votes)
 
 
 def _linear(estimator: Any) -> LinearFamily:
@@ -139,7 +150,7 @@ def _linear(estimator: Any) -> LinearFamily:
             f"tune supports only the defaults of these parameters, got {other}; use scikit-learn's GridSearchCV"
         )
     name = type(estimator).__name__
-    named = {f.estimator: f.loss for f in FAMILIES.values() if isinstance(f, LinearFamily)}
+    named = {f.estimator: f.loss for f in FAMILIES.values() if type(f) is LinearFamily}
     loss = have["loss"] if "loss" in have else named[name]
     params = {"multiclass": have["multiclass"]} if "multiclass" in have else {}
     return LinearFamily("linear", name, str(loss), params=params)

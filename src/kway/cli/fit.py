@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 VerboseOption = Annotated[
     bool,
     typer.Option(
-        "--verbose", "-v", help="Also list every column, and explain why a family stopped early or was skipped."
+        "--verbose", "-v", help="Also list every column, and explain why a family left the race or was skipped."
     ),
 ]
 
@@ -82,7 +82,7 @@ def compare(
         "skipped": dict(found.skipped),
         "notes": list(chosen.notes),
         "seconds": time.perf_counter() - started,
-        "data": data_facts(rows, chosen.views[0].X.shape[1], len(found.classes)),
+        "data": data_facts(rows, chosen.views[""].X.shape[1], len(found.classes)),
     }
     if json:
         emit_json(result)
@@ -120,7 +120,8 @@ def fit(
     Example: kway fit offers.csv --target kind
     """
     _check_outputs(out, report, figures, {"DATA": data, "--test": test, "--embed": options.embed}, force)
-    from kway.auto.job import run_job
+    from kway.auto.checkpoint import Checkpoint
+    from kway.auto.job import data_notes, run_job
     from kway.auto.train_test import read_train_test
 
     started = time.perf_counter()
@@ -128,14 +129,19 @@ def fit(
         announce_compilation()
         rows = read_train_test(data, reading, test, options.seed)
         on_features = None if json else lambda features: keep(column_lines(features, rows, verbose))
+        checkpoint = Checkpoint(out, rows, options, data_notes(rows, reading.target, reading.id))
         with on_cluster(cluster, address):
-            found = run_job(rows, options, started, on_features)
+            found = run_job(rows, options, started, on_features, checkpoint)
     result = fit_facts(found, time.perf_counter() - started)
     if not json:
         show_comparison(result, verbose)
         show_winner(result)
     with live_view("writing the report", time.perf_counter() - started), portion(0.92, 1.0):
+        if found.interrupted:
+            out = checkpoint.draft_path()
         failures = write_outputs(found, out, report, figures, reading)
+        if not failures and not found.interrupted:
+            checkpoint.finish()
     written = {name: None if name in failures else str(path) for name, path in (("model", out), ("report", report))}
     result |= {"seconds": time.perf_counter() - started, **written}
     if json:
@@ -207,6 +213,7 @@ def fit_facts(found: JobResult, seconds: float) -> dict[str, Any]:
     return {
         "best": found.best.model,
         "setting": dict(found.best.setting),
+        "weights": dict(found.weights),
         "test": vars(found.evaluation.scores),
         "models": [row.record() for row in found.leaderboard],
         "references": [row.record() for row in comparison.references],

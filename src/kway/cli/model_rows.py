@@ -60,7 +60,7 @@ class ModelReader:
 
     def __init__(self, path: str, reading: ReadOptions, needs_labels: bool, embed: str | None = None) -> None:
         from kway import modelfile
-        from kway.pipelines import FeaturedClassifier
+        from kway.pipelines import features_of
 
         self.model = load_model(path, embed)
         notes = modelfile.info(path).notes
@@ -73,7 +73,7 @@ class ModelReader:
         self._check_drop(self.requirements.columns)
         self._needs_labels = needs_labels
         self.skipped: list[str] = []  # files that could not be read so far
-        self._as_numbers = not isinstance(self.model, FeaturedClassifier) or not self.model.features_.is_table_
+        self._as_numbers = not any(features.is_table_ for features in features_of(self.model))
 
     def _check_drop(self, columns: tuple[str, ...] | None) -> None:
         """Raise if the user drops a column that the model uses."""
@@ -161,12 +161,12 @@ def _in_training_format(required: RowRequirements, notes: Any) -> RowRequirement
 
 def _requirements_of(model: Any) -> RowRequirements:
     """Return what the model requires of rows; a model without Features takes plain numbers in order."""
-    from kway.pipelines import FeaturedClassifier
-    from kway.tables.labeled_rows import RowRequirements
+    from kway.pipelines import features_of
+    from kway.tables.labeled_rows import RowRequirements, joined_requirements
 
     text_labels = model.classes_.dtype.kind in "UO"
-    if isinstance(model, FeaturedClassifier):
-        return model.features_.requirements(text_labels)
+    if required := [features.requirements(text_labels) for features in features_of(model)]:
+        return joined_requirements(required)
     return RowRequirements(_remove_names(model), n_features=model.n_features_in_, text_labels=text_labels)
 
 

@@ -158,9 +158,9 @@ def live_view(
     The view shows what runs now (at first `what`), a progress bar, the time since the job started (`elapsed` seconds
     before this call) and the best `families` so far:
 
-        ⠹ softmax: fold 1, fit 3 of 11 ━━━━━━━╸━━━━━━━━━━━━━━━━ 0:00:12
-          neighbors-manhattan  0.9517  5 folds
-          Ctrl-C keeps the best so far
+        ⠹ softmax: 2,000 rows, fit 3 of 11 ━━━━━━━╸━━━━━━━━━━━━━━━━ 0:00:12
+          neighbors-manhattan  0.9517  fold 1 of 5
+          Ctrl-C keeps the best so far; at most 48 s are left
     """
     if not sys.stderr.isatty():
         yield lambda lines: print(
@@ -190,21 +190,22 @@ def live_view(
             total = news.of or None  # the bar stays below 100% while work runs, because a full bar stops its clock
             done = news.done if total is None else min(news.done, 0.99 * total)
             bar.update(task, description=safe(news.what), completed=done, total=total)
-            screen.update(Group(bar, _standings(news.lines[:families])) if news.lines else bar)
+            screen.update(Group(bar, _standings(news.lines[:families], news.left)) if news.lines else bar)
 
         with watched(show):
             yield lambda lines: keep("\n".join(lines)) if lines else None
 
 
-def _standings(lines: Sequence[tuple[str, ...]]) -> Any:
-    """The best families so far, as a table for rich."""
+def _standings(lines: Sequence[tuple[str, ...]], left: float | None) -> Any:
+    """The best families so far and the seconds left, as a table for rich."""
     from rich.console import Group
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2))
     for place, (first, *others) in enumerate(lines):
         table.add_row(f"  {first}", *others, style="bold" if place == 0 else "dim")
-    return Group(table, "  [dim]Ctrl-C keeps the best so far[/]")
+    limit = "" if left is None or left == float("inf") else f"; at most {max(0.0, left):.0f} s are left"
+    return Group(table, f"  [dim]Ctrl-C keeps the best so far{limit}[/]")
 
 
 # ---- data on a terminal

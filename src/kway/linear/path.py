@@ -7,11 +7,12 @@ moments of the rows, normal equations, or dual variables.
 Nothing goes from fold to fold. Another fold has learned from the held-out rows of this one; if alpha is weak and the
 solver stops within its tolerance, a start from its weights is not forgotten, and scores come out too high.
 
-accuracy, log_loss, objective, seconds, balanced, macro_f1: (folds, alphas)
+accuracy, log_loss, objective, seconds: (folds, alphas); per fold also the answers for each held-out row
 """
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -20,8 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.base.class_rows import class_scores as score_classes
-from kway.base.class_rows import probabilities
+from kway.base.class_rows import class_scores, probabilities
 from kway.linear.equivalent import merge_equal_rows
 from kway.linear.losses import Loss, Targets
 from kway.linear.objective import Objective
@@ -30,7 +30,7 @@ from kway.linear.plan import FitPlan, choose_device, place_rows
 from kway.linear.solvers.base import Carry, Control
 from kway.linear.solvers.choose import Task, prepare
 from kway.linear.solvers.dual import Dual
-from kway.measures import class_scores, log_losses
+from kway.measures import log_losses
 from kway.memory import rows_per_block
 from kway.planning import costs
 from kway.probabilities import Shares
@@ -53,8 +53,8 @@ class Path:
     log_loss: NDArray[np.float64]  # nan if the loss has no probabilities
     objective: NDArray[np.float64]  # on the training rows
     seconds: NDArray[np.float64]
-    balanced: NDArray[np.float64]
-    macro_f1: NDArray[np.float64]
+    predicted: tuple[NDArray[np.int64], ...]  # per fold: classes of its rows (m, alphas), -1 if not run
+    losses: tuple[NDArray[np.float64], ...]  # per fold: log losses of its rows (m, alphas)
 
     @property
     def best(self) -> float:
@@ -84,21 +84,17 @@ class _Fold:
         self.theta = solution.theta
         return task.given.value(solution.theta) if solution.value is None else solution.value
 
-    def score(self, loss: Loss) -> tuple[float, float, float, float]:
-        """Return accuracy, log loss (nan without probabilities), balanced accuracy and macro F1 on held-out rows."""
+    def answers(self, loss: Loss) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the predicted classes (m,) and log losses (m,) of the held-out rows; nan without probabilities."""
         assert self.theta is not None
         W, b = np.ascontiguousarray(self.theta[:, :-1]), np.ascontiguousarray(self.theta[:, -1])
-        predicted, total = np.empty(len(self.codes), np.int64), 0.0
+        predicted, losses = np.empty(len(self.codes), np.int64), np.full(len(self.codes), np.nan)
         for rows in spans(len(self.codes), rows_per_block(8 * max(2, len(b)))):
-            f, y = score_classes(self.held_out[rows], W, b), self.codes[rows]
+            f, y = class_scores(self.held_out[rows], W, b), self.codes[rows]
             predicted[rows] = f[:, 0] > 0 if len(b) == 1 else f.argmax(axis=1)
             if loss.probabilities:
-                p = probabilities(f, Shares(joint=loss.joint))[np.arange(len(y)), y]
-                total += float(log_losses(p).sum())
-        by_class = class_scores(self.codes, predicted[:, None])
-        mean_loss = total / len(predicted) if loss.probabilities else np.nan
-        right = float((predicted == self.codes).mean())
-        return right, mean_loss, float(by_class.balanced[0]), float(by_class.macro_f1[0])
+                losses[rows] = log_losses(probabilities(f, Shares(joint=loss.joint))[np.arange(len(y)), y])
+        return predicted, losses
 
 
 def alpha_path(
@@ -127,17 +123,21 @@ def alpha_path(
     with single_blas(), placed.report_memory():
         control = Control(tol=tol, least=MIN_SCALE * whole.value(whole.zeros()))
         parts = [_split(whole, X, folds == number) for number in chosen]
-        out = np.full((6, len(chosen), len(order)), np.nan)
-        for at in order:
-            for f, part in enumerate(parts):
-                if stop is not None and stop():
-                    return Path(np.asarray(alphas, float), chosen, *out)
-                begun = time.perf_counter()
-                value = part.fit(float(alphas[at]), control)
-                seconds = time.perf_counter() - begun
-                accuracy, log_loss, balanced, macro_f1 = part.score(loss)
-                out[:, f, at] = (accuracy, log_loss, value, seconds, balanced, macro_f1)
-    return Path(np.asarray(alphas, float), chosen, *out)
+        objectives, seconds = np.full((2, len(chosen), len(order)), np.nan)
+        predicted = tuple(np.full((len(part.codes), len(order)), -1, np.int64) for part in parts)
+        losses = tuple(np.full((len(part.codes), len(order)), np.nan) for part in parts)
+        for at, (f, part) in itertools.product(order, enumerate(parts)):
+            if stop is not None and stop():
+                break
+            begun = time.perf_counter()
+            objectives[f, at] = part.fit(float(alphas[at]), control)
+            seconds[f, at] = time.perf_counter() - begun
+            predicted[f][:, at], losses[f][:, at] = part.answers(loss)
+    run = np.isfinite(objectives)
+    right = [(answers == part.codes[:, None]).mean(axis=0) for answers, part in zip(predicted, parts)]
+    accuracy = np.where(run, np.array(right), np.nan)
+    mean_losses = np.array([values.mean(axis=0) for values in losses])
+    return Path(np.asarray(alphas, float), chosen, accuracy, mean_losses, objectives, seconds, predicted, losses)
 
 
 def _split(whole: Objective, X: Rows, held_out: NDArray[np.bool_]) -> _Fold:

@@ -21,7 +21,7 @@ from kway.errors import InputError
 from kway.kernels.votes import count
 from kway.measures import class_scores, log_losses
 from kway.memory import rows_per_block
-from kway.neighbors.votes import VoterWeights, class_votes, count_votes, dense, pick_ties
+from kway.neighbors.votes import VoterWeights, class_votes, pick_ties
 from kway.search.auto import choose
 from kway.search.metrics import Metric, pick_metric
 from kway.search.results import Neighbors
@@ -133,18 +133,31 @@ class Electors:
         return VoterWeights(self.codes, self.metric, heavier)
 
 
-def vote_shares(found: Neighbors, electors: Electors, n_neighbors: int, vote: str) -> NDArray[np.float64]:
-    """Return the share of the vote per class (q, K), cast by the nearest n_neighbors of those found."""
-    nearest = Neighbors(found.ids[:, :n_neighbors], found.distances[:, :n_neighbors])
-    ballot = electors.voters.vote(nearest, vote)
-    return dense(count_votes(ballot.codes, ballot.shares, electors.rank()), len(electors.counts), np.float64)
+class Votes(NamedTuple):
+    """The winning class and the log loss of each query for every k, (q, k_max) each."""
+
+    winners: NDArray[np.int64]
+    losses: NDArray[np.float64]
+
+
+def votes_of_every_k(found: Neighbors, codes: NDArray[np.int64], electors: Electors, vote: str) -> Votes:
+    """Count a vote for every k among the nearest rows (q, k_max) of queries with class codes (q,)."""
+    voters, weights = electors.voters.weigh(found, vote)
+    winners, own_shares = np.empty(voters.shape, np.int64), np.empty(voters.shape)
+
+    def part(s: slice) -> None:
+        listed = np.empty_like(winners[s]), np.empty_like(own_shares[s])
+        count(voters[s], weights[s], electors.rank(), *listed, codes[s], winners[s], own_shares[s])
+
+    pmap(part, shares(len(voters)))
+    return Votes(winners, log_losses(own_shares))
 
 
 def score_every_k(found: Neighbors, codes: NDArray[np.int64], groups: NDArray[np.int64], electors: Electors) -> Sweep:
     """Return the scores of queries with class codes (q,) in groups (q,) 0..G-1, given their nearest rows (q, k_max)."""
     scores = []
     for vote in electors.votes:
-        winners, losses = _votes_of_every_k(codes, *electors.voters.weigh(found, vote), electors.rank())
+        winners, losses = votes_of_every_k(found, codes, electors, vote)
         every_group = (groups == g for g in range(groups.max() + 1))
         scores.append([_fold_scores(codes[own], winners[own], losses[own]) for own in every_group])
     return Sweep(electors.votes, *np.moveaxis(np.array(scores), (2, 1, 0), (0, 1, 2)))  # from (votes, groups, 4, k)
@@ -181,18 +194,6 @@ class OutsideSearch:
                 distances[places[done]] = found.distances[keep].reshape(-1, k)
                 places, ask = places[~done], min(n, 2 * ask)
         return Neighbors(ids, distances)
-
-
-def _votes_of_every_k(codes: NDArray, voters: NDArray, weights: NDArray, rank: NDArray) -> tuple[NDArray, NDArray]:
-    """Return the winning class and the log loss of each row for every k, (n, k) each."""
-    winners, own_shares = np.empty(voters.shape, np.int64), np.empty(voters.shape)
-
-    def part(s: slice) -> None:
-        listed = np.empty_like(winners[s]), np.empty_like(own_shares[s])
-        count(voters[s], weights[s], rank, *listed, codes[s], winners[s], own_shares[s])
-
-    pmap(part, shares(len(voters)))
-    return winners, log_losses(own_shares)
 
 
 def _fold_scores(codes: NDArray, winners: NDArray, losses: NDArray) -> list[NDArray]:

