@@ -165,7 +165,7 @@ def test_views():
     )
     mixed = Features({"text": "text"})
     numbers = mixed.fit_transform(table)
-    assert [name for name, _ in other_views(mixed, table, numbers)] == [NO_TEXT, TEXT]
+    assert [name for name, _ in other_views(mixed, table, numbers)] == [NO_TEXT, TEXT, COLUMNS]
     alone = Features({"text": "text"})
     numbers = alone.fit_transform(table.select(["text"]))
     assert not list(other_views(alone, table.select(["text"]), numbers))
