@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from kway import progress
 from kway.auto.race.clock import REPORT_SECONDS, Clock
-from kway.auto.race.families import Family
+from kway.auto.race.families import COLD_FITS, Family
 from kway.auto.race.folds import ROWS_PER_CLASS, stratified_order
 from kway.auto.race.paired import CLEAR, paired_difference
 from kway.auto.race.scoring import (
@@ -363,14 +363,17 @@ class Race:
         return self.members() or self.ranking()[:2]
 
     def _ending_seconds(self, name: str) -> float:
-        """Return the expected seconds of a family after the race: a fit on all rows, and one per fold for a blend."""
-        again = len(self.lessons) if self.blend and len(self.runners[name].settings) > 1 else 0
+        """Return the expected seconds of a family after the race: a fit on all rows, and those for its probabilities.
+
+        A blend needs one per fold if the setting was chosen among several, a single family one for its temperature.
+        """
+        again = 1 if not self.blend else len(self.lessons) if len(self.runners[name].settings) > 1 else 0
         return (1 + again) * self.fit_seconds(name)
 
     def fit_seconds(self, name: str) -> float:
         """Return the expected seconds of one fit on all rows, of one setting."""
         runner = self.runners[name]
-        return runner.lesson_seconds(len(self.codes)) / max(1, len(runner.wanted))
+        return runner.lesson_seconds(len(self.codes)) / max(1, min(COLD_FITS, len(runner.wanted)))
 
     # ---- order
 
