@@ -46,10 +46,7 @@ class AnswerFiles:
             raise UsageError(f"{folder} has files that kway did not write; rename it, as kway keeps its progress there")
         if self._key() != key:
             self.remove()
-        folder.mkdir(exist_ok=True)
-        if self._key() is None:
-            with replacing(folder / _KEY) as draft:
-                draft.write_text(json.dumps({"key": key}))
+        self.key = key
 
     def _key(self) -> str | None:
         """Return the key of the folder; None if there is none."""
@@ -63,11 +60,15 @@ class AnswerFiles:
         try:
             with self._path(key).open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 return Answers(**{name: stored[name] for name in stored})
-        except (OSError, ValueError, KeyError, BadZipFile):
+        except (OSError, ValueError, KeyError, TypeError, BadZipFile):
             return None
 
     def put(self, key: str, answers: Answers) -> None:
         """Store answers."""
+        if self._key() is None:
+            self.folder.mkdir(exist_ok=True)
+            with replacing(self.folder / _KEY) as draft:
+                draft.write_text(json.dumps({"key": self.key}))
         arrays = {name: value for name, value in answers._asdict().items() if value is not None}
         with replacing(self._path(key)) as draft, draft.open("wb") as file:
             np.savez(file, **arrays)

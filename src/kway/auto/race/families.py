@@ -37,7 +37,7 @@ from kway.planning.rates import Rates
 from kway.search.metrics import Gaussian
 from kway.validation import Rows
 
-_COLD_FITS = 3  # a path of alphas with warm starts takes as long as so many fits (T5)
+COLD_FITS = 3  # a path of alphas with warm starts takes as long as so many fits (T5)
 _DUAL_PRODUCTS = 150  # operations per value and class of one fit of one-vs-all SVMs (T11, texts)
 _LEAST_ROWS = 4  # rows per class below which no trees are grown: most leaves would have one row (tables)
 _TOL = 1e-3  # tolerance of the fits on a path (T11)
@@ -180,7 +180,7 @@ class LinearFamily:
             return len(self.c_values) * _DUAL_PRODUCTS * size.values * size.scores / Rates().product
         one_vs_all = self.params.get("multiclass") == "one-vs-all"
         fit = (costs.one_vs_all if one_vs_all else costs.softmax)(size, Rates()).fit_seconds
-        return min(_COLD_FITS, len(self.alphas or self.shares)) * self.passes * fit
+        return min(COLD_FITS, len(self.alphas or self.shares)) * self.passes * fit
 
 
 def mean_square(X: Rows) -> float:
@@ -234,7 +234,7 @@ class KernelFamily(LinearFamily):
         """Return the expected seconds of all maps and fits."""
         mapped = replace(size, d=self.n_landmarks, density=1.0)
         products = 2.0 * size.n * self.n_landmarks * (size.values / size.n + self.n_landmarks)
-        fits = _COLD_FITS * costs.softmax(mapped, Rates()).fit_seconds
+        fits = COLD_FITS * costs.softmax(mapped, Rates()).fit_seconds
         return len(self.gammas) * (products / Rates().product + fits)
 
 

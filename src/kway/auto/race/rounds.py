@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from kway import progress
 from kway.auto.race.clock import REPORT_SECONDS, Clock
-from kway.auto.race.families import Family
+from kway.auto.race.families import COLD_FITS, Family
 from kway.auto.race.folds import ROWS_PER_CLASS, stratified_order
 from kway.auto.race.paired import CLEAR, paired_difference
 from kway.auto.race.scoring import (
@@ -256,16 +256,25 @@ class Race:
     def _run_round(self, each: Round, number: int, rounds: int) -> None:
         """Let every family that enters learn the lessons of a round."""
         order = self._in_order()
-        entering = [name for name in order if self._enters(name)]
-        if not entering and not self.ranking() and order:  # a budget that no plan fits: one family is scored anyway
-            entering = order[:1]
-            self.runners[order[0]].late, self.runners[order[0]].note = False, ""
+        entering = [name for name in order if self._enters(name)] or self._last_hope(order, each)
         lessons = {name: self._missing(self.runners[name], each) for name in entering}
         self._nodes.begin(self, each.rows, lessons)
         for place, name in enumerate(entering):
             what = f"{name}: {each.rows:,} rows" + (f", {each.lessons} folds" if each.lessons > 1 else "")
             with progress.stage(what, number + place / len(entering), rounds, self._scores_so_far(), self.clock.left()):
                 self._run(name, each.rows, lessons[name])
+
+    def _last_hope(self, order: list[str], each: Round) -> list[str]:
+        """Return a family for a round that no plan fits: the best one that has time for one more lesson.
+
+        The first round has one in any case.
+        """
+        fits = lambda name: self.runners[name].lesson_seconds(each.rows) <= self.clock.left()  # noqa: E731
+        entering = [name for name in order if not self.runners[name].beaten and fits(name)][:1]
+        entering = entering or ([] if self.ranking() else order[:1])
+        for name in entering:
+            self.runners[name].late, self.runners[name].note = False, ""
+        return entering
 
     def _missing(self, runner: Runner, each: Round) -> range:
         return range(len(runner.answers) if runner.rows == each.rows else 0, each.lessons)
@@ -290,7 +299,8 @@ class Race:
                 return
             runner.add(answers, self._codes(lesson), rows)
         runner.drop_settings(self.all_rows)
-        self.clock.reserve = REPORT_SECONDS + sum(self._ending_seconds(each) for each in self._last_fits())
+        kept = [each for each in self.members() if self.runners[each].rows == self.all_rows] or self.ranking()[:1]
+        self.clock.reserve = REPORT_SECONDS + sum(self._ending_seconds(each) for each in kept)
 
     def _late(self, runner: Runner) -> None:
         runner.late, runner.note = True, TOO_LATE
@@ -325,6 +335,7 @@ class Race:
             return False
         done = len(runner.answers) if runner.rows == self.all_rows else 0
         planned = (len(self.lessons) - done) * runner.lesson_seconds(self.all_rows)
+        planned += 0.0 if done else self._ending_seconds(name)  # else it is part of the reserve
         if planned > left:
             runner.late, runner.note = True, f"{TOO_SLOW}; {self._learned(runner)}" if runner.answers else TOO_SLOW
             self.clock.cut = self.clock.cut or bool(runner.answers)
@@ -358,19 +369,18 @@ class Race:
         others = [name for name in ranking if not self.runners[name].family.for_blend][:OTHERS_IN_BLEND]
         return [name for name in ranking if self.runners[name].family.for_blend or name in others]
 
-    def _last_fits(self) -> list[str]:
-        """Return the families that will be fitted on all rows at the end."""
-        return self.members() or self.ranking()[:2]
-
     def _ending_seconds(self, name: str) -> float:
-        """Return the expected seconds of a family after the race: a fit on all rows, and one per fold for a blend."""
-        again = len(self.lessons) if self.blend and len(self.runners[name].settings) > 1 else 0
+        """Return the expected seconds of a family after the race: a fit on all rows, and those for its probabilities.
+
+        A blend needs one per fold if the setting was chosen among several, a single family one for its temperature.
+        """
+        again = 1 if not self.blend else len(self.lessons) if len(self.runners[name].settings) > 1 else 0
         return (1 + again) * self.fit_seconds(name)
 
     def fit_seconds(self, name: str) -> float:
         """Return the expected seconds of one fit on all rows, of one setting."""
         runner = self.runners[name]
-        return runner.lesson_seconds(len(self.codes)) / max(1, len(runner.wanted))
+        return runner.lesson_seconds(len(self.codes)) / max(1, min(COLD_FITS, len(runner.wanted)))
 
     # ---- order
 
