@@ -54,7 +54,6 @@ OTHERS: dict[str, Model] = {
     "gaussian": _neighbors(metric=kway.Gaussian(1.0), weights="similarity"),
     "landmarks": _neighbors(index=Landmarks()),
     "landmarks cosine": _neighbors(metric="cosine", index=Landmarks(n_landmarks=3, probes=1)),
-    "landmarks manhattan": _neighbors(metric="manhattan", index=Landmarks(n_landmarks=3, probes=2)),
     "landmarks dot": _neighbors(metric="dot", index=Landmarks(probes=1)),
     "one cell of codes": _neighbors(1, index=ONE_CELL),
     "flat codes": _neighbors(index=Flat(store=Int8(rerank=False))),
