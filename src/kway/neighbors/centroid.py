@@ -349,7 +349,8 @@ class CentroidClassifier(Classifier):
         return self._typed(np.maximum(below.astype(np.float64) * self.scale_, least), rows)
 
     def _shares(self, rows: Any) -> Any:
-        rows = rows[:] if isinstance(rows, ConvertedRows) else rows
+        if self.index is not None and isinstance(rows, ConvertedRows):
+            rows = rows[:]  # asked twice, below
         lines = self._lines(sp.issparse(rows), exact=self.index is not None)  # an index measures in float64
         shares = class_shares(self._moved(rows, lines), *lines, self._link())
         shares = self._typed(shares[:, : len(self.classes_)], rows)

@@ -3,7 +3,8 @@
     rounds      a family learns from a sample of the rows outside fold 0 and is scored on fold 0. Each round doubles the
                 sample. When it has all rows outside fold 0, further rounds double the number of folds: 1, 2, 4, all
     enter       a family enters a round if its planned seconds for all folds fit into the time left: by formulas
-                (planning/costs.py) before its first round, then by what it took, scaled
+                (planning/costs.py) before its first round, then from the measured time, scaled to the rows of the next
+                round. Families that stay to the end for the blend are planned together, the best first
     leave       a family leaves if the leader is better by more than 3 standard errors plus the room that the family has
                 left: its own gain from the last doubling times the doublings left (paired.py). Settings of a family
                 leave in the same way
@@ -256,7 +257,7 @@ class Race:
     def _run_round(self, each: Round, number: int, rounds: int) -> None:
         """Let every family that enters learn the lessons of a round."""
         order = self._in_order()
-        entering = [name for name in order if self._enters(name)] or self._last_hope(order, each)
+        entering = self._entering(order) or self._last_hope(order, each)
         lessons = {name: self._missing(self.runners[name], each) for name in entering}
         self._nodes.begin(self, each.rows, lessons)
         for place, name in enumerate(entering):
@@ -327,20 +328,38 @@ class Race:
 
     # ---- who enters, and who leaves
 
-    def _enters(self, name: str) -> bool:
-        """Return whether a family runs in the next round."""
-        runner, left = self.runners[name], self.clock.left()
+    def _entering(self, order: list[str]) -> list[str]:
+        """Return the families that run in the next round.
+
+        Families that stay to the end for the blend are planned together: each leaves less time for those after it.
+        """
+        entering, stay, planned = list[str](), self.members(), 0.0
+        for name in order:
+            if not self._enters(name, self.clock.left() - planned):
+                continue
+            entering.append(name)
+            if name in stay or (self.blend and self.runners[name].family.for_blend):
+                planned += self._planned_seconds(name)
+        return entering
+
+    def _enters(self, name: str, left: float) -> bool:
+        """Return whether a family runs in the next round, if so many seconds are left for it."""
+        runner = self.runners[name]
         if runner.answers and (why := self._why_it_leaves(name)):
             runner.beaten, runner.note = True, f"{STOPPED} after {self._learned(runner)}: {why}"
             return False
-        done = len(runner.answers) if runner.rows == self.all_rows else 0
-        planned = (len(self.lessons) - done) * runner.lesson_seconds(self.all_rows)
-        planned += 0.0 if done else self._ending_seconds(name)  # else it is part of the reserve
-        if planned > left:
+        if self._planned_seconds(name) > left:
             runner.late, runner.note = True, f"{TOO_SLOW}; {self._learned(runner)}" if runner.answers else TOO_SLOW
             self.clock.cut = self.clock.cut or bool(runner.answers)
             return False
         return True
+
+    def _planned_seconds(self, name: str) -> float:
+        """Return the expected seconds of a family until the end: all folds of all rows, and the fits after the race."""
+        runner = self.runners[name]
+        done = len(runner.answers) if runner.rows == self.all_rows else 0
+        ending = 0.0 if done else self._ending_seconds(name)  # else it is part of the reserve
+        return (len(self.lessons) - done) * runner.lesson_seconds(self.all_rows) + ending
 
     def _learned(self, runner: Runner) -> str:
         """Return from how many rows and folds a family has learned, in words."""
