@@ -141,7 +141,7 @@ class Landmarks(Recipe):
         n = self.keeper.fill_cells(index, blocks, folder)
         if n is None:
             return super().build_blocks(blocks, metric, folder)
-        index._ids, index._n_features = Ids.of(n, None), index._table.centers.shape[1]
+        index._ids, index._n_features = Ids.of(n, None), len(index._projection.mean)
         index.unit = Unit.again(0, np.dtype(np.float32), picked.distance, self._narrow)  # blocks are not scaled
         return index
 
