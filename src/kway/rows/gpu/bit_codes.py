@@ -137,7 +137,6 @@ class EncodedBytes:
         return self.codes[where] * self.scale[where][..., None] + self.center
 
 
-EXTRA_CODES = 246  # rows kept beyond k, 256 in all for k = 10: estimates are less exact than keys (G1)
 _HALF, _SINGLE = (float(np.finfo(kind).eps) / 2 for kind in (np.float16, np.float32))  # relative rounding errors
 
 MeasureSome = Callable[[Tensor, Tensor], Tensor]  # (which queries (m,), ids (m, c)) -> distances (m, c) float64
@@ -174,7 +173,7 @@ class BitCodes:
     def nearest(self, queries: CodeQueries, k: int, measure: MeasureSome) -> NearestRows:
         """Return the k <= n nearest by (measured distance, position)."""
         answers = exact_search.Answers(self.device, len(queries.rotated), k)
-        signs, keep = self.filter, min(len(self), k + EXTRA_CODES)
+        signs, keep = self.filter, min(len(self), _first_kept(k))
         if signs is not None:
             answers.search(
                 exact_search.BLOCK_QUERIES,
@@ -197,7 +196,7 @@ class BitCodes:
         lows = -self.factor[listed.ids] * (listed.products + self.bar * norms + slack)
         if self.half is not None:
             lows += self.half[listed.ids] * (1 - 2.0**-20)
-        at = exact_search.smallest_keys(lows.where(listed.real, float("inf")), k + EXTRA_CODES)
+        at = exact_search.smallest_keys(lows.where(listed.real, float("inf")), _first_kept(k))
         ids, order = listed.ids.gather(1, at.ids).sort(1)
         real = at.distances.isfinite().gather(1, order)
         found = exact_search.sort_nearest(measure(ids).where(real, float("inf")), ids, k)
@@ -271,6 +270,11 @@ class BitCodes:
         if self.half is None:
             return (keys + queries.base[:, None]).clamp(min=self.least)
         return (2 * (keys + self.half[ids].double()) + queries.base[:, None]).clamp(min=0.0).sqrt()
+
+
+def _first_kept(k: int) -> int:
+    """Return the rows to keep first: as many as a search of full rows keeps in its second attempt."""
+    return exact_search.MORE_KEPT * (k + exact_search.EXTRA_KEPT)
 
 
 def unpack_bits(words: Tensor, out: Tensor, bits: int) -> None:
