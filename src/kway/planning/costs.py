@@ -37,7 +37,6 @@ GIB, MIB = ByteUnit.GiB, ByteUnit.MiB
 
 # Work other than float32 matrix products, as operations or bytes that take as long (benchmark row "plan").
 EXPONENTIAL = SPARSE_PRODUCT = 250  # operations per exponential, and per stored value and score of CSR rows
-UNCACHED = 10  # bytes moved per byte of memory that is new, and per value of a row in a probed cell
 LABELED_ROW = 15_000  # bytes moved in the time to check a row and encode its label, about a microsecond
 INDEXED_VALUE = 400  # bytes moved per value of a row when an index with bounds, or cells, is built
 SCANNED_ROW = 33  # bytes moved per row that an exact search with bounds passes over
@@ -278,8 +277,7 @@ def _linear_cost(
     model = size.parameters * size.itemsize + LABEL_BYTES * size.K
     row_seconds = size.scores * (2.0 * size.d * size.density + EXPONENTIAL) / rates.product
     row_seconds += (LABELED_ROW + 40.0 * size.d * size.density) / rates.memory
-    whole = seconds + UNCACHED * (fit_bytes - size.rows_bytes) / rates.memory
-    return Cost(name, call, size.parameters, int(fit_bytes), model, model, operations, whole, row_seconds, gives_up)
+    return Cost(name, call, size.parameters, int(fit_bytes), model, model, operations, seconds, row_seconds, gives_up)
 
 
 # ---- nearest neighbors: the rows themselves
@@ -314,8 +312,8 @@ def landmarks(size: Size, rates: Rates) -> Cost:
     cells, short, values = 2 * sqrt(size.n), min(size.d, 48), size.n * size.d  # 48: columns of a row's projection
     index = size.n * (short * 4 + 16) + cells * size.d * 4
     row_seconds = 4.0 * cells * short / rates.product
-    row_seconds += UNCACHED * PROBES * size.n / cells * size.d / rates.memory
-    tuned = min(4000, size.n / 10) * values * UNCACHED / 3  # training rows that are searched in all cells
+    row_seconds += PROBES * size.rows_bytes / cells / rates.memory
+    tuned = min(4000, size.n / 10) * size.rows_bytes  # training rows that are searched in all cells
     seconds = (values * INDEXED_VALUE * 1.5 + tuned) / rates.memory
     stored = StoredRows(size.rows_bytes, index, size.rows_bytes + size.n * 450 + 60 * MIB)
     call, why = (
@@ -405,9 +403,8 @@ def _rows_cost(
     labels = LABEL_BYTES * (size.n + 2 * size.K)
     fit_bytes = size.data_bytes + stored.lookup + stored.build + LABEL_BYTES * 2 * size.K
     model, disk = int(stored.rows + stored.lookup + labels), int(stored.rows + labels)
-    whole = seconds + UNCACHED * (fit_bytes - size.rows_bytes) / rates.memory
     return Cost(
-        name, call, size.n * size.d, int(fit_bytes), model, disk, 2.0 * size.values, whole, row_seconds, gives_up
+        name, call, size.n * size.d, int(fit_bytes), model, disk, 2.0 * size.values, seconds, row_seconds, gives_up
     )
 
 
