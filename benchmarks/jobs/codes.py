@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.kernels.codes.counter import fill_counted
 from kway.tables.outputs import cache_folder
 from kway.threads import pmap, spans
 
 from .. import datasets
 from ..child import spawn
+from ..counter import fill_counted
 from ..race import Row
 
 CLASSES, QUICK, FEATURES = 100_000_000, 100_000, 512

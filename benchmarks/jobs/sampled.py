@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.kernels.codes.counter import fill_counted
 from kway.threads import pmap, spans
 
 from .. import datasets
 from ..child import spawn
+from ..counter import fill_counted
 from ..race import Row
 
 CLASSES, QUICK, FEATURES, ROWS = 1_000_000, 20_000, 1000, 131_072

@@ -159,7 +159,6 @@ def test_auto_stays_here_for_small_problems_and_says_why():
 
 def test_auto_goes_there_where_the_plan_says_so_and_tells_its_figures(monkeypatch):
     monkeypatch.setattr("kway.planning.costs.GPU_START_SECONDS", -1.0)
-    monkeypatch.setattr("kway.planning.costs.GPU_SEND", 1e15)
     X, y = blobs()
     assert kway.SoftmaxClassifier(device="auto").fit(X, y).why_.startswith("on the GPU: about")
     monkeypatch.setattr(devices.Device, "free_bytes", lambda self: 10_000)

@@ -1,6 +1,6 @@
-"""Landmarks and codes of tensors: made where the rows are, searched there, and never more than a little on the host.
+"""Codes of tensors: made where the rows are, searched there, and never more than a little on the host.
 
-The oracle is the model file, which holds the same landmarks, cells and codes, read and searched by the CPU.
+The oracle is the model file, which holds the same codes, read and searched by the CPU.
 """
 
 import numpy as np
@@ -10,19 +10,18 @@ torch = pytest.importorskip("torch")
 
 import kway  # noqa: E402
 from kway.errors import BudgetError, InputError  # noqa: E402
-from kway.neighbors import NeighborsClassifier, Target  # noqa: E402
+from kway.neighbors import NeighborsClassifier  # noqa: E402
 from kway.rows.gpu.device import Device  # noqa: E402
 from kway.rows.gpu.tensor_rows import TensorRows  # noqa: E402
-from kway.search import Bits, Flat, Int8, Landmarks  # noqa: E402
+from kway.search import Bits, Flat, Int8  # noqa: E402
 from kway.search.codecs.stores import FULL  # noqa: E402
 from kway.search.distances import COSINE, DOT, EUCLIDEAN  # noqa: E402
-from kway.search.gpu_dispatch import FarTable  # noqa: E402
 
 from .conftest import hostile  # noqa: E402
 
 METRICS = ["euclidean", "cosine", "dot"]
-STORES = [None, Int8(), Int8(rerank=False), Bits(1, miss=1e-9), Bits(1, rerank=False), Bits(2, rerank=False)]
-RECIPES = [Landmarks(40, 6, store=store) for store in STORES] + [Flat(store) for store in STORES[1:]]
+STORES = [Int8(), Int8(rerank=False), Bits(1, miss=1e-9), Bits(1, rerank=False), Bits(2, rerank=False)]
+RECIPES = [Flat(store) for store in STORES]
 SHARE = 0.01  # of the rows' bytes that may be copied at once
 
 
@@ -86,40 +85,6 @@ def test_an_index_of_tensors_answers_arrays_grows_and_goes_to_the_cpu(by_device,
     np.testing.assert_array_equal(index.nearest(queries, 4).ids, oracle.nearest(queries, 4).ids)
 
 
-@pytest.mark.parametrize("kind", ["gaussian", "far origin", "copies", "zeros among them", "one row"])
-@pytest.mark.parametrize("metric", METRICS)
-def test_all_cells_of_bits_alone_give_the_least_estimates(by_device, device, kind, metric):
-    rows = hostile(kind, 600, 40)
-    queries = np.concatenate([rows[:15] + np.float32(0.1), np.zeros((1, 40), np.float32)])
-    index = by_device(Landmarks(12, store=Bits(2, rerank=False))).build(device.put(rows), metric)
-    found = index.nearest(device.put(queries), 5, probes=12)
-    estimates = estimates_of(index, queries, metric)
-    expected = np.sort(estimates, axis=1)[:, :5]
-    scale = np.abs(queries).max() ** 2 * 40
-    np.testing.assert_allclose(device.fetch(found.distances), expected, rtol=1e-3, atol=2e-3 * max(1.0, scale**0.5))
-    own = np.take_along_axis(estimates, device.fetch(found.ids), axis=1)
-    np.testing.assert_allclose(own, expected, rtol=1e-3, atol=2e-3 * max(1.0, scale**0.5))
-
-
-def estimates_of(index, queries, metric):
-    """Estimated distances (q, n) of all rows by their definition, in float64."""
-    table, distance = index._table, index.metric.distance
-    codes, cells = table.codes, np.repeat(np.arange(index.n_landmarks), np.diff(table.offsets))
-    q = np.asarray(distance.place(queries.astype(np.float64)))
-    m = table.centers.astype(np.float64)[cells]  # (n, d)
-    turned = codes.frame.rotate((q[:, None] - (m if metric != "dot" else 0 * m)).reshape(-1, 40)).astype(np.float64)
-    products = (turned.reshape(len(q), len(m), -1) * codes.grid().astype(np.float64)).sum(2) * codes.factors()
-    if metric == "dot":
-        found = -(q @ m.T) - products
-    else:
-        squares = np.square(q[:, None] - m).sum(2) + 2 * (codes.half - products)
-        blank = 1 - np.square(q).sum(1, keepdims=True)
-        found = np.sqrt(np.maximum(squares, 0)) if metric == "euclidean" else np.maximum(0.5 * (squares + blank), 0)
-    out = np.empty_like(found)
-    out[:, table.names] = found
-    return out
-
-
 @pytest.mark.parametrize("distance", [EUCLIDEAN, COSINE, DOT], ids=str)
 @pytest.mark.parametrize("store", [Bits(1), Bits(2), Bits(4), Int8(rerank=False)], ids=str)
 def test_codes_made_there_are_the_cpus_up_to_rounding(device, store, distance):
@@ -143,29 +108,13 @@ def test_weights_of_zero_and_float64(by_device, device, copied):
     weight[::3] = 0
     for kind in (np.float32, np.float64):
         there, asked = device.put(rows.astype(kind)), device.put(queries.astype(kind))
-        model = NeighborsClassifier(3, index=Landmarks(20, 20), device="cuda")
+        model = NeighborsClassifier(3, device="cuda")
         copied.clear()
         distances, ids = model.fit(there, labels, sample_weight=weight).kneighbors(asked)
         assert not [shape for shape, _ in copied if shape == there.shape]
         assert distances.dtype == asked.dtype
         oracle = NeighborsClassifier(3).fit(rows.astype(kind), labels, sample_weight=weight)
         np.testing.assert_array_equal(device.fetch(ids), oracle.kneighbors(queries.astype(kind))[1])
-
-
-@pytest.mark.parametrize("store", [None, Bits(1), Int8(rerank=False)])
-def test_the_index_is_tuned_where_the_rows_are(by_device, device, copied, store):
-    rows, labels, queries = clustered(4000, 12, seed=3)
-    target = Target(0.9, n_queries=600, n_pilot=200)
-    model = NeighborsClassifier(3, index=Landmarks(60, store=store), device="cuda", agreement=target)
-    there = device.put(rows)
-    copied.clear()
-    model.fit(there, labels)
-    assert not [shape for shape, _ in copied if len(shape) == 2 and shape[1] == 12 and shape[0] > 1000]
-    made = model.agreement_
-    assert made.exact or (isinstance(model.index_._held, FarTable) and model.index_.probes == made.probes)
-    assert not made.exact or store is not None
-    exact = NeighborsClassifier(3).fit(rows, labels)
-    assert (device.fetch(model.predict(device.put(queries))) == exact.predict(queries)).mean() >= 0.9
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=str)
@@ -181,31 +130,24 @@ def test_too_little_memory_is_an_error_with_figures_and_nothing_half_fitted(by_d
 
 def test_memory_that_runs_out_on_the_way_is_the_same_error(by_device, device, monkeypatch):
     from kway.rows.gpu import bit_codes as codes_of_tensors
-    from kway.rows.gpu import ivf_search as clusters
 
     def none_left(*args):
         raise torch.OutOfMemoryError("none left")
 
     rows, labels, _ = clustered(500, 24)
-    for module, name, recipe in (
-        (clusters, "nearest_centers", Landmarks(10, 2)),
-        (codes_of_tensors, "_words", Landmarks(10, 2, store=Bits(1, rerank=False))),
-        (codes_of_tensors, "_words", Flat(Bits(1))),
-    ):
-        model = NeighborsClassifier(index=recipe, device="cuda")
-        there = device.put(rows)
-        with monkeypatch.context() as patched:
-            patched.setattr(module, name, none_left)
-            with pytest.raises(BudgetError, match="500 rows x 24 columns needs"):
-                model.fit(there, labels)
-        assert not hasattr(model, "index_")
+    model = NeighborsClassifier(index=Flat(Bits(1)), device="cuda")
+    there = device.put(rows)
+    monkeypatch.setattr(codes_of_tensors, "_words", none_left)
+    with pytest.raises(BudgetError, match="500 rows x 24 columns needs"):
+        model.fit(there, labels)
+    assert not hasattr(model, "index_")
 
 
 def test_odd_tensors_are_refused_as_arrays_are(by_device, device):
     rows, labels, _ = clustered(300, 6)
     bad = rows.copy()
     bad[3, 2] = np.nan
-    for recipe in (Landmarks(10, 2), Landmarks(10, 2, store=Bits(1, rerank=False)), Flat(Int8())):
+    for recipe in (Flat(), Flat(Bits(1, rerank=False)), Flat(Int8())):
         for given, words in ((bad, "NaN"), (rows[:, 0], "2D"), (rows[:0], "0 sample"), (rows[:7], "inconsistent")):
             model = NeighborsClassifier(index=recipe, device="cuda")
             with pytest.raises(InputError, match=words):
@@ -219,6 +161,6 @@ def test_odd_tensors_are_refused_as_arrays_are(by_device, device):
 
 def test_auto_says_why(device):
     rows, labels, _ = clustered(300, 6)
-    for recipe in (Landmarks(10, 2), Flat(Bits(1)), Flat(Int8())):
+    for recipe in (Flat(), Flat(Bits(1)), Flat(Int8())):
         model = NeighborsClassifier(index=recipe, device="auto").fit(device.put(rows), labels)
         assert "on the CPU: too small" in model.index_.why_

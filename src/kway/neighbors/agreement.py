@@ -328,17 +328,13 @@ def answer_at_steps(
         return StepAnswer(sample.search(index, some, probes), index.touched_)
 
     if getattr(index, "ends_exact", False):  # a search of all cells is exact
-        return (
-            answer_in_one_search(index, sample, steps)
-            if index.on_cpu
-            else (sample.search(index, probes=index.n_landmarks), find)
-        )
+        return answer_in_one_search(index, sample, steps)
     exact = Flat(device=index.recipe.device if isinstance(rows, TensorRows) else "cpu")
     return sample.search(exact.build(checked(rows), index.metric, ids)), find
 
 
 def answer_in_one_search(index: Any, sample: QuerySample, steps: list[int]) -> tuple[Neighbors, Find]:
-    """Return what `answer_at_steps` does, for landmarks on the CPU whose last cell completes the exact result."""
+    """Return what `answer_at_steps` does, for landmarks whose last cell completes the exact result."""
     *tried, last = index.nearest_by_probes(checked(sample.queries), sample.most, [*steps, index.n_landmarks])
     answers = {p: (sample.without_own(found), touched) for p, (found, touched) in zip(steps, tried)}
 

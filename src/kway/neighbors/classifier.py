@@ -79,8 +79,8 @@ class NeighborsClassifier(VotingClassifier):
     class_weight : None, "balanced" or dict, default=None
         Factor of the votes per class; "balanced" is n / (n_classes * rows of the class).
     device : {"cpu", "cuda", "cuda:N", "auto"}, default="cpu"
-        "cuda" runs flat search and landmarks under "euclidean", "cosine" or "dot" on a GPU; "auto" does so if there is
-        a GPU and enough rows.
+        "cuda" runs flat search under "euclidean", "cosine" or "dot" on a GPU; "auto" does so if there is a GPU and
+        enough rows.
     n_jobs : int or None, default=None
         Number of threads; None uses all cores.
     outlier_label : label or None, default=None
@@ -314,12 +314,8 @@ class NeighborsClassifier(VotingClassifier):
 
     def _kept_on(self, X: Any) -> Device | None:
         """Return the device that searches the rows of a fit if they are a tensor; None for the CPU."""
-        device = None if self.device == "cpu" else staying(self.device, X)
-        if device is None or self.index in ("auto", "flat", "landmarks"):
-            return device
-        from kway.search.landmarks import Landmarks  # imported only if needed
-
-        return device if isinstance(self.index, Flat | Landmarks) else None
+        flat = isinstance(self.index, Flat) or self.index in ("auto", "flat")
+        return staying(self.device, X) if flat else None
 
     # ---- one search, then votes
 

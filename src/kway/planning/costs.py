@@ -8,7 +8,8 @@ s bytes per number, D = d + 1.
                             classes, or one per class if these fit in 1 GiB
     sampled softmax         each row is compared with its class and 1,024 sampled classes
     nearest neighbors       the stored rows, as numbers, bytes or bits, and the index
-    GPU                     the same operations at the rate of the GPU; the rows are sent once
+    GPU                     the same operations at the rate of the GPU, in float32 at a 16th of it; the rows are sent
+                            once, at the rate of the memory
 
 Seconds are operations / rates.product + bytes / rates.memory (rates.py). Work other than matrix products counts as the
 number of operations, or bytes, that take as long. Seconds are within a factor of 10, bytes within about 20%.
@@ -36,7 +37,6 @@ GIB, MIB = ByteUnit.GiB, ByteUnit.MiB
 
 # Work other than float32 matrix products, as operations or bytes that take as long (benchmark row "plan").
 EXPONENTIAL = SPARSE_PRODUCT = 250  # operations per exponential, and per stored value and score of CSR rows
-UNCACHED = 10  # bytes moved per byte of memory that is new, and per value of a row in a probed cell
 LABELED_ROW = 15_000  # bytes moved in the time to check a row and encode its label, about a microsecond
 INDEXED_VALUE = 400  # bytes moved per value of a row when an index with bounds, or cells, is built
 SCANNED_ROW = 33  # bytes moved per row that an exact search with bounds passes over
@@ -49,10 +49,8 @@ MAX_FACTOR_BYTES = GIB  # memory of one preconditioner per class; above it, all 
 MAX_FACTOR_FEATURES = 4000  # features above which a preconditioner is diagonal
 SAMPLED_CLASSES = 1024  # classes that a row of sampled softmax is compared with (row C2)
 
-# The rates of a GPU that has not been measured (benchmark rows G1 and G2).
+# A GPU that has not been measured (benchmark rows G1 and G2).
 TYPICAL_GPU = 4e14  # operations per second in bfloat16
-GPU_SEND = 3e9  # bytes per second to the GPU
-GPU_EFFICIENCY = 0.5  # fraction of the product rate that a complete step reaches in bfloat16; a 16th of it in float32
 GPU_START_SECONDS = 5.0  # seconds on the CPU above which it pays to load torch and send the rows
 
 
@@ -163,28 +161,23 @@ Formula = Callable[[Size, Rates], Cost]
 
 def softmax(size: Size, rates: Rates) -> Cost:
     """Return the cost of softmax over all classes, by preconditioned L-BFGS."""
-    operations, seconds = _passes_cost(size, rates, PASSES)
     fit_bytes = lbfgs_bytes(size, rates.cores)
-    return _linear_cost(
-        size, rates, "softmax", "SoftmaxClassifier()", fit_bytes, operations, seconds, "gives up nothing"
-    )
+    return _passes_cost(size, rates, "softmax", "SoftmaxClassifier()", PASSES, fit_bytes, "gives up nothing")
 
 
 def one_vs_all(size: Size, rates: Rates) -> Cost:
-    """Return the cost of one binary problem per class."""
-    operations, seconds = _passes_cost(size, rates, 2 * PASSES)  # a class is rarer than the rest
+    """Return the cost of one binary problem per class, which takes twice the passes: a class is rarer than the rest."""
     call = "LogisticClassifier(), SVMClassifier(multiclass='one-vs-all')"
     fit_bytes, why = lbfgs_bytes(size, rates.cores), "gives up scores that are made to be compared"
-    return _linear_cost(size, rates, "one-vs-all", call, fit_bytes, operations, seconds, why)
+    return _passes_cost(size, rates, "one-vs-all", call, 2 * PASSES, fit_bytes, why)
 
 
 def stochastic(size: Size, rates: Rates) -> Cost:
     """Return the cost of softmax by SGD, which keeps the weights and a running gradient only."""
-    operations, seconds = _passes_cost(size, rates, PASSES)
     fit_bytes = size.data_bytes + 4 * size.parameters * size.itemsize
     call = "SoftmaxClassifier(solver='sgd', batch_size=256)"
     why = "gives up the optimum, which is approached and not reached"
-    return _linear_cost(size, rates, "softmax by SGD", call, fit_bytes, operations, seconds, why)
+    return _passes_cost(size, rates, "softmax by SGD", call, PASSES, fit_bytes, why)
 
 
 def sampled_softmax(size: Size, rates: Rates) -> Cost:
@@ -248,11 +241,12 @@ def pass_seconds(size: Size, rates: Rates) -> float:
     return pass_operations(size) / rates.product + moved / rates.memory
 
 
-def _passes_cost(size: Size, rates: Rates, passes: int) -> tuple[float, float]:
-    """Return the operations and seconds of so many passes and of the shared preconditioner."""
+def _passes_cost(size: Size, rates: Rates, name: str, call: str, passes: int, fit_bytes: float, gives_up: str) -> Cost:
+    """Return the cost of a linear fit by so many passes and the shared preconditioner."""
     factor = 0.0 if size.d > MAX_FACTOR_FEATURES else min(size.n, 8 * size.d + 1000) * (size.d + 1.0) ** 2
     operations = passes * 4.0 * size.values * size.scores + factor
-    return operations, passes * (PASS_SECONDS + pass_seconds(size, rates)) + factor / rates.product
+    seconds = passes * (PASS_SECONDS + pass_seconds(size, rates)) + factor / rates.product
+    return _linear_cost(size, rates, name, call, fit_bytes, operations, seconds, gives_up)
 
 
 def count_epochs(size: Size) -> float:
@@ -283,8 +277,7 @@ def _linear_cost(
     model = size.parameters * size.itemsize + LABEL_BYTES * size.K
     row_seconds = size.scores * (2.0 * size.d * size.density + EXPONENTIAL) / rates.product
     row_seconds += (LABELED_ROW + 40.0 * size.d * size.density) / rates.memory
-    whole = seconds + UNCACHED * (fit_bytes - size.rows_bytes) / rates.memory
-    return Cost(name, call, size.parameters, int(fit_bytes), model, model, operations, whole, row_seconds, gives_up)
+    return Cost(name, call, size.parameters, int(fit_bytes), model, model, operations, seconds, row_seconds, gives_up)
 
 
 # ---- nearest neighbors: the rows themselves
@@ -319,8 +312,8 @@ def landmarks(size: Size, rates: Rates) -> Cost:
     cells, short, values = 2 * sqrt(size.n), min(size.d, 48), size.n * size.d  # 48: columns of a row's projection
     index = size.n * (short * 4 + 16) + cells * size.d * 4
     row_seconds = 4.0 * cells * short / rates.product
-    row_seconds += UNCACHED * PROBES * size.n / cells * size.d / rates.memory
-    tuned = min(4000, size.n / 10) * values * UNCACHED / 3  # training rows that are searched in all cells
+    row_seconds += PROBES * size.rows_bytes / cells / rates.memory
+    tuned = min(4000, size.n / 10) * size.rows_bytes  # training rows that are searched in all cells
     seconds = (values * INDEXED_VALUE * 1.5 + tuned) / rates.memory
     stored = StoredRows(size.rows_bytes, index, size.rows_bytes + size.n * 450 + 60 * MIB)
     call, why = (
@@ -410,9 +403,8 @@ def _rows_cost(
     labels = LABEL_BYTES * (size.n + 2 * size.K)
     fit_bytes = size.data_bytes + stored.lookup + stored.build + LABEL_BYTES * 2 * size.K
     model, disk = int(stored.rows + stored.lookup + labels), int(stored.rows + labels)
-    whole = seconds + UNCACHED * (fit_bytes - size.rows_bytes) / rates.memory
     return Cost(
-        name, call, size.n * size.d, int(fit_bytes), model, disk, 2.0 * size.values, whole, row_seconds, gives_up
+        name, call, size.n * size.d, int(fit_bytes), model, disk, 2.0 * size.values, seconds, row_seconds, gives_up
     )
 
 
@@ -464,7 +456,7 @@ def gpu_flat(size: Size, rates: Rates) -> Cost:
 
 def gpu_step_seconds(size: Size, rates: Rates) -> float:
     """Return the seconds of 8 epochs of softmax steps over all classes, in bfloat16."""
-    return _gpu_step_operations(size) / (GPU_EFFICIENCY * (rates.gpu or TYPICAL_GPU))
+    return _gpu_step_operations(size) / (rates.gpu or TYPICAL_GPU)
 
 
 def _gpu_step_operations(size: Size) -> float:
@@ -498,7 +490,7 @@ def _gpu_cost(
     dense_bytes = size.n * size.d * size.itemsize
     too_large = size.sparse and dense_bytes > 4 * GIB
     return replace(
-        cost, name=name, call=call, device_bytes=int(device_bytes), fit_seconds=dense_bytes / GPU_SEND + seconds,
+        cost, name=name, call=call, device_bytes=int(device_bytes), fit_seconds=dense_bytes / rates.memory + seconds,
         predict_seconds=2.0 * size.d * size.scores / _gpu_rate(rates),
         gives_up=f"gives up {gives_up}; {format_bytes(device_bytes)} on the GPU",
         missing="a GPU takes dense rows, and these are too large to be made dense" if too_large else "",
@@ -510,8 +502,8 @@ def _gpu_rows_bytes(size: Size) -> int:
 
 
 def _gpu_rate(rates: Rates) -> float:
-    """Return the operations per second that float32 steps reach."""
-    return GPU_EFFICIENCY / 16 * (rates.gpu or TYPICAL_GPU)
+    """Return the operations per second of products in float32."""
+    return (rates.gpu or TYPICAL_GPU) / 16
 
 
 COSTS: tuple[Formula, ...] = (

@@ -102,19 +102,15 @@ def pick_index(
 
 
 def _placed(recipe: Recipe, device: str) -> Recipe:
-    """Return the recipe with this device; only flat search and landmarks run on a GPU."""
-    if device == "cpu":
-        return recipe
-    from kway.search.landmarks import Landmarks
-
-    if isinstance(recipe, Flat | Landmarks):
-        return replace(recipe, device=device)
-    if device == "auto":
-        return recipe
-    raise CombinationError(
-        f"device={device!r} supports flat indexes and landmarks, got {recipe}; use index='flat', 'landmarks' or "
-        "'auto', or device='cpu'"
-    )
+    """Return the recipe with this device; only flat search runs on a GPU."""
+    if isinstance(recipe, Flat):
+        return recipe if device == "cpu" else replace(recipe, device=device)
+    if names_gpu(device):
+        raise CombinationError(
+            f"{type(recipe).__name__} searches on the CPU, got device={device!r}; use index='flat' on the GPU, which "
+            "is exact, or device='cpu'"
+        )
+    return recipe
 
 
 def restore(facts: dict[str, Any], arrays: dict[str, NDArray]) -> Index:

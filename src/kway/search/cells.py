@@ -44,9 +44,7 @@ from kway.kernels.jit import frozen
 from kway.kernels.topk import EMPTY
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.rows.blocks import SAMPLE_ROWS
-from kway.rows.gpu.device import Device
-from kway.rows.gpu.tensor_rows import TensorRows
-from kway.search.block_scan import measured_rows, sum_rounding
+from kway.search.block_scan import sum_rounding
 from kway.search.codecs.int8 import ByteRows
 from kway.search.codecs.stores import Store, StoredRows
 from kway.search.distances import Distance
@@ -108,19 +106,19 @@ class Projection:
 
 
 def projection_sample(rows: Any, seed: int) -> Any:
-    """Return a sample of rows (n, d), decoded, from which a projection is learned; on a GPU if the rows are."""
+    """Return a sample of rows (n, d), decoded, from which a projection is learned."""
     n, d = rows.shape
     size = max(SAMPLE_ROWS, 6 * d)
     return rows[:] if n <= size else rows[np.sort(np.random.default_rng(seed).choice(n, size, replace=False))]
 
 
-def learn_projection(rows: NDArray | TensorRows, centered: bool, seed: int) -> Projection:
+def learn_projection(rows: NDArray, centered: bool, seed: int) -> Projection:
     """Return the projection for rows like these (n, d), centered at their mean or at the origin.
 
     A short projection, its norm, the position and the half square take at most the bytes of a row minus a sixteenth, so
     that an index is within twice its rows (T9).
     """
-    rows, d = np.asarray(rows), rows.shape[1]
+    d = rows.shape[1]
     mean = rows.mean(axis=0, dtype=np.float64) if centered else np.zeros(d)
     if d <= _SMALL:
         return Projection(mean, np.empty((d, 0), dtype=np.float32), d)
@@ -221,26 +219,9 @@ class CellOrder:
     offsets: NDArray[np.int64]  # (c + 1,)
 
     @property
-    def best(self) -> Any:
-        """The rows (n, d) in this order, as precisely as they are stored."""
-        return self.kept.best
-
-    @property
     def has_full(self) -> bool:
         """Whether full rows are stored."""
         return self.kept.has_full
-
-    def on_device(self, device: Device) -> Any:
-        """Return the rows on a GPU, in this order."""
-        return self.kept.on_device(device)
-
-    def device_bytes(self) -> int:
-        """Return the bytes of a search on a GPU: the rows, their products, and temporary arrays."""
-        return (3 if self.has_full else 2) * int(self.best.nbytes)
-
-    def measure(self, distance: Distance, queries: NDArray, places: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return distances (q, k) of queries (q, d) to the rows at places (q, k), computed on the CPU."""
-        return measured_rows(distance, queries, frozen(self.kept.full), places)
 
     @property
     def cells_in_order(self) -> NDArray[np.int64]:

@@ -11,8 +11,7 @@ the first. This is the idea of k-means++ (Arthur and Vassilvitskii 2007), withou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +21,7 @@ from kway.kernels.jit import frozen
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.progress import Tell, silent
 from kway.rows.blocks import SAMPLE_ROWS
-from kway.rows.gpu.device import Device
-from kway.rows.gpu.tensor_rows import TensorRows
 from kway.threads import pmap, spans
-
-if TYPE_CHECKING:
-    from kway.rows.gpu.ivf_search import DeviceSample
 
 ROUNDS = 4  # rounds on the sample; after 8 the recall of landmarks differs by less than between seeds (T3)
 ROWS_PER_CENTER = 32  # rows of the sample per center; more rows improve no recall (T3)
@@ -41,71 +35,29 @@ class NearestCenter(NamedTuple):
 
 
 def kmeans_sample(rows: Any, n_centers: int, rng: np.random.Generator) -> Any:
-    """Return a sample of rows that is large enough to place so many centers; on a GPU if the rows are."""
+    """Return a sample of rows that is large enough to place so many centers."""
     n, size = len(rows), max(ROWS_PER_CENTER * n_centers, SAMPLE_ROWS)
     return rows[:] if n <= size else rows[np.sort(rng.choice(n, size, replace=False))]
 
 
 def place_centers(
-    sample: NDArray[np.float32] | TensorRows,
+    sample: NDArray[np.float32],
     n_centers: int,
     rng: np.random.Generator,
     *,
     rounds: int = ROUNDS,
     tell: Tell = silent,
-    device: Device | None = None,
 ) -> NDArray[np.float32]:
-    """Return centers (n_centers, d) for rows like the sample (n, d) float32, computed on the device if one is given.
+    """Return centers (n_centers, d) for rows like the sample (n, d) float32.
 
     `tell` is called before each round.
     """
-    held = _held(sample if isinstance(sample, TensorRows) else np.ascontiguousarray(sample), device)
-    centers = _seeds(held, n_centers, rng)
+    sample = np.ascontiguousarray(sample)
+    centers = _seeds(sample, n_centers, rng)
     for done in range(rounds):
         tell(done, f"round {done + 1} of {rounds}")
-        centers = _moved(held, centers, rng)
+        centers = _moved(sample, centers, rng)
     return centers
-
-
-@dataclass(frozen=True)
-class HostSample:
-    """Rows (n, d) float32 in memory."""
-
-    rows: NDArray[np.float32]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def take(self, which: NDArray[np.int64]) -> NDArray:
-        """Return a copy of some rows."""
-        return self.rows[which]
-
-    def reach(self) -> float:
-        """Return half the squared length of the longest row."""
-        return float(half_squares(self.rows).max())
-
-    def nearest(self, centers: NDArray) -> tuple[NDArray, NDArray]:
-        """Return the nearest center of each row, on all threads."""
-        return nearest_centers(self.rows, centers)
-
-    def means(self, near: NDArray, centers: NDArray) -> NDArray:
-        """Return the means, by adding rows in the order of their centers."""
-        counts = np.bincount(near, minlength=len(centers))
-        filled, starts = np.flatnonzero(counts), np.cumsum(counts) - counts
-        new = centers.copy()
-        sums = np.add.reduceat(self.rows[in_cell_order(near, len(centers))], starts[filled], axis=0)
-        new[filled] = sums / counts[filled, None].astype(np.float32)
-        return new
-
-
-def _held(rows: NDArray | TensorRows, device: Device | None) -> HostSample | DeviceSample:
-    """Return the rows on the CPU or on the device."""
-    if device is None:
-        return HostSample(np.asarray(rows))
-    from kway.rows.gpu.ivf_search import DeviceSample
-
-    with device.room(f"k-means of {len(rows):,} rows x {rows.shape[1]} columns", rows.nbytes):
-        return DeviceSample.build(device, rows)
 
 
 def nearest_centers(rows: NDArray[np.float32], centers: NDArray[np.float32]) -> NearestCenter:
@@ -135,24 +87,27 @@ def half_squares(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     return frozen(0.5 * np.einsum("ij,ij->i", rows, rows))
 
 
-def _seeds(held: HostSample | DeviceSample, n_centers: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    first = held.take(rng.choice(len(held), max(1, n_centers // 2), replace=False))
+def _seeds(rows: NDArray[np.float32], n_centers: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    first = rows[rng.choice(len(rows), max(1, n_centers // 2), replace=False)]
     wanted = n_centers - len(first)
     if not wanted:
         return first
-    more = _distant_rows(held, held.nearest(first)[1], wanted, rng)
+    more = _distant_rows(rows, nearest_centers(rows, first).gaps, wanted, rng)
     if len(more) < wanted:  # few distinct rows: take any
-        more = held.take(rng.choice(len(held), wanted, replace=False))
+        more = rows[rng.choice(len(rows), wanted, replace=False)]
     return np.concatenate([first, more])
 
 
-def _moved(held: HostSample | DeviceSample, centers: NDArray, rng: np.random.Generator) -> NDArray[np.float32]:
+def _moved(rows: NDArray[np.float32], centers: NDArray, rng: np.random.Generator) -> NDArray[np.float32]:
     """Run one round: the means of the rows of each center; empty centers move to rows far from their center."""
-    near, gaps = held.nearest(centers)
-    new = held.means(near, centers)
-    empty = np.flatnonzero(np.bincount(near, minlength=len(centers)) == 0)
+    near, gaps = nearest_centers(rows, centers)
+    counts = np.bincount(near, minlength=len(centers))
+    filled, starts = np.flatnonzero(counts), np.cumsum(counts) - counts
+    new, empty = centers.copy(), np.flatnonzero(counts == 0)
+    sums = np.add.reduceat(rows[in_cell_order(near, len(centers))], starts[filled], axis=0)
+    new[filled] = sums / counts[filled, None].astype(np.float32)
     if len(empty):
-        far = _distant_rows(held, gaps, len(empty), rng)
+        far = _distant_rows(rows, gaps, len(empty), rng)
         new[empty[: len(far)]] = far
     return new
 
@@ -163,11 +118,11 @@ def in_cell_order(cells: NDArray[np.int64], n_cells: int) -> NDArray[np.int64]:
     return np.argsort(narrow, kind="stable")
 
 
-def _distant_rows(held: HostSample | DeviceSample, halves: NDArray, count: int, rng: np.random.Generator) -> NDArray:
+def _distant_rows(rows: NDArray, halves: NDArray, count: int, rng: np.random.Generator) -> NDArray:
     """Draw up to `count` rows with probability in proportion to their squared distance, given half of it (n,)."""
     gaps = 2.0 * halves.astype(np.float64)
-    gaps[gaps <= 2e-6 * held.reach()] = 0.0  # rounding
+    gaps[gaps <= 2e-6 * half_squares(rows).max()] = 0.0  # rounding
     far = np.flatnonzero(gaps)
     if not len(far):
-        return held.take(far)
-    return held.take(rng.choice(far, min(count, len(far)), replace=False, p=gaps[far] / gaps[far].sum()))
+        return rows[far]
+    return rows[rng.choice(far, min(count, len(far)), replace=False, p=gaps[far] / gaps[far].sum())]

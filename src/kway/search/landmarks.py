@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,8 +26,6 @@ from kway.kernels.jit import frozen
 from kway.kernels.topk import EMPTY, offer, settle
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.parameters import AUTO, check_parameters, whole
-from kway.rows.gpu.device import ChosenDevice, names_gpu
-from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.bit_cells import BitCells
 from kway.search.cells import (
     CellGroups,
@@ -41,26 +39,12 @@ from kway.search.cells import (
 )
 from kway.search.codecs.stores import Store, StoredRows
 from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE
-from kway.search.gpu_dispatch import (
-    FarTable,
-    check_cells,
-    choose_for_cells,
-    far_rows,
-    holds,
-    leads_of,
-    named_tensors,
-    placed_of,
-)
 from kway.search.index import NO_GUARANTEE, Index, Recipe
 from kway.search.kmeans import ROUNDS, assign_centers, kmeans_sample, place_centers
 from kway.search.metrics import Metric, pick_metric
 from kway.search.power_scaling import Unit
 from kway.search.results import Heaps, Ids, Neighbors, empty_heaps, whole_k
 from kway.threads import even_spans, pmap, spans
-from kway.versions import writes
-
-if TYPE_CHECKING:
-    from kway.rows.gpu.ivf_search import DeviceCells
 
 PROBES = 24  # cells that are probed unless tuned: a recall near 0.996 on images with 2 sqrt(n) cells (T3)
 _FEW = 8  # queries that are searched one by one, without threads (T7)
@@ -84,10 +68,6 @@ class Landmarks(Recipe):
         How rows are stored: in full, as bytes or as bits.
     verbose : bool, default=False
         Whether to show the progress of k-means.
-    device : {"cpu", "cuda", "cuda:N", "auto"}, default="cpu"
-        "cuda" places landmarks and searches full rows under "euclidean", "cosine" and "dot" on a GPU, with the results
-        of the CPU for the same landmarks. Codes alone are searched on the GPU for tensors and on the CPU for arrays.
-        "auto" uses a GPU if there is one and enough rows.
 
     References
     ----------
@@ -106,7 +86,6 @@ class Landmarks(Recipe):
     seed: int = 0
     store: Store | None = None
     verbose: bool = False
-    device: str = "cpu"
 
     name = "landmarks"
     distances = (EUCLIDEAN, COSINE, DOT, GREAT_CIRCLE)
@@ -136,8 +115,6 @@ class Landmarks(Recipe):
                 f"Landmarks(store={self.store}) cannot search {metric.name!r}, which needs full rows; use store=None"
             )
         self.keeper.check(metric.distance, sparse)
-        if names_gpu(self.device):
-            check_cells(metric)
 
     def build_blocks(self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None) -> Index:
         """Build the live index over rows that come in blocks.
@@ -161,27 +138,16 @@ class Landmarks(Recipe):
         picked = pick_metric(metric)
         self.check(picked)
         index = LandmarksIndex(self, picked, Ids.of(0, None), 0)
-        index._device_choice = ChosenDevice(
-            None, "" if self.device == "cpu" else "on the CPU: rows that come in blocks"
-        )
         n = self.keeper.fill_cells(index, blocks, folder)
         if n is None:
             return super().build_blocks(blocks, metric, folder)
-        index._ids, index._n_features = Ids.of(n, None), index._table.centers.shape[1]
+        index._ids, index._n_features = Ids.of(n, None), len(index._projection.mean)
         index.unit = Unit.again(0, np.dtype(np.float32), picked.distance, self._narrow)  # blocks are not scaled
         return index
 
-    def _far_rows(self, rows: Any, metric: Metric) -> Any:
-        return far_rows(rows, metric, self.device)
-
     def _live(self, rows: Any, metric: Metric, ids: Ids) -> LandmarksIndex:
         index = LandmarksIndex(self, metric, ids, rows.shape[1])
-        if not isinstance(rows, TensorRows):
-            index._train(rows)
-            return index
-        what = f"landmark cells of {len(rows):,} rows x {rows.shape[1]} columns"
-        with rows.device.room(what, FarTable.needs(rows, self.keeper)):
-            index._train(rows)
+        index._train(rows)
         return index
 
     def _revive(
@@ -203,16 +169,14 @@ class Probed(NamedTuple):
 
 
 class LandmarksIndex(Index):
-    """Live cells, on the CPU and perhaps on a GPU; `probes` may be set at any time."""
+    """Live cells; `probes` may be set at any time."""
 
     recipe: Landmarks
     _projection: Projection
     _landmarks: NDArray[np.float32]  # (c, m)
     _finder: CellFinder
     _trained: int  # number of rows when the landmarks were placed
-    _held: CellTable | BitCells | FarTable
-    _device_choice = ChosenDevice(None, "")  # device of the search, and why
-    _on_gpu: DeviceCells | None = None
+    _table: CellTable | BitCells
 
     def __init__(self, recipe: Landmarks, metric: Metric, ids: Ids, n_features: int) -> None:
         super().__init__(recipe, metric, ids, n_features)
@@ -231,25 +195,12 @@ class LandmarksIndex(Index):
     @property
     def nbytes(self) -> int:
         """Bytes in memory, including rows."""
-        table = 0 if isinstance(self._held, FarTable) else self._held.nbytes
-        return table + self._landmarks.nbytes
-
-    @property
-    def _table(self) -> Any:
-        """The cells on the CPU; rows on a GPU are copied at the first use."""
-        if isinstance(self._held, FarTable):
-            self._held = self._held.read(self._ground(), self.recipe.keeper.table())
-        return self._held
-
-    @property
-    def on_cpu(self) -> bool:
-        """Whether the CPU searches."""
-        return self._on_gpu is None
+        return self._table.nbytes + self._landmarks.nbytes
 
     @property
     def ends_exact(self) -> bool:
         """Whether a search of all cells gives the answer that a guarantee refers to."""
-        return self._held.ends_exact
+        return self._table.ends_exact
 
     @property
     def rows(self) -> Any:
@@ -269,53 +220,41 @@ class LandmarksIndex(Index):
     def _ground(self) -> Ground:
         return Ground(self.metric.distance, self._projection, self._landmarks, self.recipe.keeper)
 
-    def _train(self, rows: NDArray | TensorRows) -> None:
+    def _train(self, rows: NDArray) -> None:
         """Learn the projection, place the landmarks, and assign each row to its nearest."""
-        size = rows.shape[0] * rows.shape[1]
-        self._device_choice = choose_for_cells(self.recipe.device, self.metric, self.recipe.keeper, size)
         self._place(rows)
-        if isinstance(rows, TensorRows):
-            self._set(FarTable.of(rows, self._ground()))
-            return
         cells = self._nearest_landmarks(rows)
         self._arrange(self.recipe.keeper.table().keep(rows, cells, self._ground()), cells)
 
-    def _place(self, rows: NDArray | TensorRows, n: int | None = None) -> None:
+    def _place(self, rows: NDArray, n: int | None = None) -> None:
         """Set the projection and the landmarks for rows (n, d), or for n rows like these."""
         recipe, rng = self.recipe, np.random.default_rng(self.recipe.seed)
         distance, n = self.metric.distance, n or len(rows)
-        sample = placed_of(projection_sample(rows, recipe.seed), distance)
+        sample = distance.place(projection_sample(rows, recipe.seed))
         learned = learn_projection(sample, distance.order > 0, recipe.seed)
         whole = recipe.keeper.learns_long and learned.basis.shape[1] > 0
         self._projection = replace(learned, length=learned.basis.shape[1]) if whole else learned
         wanted = round(2.0 * n**0.5) if recipe.n_landmarks == "auto" else int(recipe.n_landmarks)
         count = min(len(rows), max(1, wanted))
-        some = leads_of(placed_of(kmeans_sample(rows, count, rng), distance), self._projection)
-        device = self._device_choice.device
+        some = self._projection.of(distance.place(kmeans_sample(rows, count, rng)), long=False).lead
         with progress.bar("landmarks", ROUNDS, asked=recipe.verbose) as tell:
-            self._landmarks = frozen(place_centers(some, count, rng, tell=tell, device=device))
+            self._landmarks = frozen(place_centers(some, count, rng, tell=tell))
         self._trained = n
 
     def _arrange(self, kept: StoredRows, cells: NDArray[np.int64]) -> None:
         """Set the table of rows with these cells (n,)."""
         self._set(self.recipe.keeper.table().of(kept, cells, self._ground()))
 
-    def _set(self, table: CellTable | BitCells | FarTable) -> None:
-        self._held = table
+    def _set(self, table: CellTable | BitCells) -> None:
+        self._table = table
         self._finder = self._ground().finder()
-        where = f" ({self._device_choice.why})" if self._device_choice.why else ""
         self.why_ = (
             f"{self.n_landmarks} landmarks over {len(table.names):,} rows: approximate, searches the cells nearest "
-            f"to each query{where}{NO_GUARANTEE if self.recipe.probes == 'auto' else ''}"
+            f"to each query{NO_GUARANTEE if self.recipe.probes == 'auto' else ''}"
         )
-        self._copy_to_gpu()
 
     def _nearest_landmarks(self, rows: Any) -> NDArray[np.int64]:
         """Return the nearest landmark (n,) of rows (n, d), part by part."""
-        if self._device_choice.device is not None:
-            from kway.rows.gpu.ivf_search import assign_array
-
-            return assign_array(self._ground(), self._device_choice.device, rows)
         near, place = np.empty(len(rows), dtype=np.int64), self.metric.distance.place
 
         def work(part: slice) -> None:
@@ -325,60 +264,11 @@ class LandmarksIndex(Index):
         pmap(work, spans(len(rows), rows_per_block(4 * rows.shape[1], 2 * CACHE_BYTES)))
         return near
 
-    @writes
-    def to(self, device: str) -> None:
-        """Move the search to a device.
-
-        Parameters
-        ----------
-        device : {"cpu", "cuda", "cuda:N", "auto"}
-            The device of later searches.
-        """
-        recipe = replace(self.recipe, device=device)
-        recipe.check(self.metric)
-        self._device_choice = choose_for_cells(device, self.metric, recipe.keeper, self.n_rows * self.n_features)
-        self.recipe = recipe
-        self._copy_to_gpu()
-
-    def _copy_to_gpu(self) -> None:
-        device = self._device_choice.device
-        if device is None:
-            self._on_gpu = None
-            return
-        from kway.rows.gpu.ivf_search import DeviceCells
-
-        self._on_gpu = DeviceCells.over(self._held, self._ground(), device)
-
     def _probes(self, probes: int | None) -> int:
         return max(1, min(self.probes if probes is None else int(probes), self.n_landmarks))
 
     def _nearest(self, queries: NDArray, k: int, probes: int | None) -> Neighbors:
         wanted = self._probes(probes)
-        if self._on_gpu is None or k > self._on_gpu.most_listed:
-            return self._nearest_on_cpu(queries, k, wanted)
-        found = self._on_gpu.nearest(queries, k, wanted, self._host(wanted))
-        self._touched = self._rows_of(wanted)
-        return Neighbors(*found)
-
-    def _rows_of(self, probes: int) -> float:
-        """Return the mean number of rows in so many cells: a GPU measures all of them."""
-        return self.n_rows * probes / self.n_landmarks
-
-    def _host(self, wanted: int) -> Any:
-        """Return the search on the CPU for doubtful queries; None if the CPU does not have the rows."""
-        if isinstance(self._held, FarTable) or not (self._on_gpu and self._on_gpu.full):
-            return None
-        return lambda some, k: self._nearest_on_cpu(some, k, wanted)
-
-    def _tensors(self, queries: Any, k: int, probes: int | None) -> Neighbors | None:
-        cells, wanted = self._on_gpu, self._probes(probes)
-        if cells is None or not holds(self, queries, k):
-            return None
-        host, self._touched = self._host(wanted), self._rows_of(wanted)
-        return named_tensors(cells.device, self, queries, lambda tensor: cells.answer(tensor, k, wanted, host))
-
-    def _nearest_on_cpu(self, queries: NDArray, k: int, wanted: int) -> Neighbors:
-        """Search on the CPU with so many probes."""
         heaps = empty_heaps(len(queries), k)
         if len(queries) <= _FEW:
             measured = self._search(queries, heaps, wanted)

@@ -4,5 +4,4 @@ bits        encoding and decoding
 bit_tables  the first filter: groups of bits of all rows, 32 rows at once
 bit_scan    scans of all rows; estimates of given rows
 bit_cells   scans of landmark cells
-counter     rows computed from their number, which need not be stored
 """

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from kway.modelfile.schema import Array, Schema, StoredObject, Values, ascending, below, finite, offsets_to, one_of
 
-_WORDS = 8  # words of 32 bits in a set of 256 categories
 _MOST = float(np.finfo(np.float32).max)  # largest sum of absolute values, so that no score overflows
 
 
@@ -42,6 +41,8 @@ def _bounded(array: NDArray, _: Mapping[str, int]) -> str | None:
 
 
 def _arrays(_: StoredObject) -> dict[str, Array]:
+    from kway.kernels.trees import WORDS  # loads numba, as the model does
+
     return {
         "starts": Array(("int64",), ("starts of trees",), (ascending, offsets_to("m"))),
         "column": Array(("int32",), ("m",), (_none_or_below("d"),)),
@@ -53,8 +54,8 @@ def _arrays(_: StoredObject) -> dict[str, Array]:
         "values": Array(("float64",), ("e",), (_bounded,)),
         "baseline": Array(("float64",), ("R",), (finite, _bounded)),
         "category_row": Array(("int32",), ("d",), (_none_or_below("c*"),)),
-        "known_categories": Array(("uint32",), ("c*", _WORDS)),
-        "left_categories": Array(("uint32",), ("b*", _WORDS)),
+        "known_categories": Array(("uint32",), ("c*", WORDS)),
+        "left_categories": Array(("uint32",), ("b*", WORDS)),
     }
 
 

@@ -7,7 +7,6 @@ tensor_rows.py       rows in a tensor that stays on the device
 exact_search.py      exact nearest neighbors by float32 products that are verified in float64
 int8_search.py       exact nearest neighbors behind a filter of int8 products
 flat_search.py       a flat index on the device: full rows or codes
-ivf_search.py        an inverted file (IVF) on the device, and k-means
 bit_codes.py         codes of a few bits per column: encoding and search
 sign_codes.py        codes of 512 signs: search among a billion rows
 generated_rows.py    test rows that are computed from their number

@@ -10,11 +10,6 @@ BitCodes                     search for the k nearest among all rows that the co
     3. If the largest low kept is above the key of the k-th distance, no other row's estimate less its error bar is
        below it. Otherwise keep more rows, in the end all.
     If there is a filter of signs (sign_codes.py), it goes first, and the queries that it leaves open are multiplied.
-CellCodes                    codes relative to landmarks, in the order of their cells (ivf_search.py)
-    r = R (x - m_c), y and f its code; q' = R (q - mean), m' = R (m - mean)
-    x'  = m' + f y                        the row in products
-    o   = |m'|^2 / 2 + half + f m'.y      so that o - q'.x' = half - f <q' - m', y> + |m'|^2 / 2 - q'.m', the key
-    dot has no o: its distance is -q'.x', with a mean of 0
 """
 
 from __future__ import annotations
@@ -142,7 +137,6 @@ class EncodedBytes:
         return self.codes[where] * self.scale[where][..., None] + self.center
 
 
-EXTRA_CODES = 246  # rows kept beyond k, 256 in all for k = 10: estimates are less exact than keys (G1)
 _HALF, _SINGLE = (float(np.finfo(kind).eps) / 2 for kind in (np.float16, np.float32))  # relative rounding errors
 
 MeasureSome = Callable[[Tensor, Tensor], Tensor]  # (which queries (m,), ids (m, c)) -> distances (m, c) float64
@@ -179,7 +173,7 @@ class BitCodes:
     def nearest(self, queries: CodeQueries, k: int, measure: MeasureSome) -> NearestRows:
         """Return the k <= n nearest by (measured distance, position)."""
         answers = exact_search.Answers(self.device, len(queries.rotated), k)
-        signs, keep = self.filter, min(len(self), k + EXTRA_CODES)
+        signs, keep = self.filter, min(len(self), _first_kept(k))
         if signs is not None:
             answers.search(
                 exact_search.BLOCK_QUERIES,
@@ -202,7 +196,7 @@ class BitCodes:
         lows = -self.factor[listed.ids] * (listed.products + self.bar * norms + slack)
         if self.half is not None:
             lows += self.half[listed.ids] * (1 - 2.0**-20)
-        at = exact_search.smallest_keys(lows.where(listed.real, float("inf")), k + EXTRA_CODES)
+        at = exact_search.smallest_keys(lows.where(listed.real, float("inf")), _first_kept(k))
         ids, order = listed.ids.gather(1, at.ids).sort(1)
         real = at.distances.isfinite().gather(1, order)
         found = exact_search.sort_nearest(measure(ids).where(real, float("inf")), ids, k)
@@ -278,6 +272,11 @@ class BitCodes:
         return (2 * (keys + self.half[ids].double()) + queries.base[:, None]).clamp(min=0.0).sqrt()
 
 
+def _first_kept(k: int) -> int:
+    """Return the rows to keep first: as many as a search of full rows keeps in its second attempt."""
+    return exact_search.MORE_KEPT * (k + exact_search.EXTRA_KEPT)
+
+
 def unpack_bits(words: Tensor, out: Tensor, bits: int) -> None:
     """Unpack words into `out` (m, D) by a kernel, in one pass."""
     from kway.rows.gpu.search_kernels import unpack_planes
@@ -285,72 +284,3 @@ def unpack_bits(words: Tensor, out: Tensor, bits: int) -> None:
     m, wide = out.shape
     with Device(str(out.device)).selected():
         unpack_planes[(-(-m // CODE_TILE), wide // 32)](words.contiguous(), out, m, wide // 32, bits, CODE_TILE)
-
-
-@dataclass(frozen=True)
-class CellCodes:
-    """Codes of n rows in the order of cells; `squared`: distances are roots; `by_angle`: rows have length one."""
-
-    codes: BitCodes
-    cells: Tensor  # (n,) int64
-    landmarks: Tensor  # (c, D) float32: m'
-    mean: Tensor  # (d,) float64
-    rotation: Tensor  # (d, D) float64
-    squared: bool
-    by_angle: bool
-    scale: Tensor  # (n,) 1
-    offset: Tensor  # (n,)
-
-    @staticmethod
-    def build(
-        codes: BitCodes, cells: Tensor, centers: Tensor, mean: Tensor, rotation: Tensor, squared: bool, by_angle: bool
-    ) -> CellCodes:
-        """Return codes relative to centers (c, d) float64; half is known unless the metric is dot."""
-        landmarks = ((centers - mean) @ rotation).float()
-        scale, offset = codes.device.zeros(len(cells)) + 1, codes.device.zeros(len(cells))
-        if codes.half is not None:
-            squares = 0.5 * landmarks.square().sum(1)
-            for part in row_blocks(len(cells), 8 * rotation.shape[1]):
-                along = (landmarks[cells[part]] * codes.grid(codes.words[part], landmarks.dtype)).sum(1)
-                offset[part] = squares[cells[part]] + codes.half[part] + codes.factor[part] * along
-        return CellCodes(codes, cells, landmarks, mean, rotation, squared, by_angle, scale, offset)
-
-    def __len__(self) -> int:
-        return len(self.cells)
-
-    @property
-    def device(self) -> Device:
-        """The device of the codes."""
-        return self.codes.device
-
-    def query_operands(self, queries: Tensor) -> Tensor:
-        """Return q' (q, D) of queries (q, d) float64."""
-        return (exact_search.place_rows(queries, self.by_angle) - self.mean) @ self.rotation
-
-    def row_operands(self, at: Tensor, dtype: object) -> Tensor:
-        """Return x' (..., D) of the rows at places (...)."""
-        grid = self.codes.grid(self.codes.words[at.reshape(-1)], self.landmarks.dtype).view(*at.shape, -1)
-        return (grid * self.codes.factor[at][..., None] + self.landmarks[self.cells[at]]).to(dtype)
-
-    def key_limit(self, worst: Tensor, norms: Tensor) -> Tensor:
-        """Return -inf: the error of estimates is larger than their rounding, so the rows kept beyond k suffice."""
-        return worst.new_full(worst.shape, -float("inf"))
-
-    def measure(self, queries: Tensor, places: Tensor) -> Tensor:
-        """Return estimated distances (q, c) float64 to the rows at places (q, c)."""
-        parts = row_blocks(len(queries), 16 * places.shape[1] * self.rotation.shape[1])
-        return self.device.torch.cat([self._estimate(queries[part], places[part]) for part in parts])
-
-    def _estimate(self, queries: Tensor, places: Tensor) -> Tensor:
-        rotated, codes = self.query_operands(queries).float()[:, None], self.codes  # (q, 1, D)
-        m = self.landmarks[self.cells[places]]  # (q, c, D)
-        grid = codes.grid(codes.words[places.reshape(-1)], m.dtype).view(*m.shape)
-        local = rotated.expand_as(m) if codes.half is None else rotated - m
-        keys = -(codes.factor[places] * (local * grid).sum(2)).double()
-        if codes.half is None:
-            return keys - (rotated * m).sum(2).double()
-        squares = local.double().square().sum(2) + 2 * (keys + codes.half[places].double())
-        if self.squared:
-            return squares.clamp(min=0.0).sqrt()
-        blank = (queries.square().sum(1, keepdim=True) == 0).double()  # zero queries have cosine 0 to every row
-        return (0.5 * (squares + blank)).clamp(min=0.0)

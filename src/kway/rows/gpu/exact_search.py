@@ -235,9 +235,9 @@ class ExactRows:
         """Return queries (q, d) float64 as they enter the products."""
         return self.metric.operand(queries, self.center)
 
-    def row_operands(self, at: Tensor | slice, dtype: object) -> Tensor:
-        """Return rows at a slice or at positions of any shape as they enter the products, without their scale."""
-        rows = self.rows[at]
+    def row_operands(self, part: slice, dtype: object) -> Tensor:
+        """Return a part of the rows as they enter the products, without their scale."""
+        rows = self.rows[part]
         return rows.to(dtype) if self.center is None else (rows.double() - self.center).to(dtype)
 
     def key_limit(self, worst: Tensor, norms: Tensor) -> Tensor:

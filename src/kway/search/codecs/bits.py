@@ -36,7 +36,6 @@ from kway.threads import pmap, spans
 
 if TYPE_CHECKING:
     from kway.search.bit_cells import BitCells
-    from kway.search.cells import Ground
     from kway.search.codecs.bit_scan import BitScan
     from kway.search.landmarks import LandmarksIndex
     from kway.search.metrics import Metric
@@ -304,35 +303,7 @@ class Bits(Store):
         from kway.search.codecs.gpu_codes import encode_bits_on_gpu, mean_on_gpu
 
         frame = self.frame_about(mean_on_gpu(rows, distance), distance)
-        center = rows.device.put(frame.center).double()
-        codes = encode_bits_on_gpu(rows, distance, frame, lambda part: center)
-        return GpuStoredRows(rows if self.rerank else None, codes)
-
-    def gpu_codes(self, rows: TensorRows, cells: Any, ground: Ground) -> Any:
-        """Encode rows on the GPU, each about the landmark of its cell; zero rows under cosine as in CenteredBits.
-
-        Parameters
-        ----------
-        rows : TensorRows of shape (n, d)
-            Rows on the GPU.
-        cells : tensor of shape (n,)
-            Number of the cell of each row.
-        ground : Ground
-            The landmarks of the cells, and the distance.
-
-        Returns
-        -------
-        codes on the GPU
-            The codes of all rows.
-        """
-        from kway.search.codecs.gpu_codes import encode_bits_on_gpu
-
-        landmarks = rows.device.put(ground.centers()).double()
-        frame = residual_frame(self, rows.shape[1])
-        codes = encode_bits_on_gpu(rows, ground.distance, frame, lambda part: landmarks[cells[part]])
-        if ground.distance.by_angle:
-            codes.encoded.half.add_(0.5 * (rows.row_peaks() == 0))
-        return codes
+        return GpuStoredRows(rows if self.rerank else None, encode_bits_on_gpu(rows, distance, frame))
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,6 @@ from kway.tables.row_stream import row_stream
 from kway.tables.sources.table_files import parquet_files
 from kway.validation import plain_rows
 
-_SPARE = 32  # a growing array reserves 1 / SPARE more than it needs, so that many small blocks are cheap (C1)
 _PLANES, _MOST = "head", "widest"
 
 
@@ -67,7 +66,7 @@ class GrowingArrays:
         pieces = self._arrays.pop(key)
         if key == _PLANES:
             return _stack(pieces, order)
-        whole = pieces.pop().whole()
+        whole = pieces.pop().array
         if order is None or not len(whole):  # no halves: all lengths are 1
             return whole
         if whole.ndim == 1:
@@ -80,30 +79,20 @@ class _GrowingArray:
     """An array that grows along its first axis."""
 
     def __init__(self, first: NDArray) -> None:
-        self.array, self.n = np.array(first, order="C"), len(first)  # a copy: only an array of its own can grow
+        self.array = np.array(first, order="C")  # a copy: only an array of its own can grow
 
     def add(self, piece: NDArray) -> None:
         """Append rows."""
-        end = self.n + len(piece)
-        if end > len(self.array):
-            self._resize(max(end, self.n + self.n // _SPARE))
-        self.array[self.n : end] = piece
-        self.n = end
-
-    def whole(self) -> NDArray:
-        """Return all rows."""
-        self._resize(self.n)
-        return self.array
-
-    def _resize(self, n: int) -> None:
-        self.array.resize((n, *self.array.shape[1:]), refcheck=False)  # there is no other reference to it
+        n, shape = len(self.array), self.array.shape[1:]
+        self.array.resize((n + len(piece), *shape), refcheck=False)  # in place: there is no other reference to it
+        self.array[n:] = piece
 
 
 def _stack(planes: list[_GrowingArray], order: NDArray[np.int64] | None) -> NDArray:
     """Return planes (n,) as one matrix (P, n); each plane is freed after it is copied."""
     out: NDArray | None = None
     for w in range(len(planes)):
-        plane = planes.pop(0).whole()
+        plane = planes.pop(0).array
         if out is None:
             out = np.empty((len(planes) + 1, len(plane)), dtype=plane.dtype)
         if order is None:

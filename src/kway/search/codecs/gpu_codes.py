@@ -5,8 +5,6 @@ The CPU reads them for a model file, or for a search of its own; then they are c
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +13,7 @@ from numpy.typing import NDArray
 
 from kway.kernels.codes.bits import GRID_STEPS, WIDEST_FILTER
 from kway.kernels.jit import frozen
-from kway.rows.gpu.device import Device, Tensor
+from kway.rows.gpu.device import Device
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.codecs.bits import GRID_STEP, BitFrame, BitRows
 from kway.search.codecs.int8 import ByteRows
@@ -52,11 +50,6 @@ class GpuBitRows(BitRows):
     def device_bytes(self) -> int:
         """Return 0: nothing is copied."""
         return 0
-
-    def cut(self, order: Any) -> GpuBitRows:
-        """Return the codes at positions (m,), a tensor; they stay on the GPU."""
-        words, factor, half = (values[order] for values in self.encoded[1:4])
-        return GpuBitRows(self.frame, self.encoded._replace(room=words, words=words, factor=factor, half=half))
 
     @property
     def _planes(self) -> int:
@@ -118,10 +111,6 @@ class GpuByteRows(ByteRows):
         """Return the codes, which are on the GPU already."""
         return self.encoded
 
-    def cut(self, order: Any) -> GpuByteRows:
-        """Return the codes at positions (m,), a tensor; they stay on the GPU."""
-        return GpuByteRows(replace(self.encoded, codes=self.encoded.codes[order], scale=self.encoded.scale[order]))
-
     @cached_property
     def codes(self) -> NDArray[np.int8]:
         """(n, d), copied at first use."""
@@ -142,11 +131,8 @@ def _fetch(tensor: Any) -> NDArray:
     return Device(str(tensor.device)).fetch(tensor)
 
 
-Centers = Callable[[slice], Tensor]  # the center of each row of a part, (d,) or (m, d)
-
-
-def encode_bits_on_gpu(rows: TensorRows, distance: Distance, frame: BitFrame, centers: Centers) -> GpuBitRows:
-    """Return codes of rows about their centers, computed on the GPU."""
+def encode_bits_on_gpu(rows: TensorRows, distance: Distance, frame: BitFrame) -> GpuBitRows:
+    """Return codes of rows about the center of the frame, computed on the GPU."""
     from kway.rows.gpu.bit_codes import encode_bits
     from kway.rows.gpu.exact_search import place_rows
 
@@ -154,7 +140,8 @@ def encode_bits_on_gpu(rows: TensorRows, distance: Distance, frame: BitFrame, ce
     steps = GRID_STEP[frame.bits] * (GRID_STEPS if frame.bits > 1 else np.ones(1))
     with device.room(f"codes of {n:,} rows x {d} columns", n * (frame.bits * frame.wide // 8 + 8)):
         rotation = device.put(frame.rotate(np.eye(d, dtype=np.float32)))
-        centered = lambda part: place_rows(rows.tensor[part], distance.by_angle) - centers(part)  # noqa: E731
+        center = device.put(frame.center).double()
+        centered = lambda part: place_rows(rows.tensor[part], distance.by_angle) - center  # noqa: E731
         encoded = encode_bits(device, centered, n, rotation, frame.bits, steps.tolist())
     if frame.plain:  # rounded as they are stored
         encoded.factor.div_(float(frame.unit)).round_().clamp_(0, 65535).mul_(float(frame.unit))

@@ -129,28 +129,9 @@ class Int8(Store):
         GpuStoredRows
             The full rows, which a GPU searches directly, or only their codes.
         """
-        return GpuStoredRows(rows) if self.rerank else GpuStoredRows(None, self.gpu_codes(rows, None, None))
-
-    def gpu_codes(self, rows: TensorRows, cells: Any, ground: Any) -> Any:
-        """Encode rows on the GPU about their mean.
-
-        Parameters
-        ----------
-        rows : TensorRows of shape (n, d)
-            Rows on the GPU.
-        cells : tensor of shape (n,) or None
-            Not used: the codes do not depend on the cells.
-        ground : Ground or None
-            Not used: the codes do not depend on the landmarks.
-
-        Returns
-        -------
-        codes on the GPU
-            One byte per value.
-        """
         from kway.search.codecs.gpu_codes import encode_bytes_on_gpu
 
-        return encode_bytes_on_gpu(rows)
+        return GpuStoredRows(rows) if self.rerank else GpuStoredRows(None, encode_bytes_on_gpu(rows))
 
 
 @dataclass(frozen=True)

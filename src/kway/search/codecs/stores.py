@@ -35,7 +35,7 @@ from kway.threads import pmap, spans
 if TYPE_CHECKING:
     from kway.search.bit_cells import BitCells
     from kway.search.block_scan import Scan
-    from kway.search.cells import CellTable, Ground
+    from kway.search.cells import CellTable
     from kway.search.landmarks import LandmarksIndex
     from kway.search.metrics import Metric
 
@@ -258,25 +258,6 @@ class Store(ABC):
             The rows, their codes, or both, on the same device.
         """
         return GpuStoredRows(rows)
-
-    def gpu_codes(self, rows: TensorRows, cells: Any, ground: Ground) -> Any:
-        """Encode rows on a GPU that belong to landmark cells.
-
-        Parameters
-        ----------
-        rows : TensorRows of shape (n, d)
-            Rows on the GPU.
-        cells : tensor of shape (n,)
-            Number of the cell of each row.
-        ground : Ground
-            The landmarks of the cells, and the distance.
-
-        Returns
-        -------
-        codes on the GPU
-            The codes of all rows.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no codes")
 
     def keep(self, rows: Matrix, distance: Distance) -> StoredRows:
         """Store rows.

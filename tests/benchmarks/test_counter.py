@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kway.kernels.codes.counter import fill_counted
+from benchmarks.counter import fill_counted
 from kway.rows.gpu.generated_rows import counter_rows
 
 
