@@ -1,4 +1,4 @@
-"""`kway fit` and `kway compare --device cuda`: every family computes there, or here where it cannot; landmarks too.
+"""`kway fit` and `kway compare --device cuda`: every family computes there, or here where it cannot.
 
 Without a GPU "cuda" is made to mean torch on the CPU.
 """
@@ -44,7 +44,7 @@ def test_every_family_is_compared_on_a_device(cuda, capfd):
     assert {"softmax", "centroid", "neighbors", "neighbors-manhattan", "neighbors-nca"} <= scored
 
 
-def test_a_fit_of_neighbours_through_landmarks(cuda, capfd, monkeypatch, tmp_path):
+def test_a_fit_of_neighbours_searches_all_rows_on_the_gpu(cuda, capfd, monkeypatch, tmp_path):
     monkeypatch.setattr("kway.auto.refit._SLOW_SEARCH", 0.0)  # any number of rows takes long
     rng = np.random.default_rng(0)
     y = np.arange(2500) % 3

@@ -37,6 +37,7 @@ from kway.memory import available_bytes, rows_per_block
 from kway.planning import costs
 from kway.planning.costs import Size
 from kway.planning.rates import Rates
+from kway.rows.gpu.device import names_gpu
 from kway.search.auto import choose
 from kway.search.codecs.bits import Bits
 from kway.search.codecs.int8 import Int8
@@ -60,6 +61,8 @@ def adapted(made: Any, size: Size) -> tuple[Any, str]:
     params = made.get_params()
     name = _index_parameter(made)
     if name is None or params[name] != "auto" or size.sparse:
+        return made, ""
+    if names_gpu(params.get(name.removesuffix("index") + "device", "cpu")):  # an exact search on a GPU is fast
         return made, ""
     metric = pick_metric(params[name.removesuffix("index") + "metric"])
     exact = isinstance(choose(size.n, size.d, metric).recipe, Flat)
