@@ -1,8 +1,8 @@
 """Flat search on a GPU, with the interface of the CPU's scan.
 
 DeviceSearch    full rows or int8 rows: the GPU finds the k nearest by float64 distances
-DeviceBits      codes of a few bits. If full rows are kept, they decide among the rows that the codes leave undecided: on
-                the GPU if they fit into its memory, else on the CPU
+DeviceBits      codes of a few bits. Full rows, if they are kept, decide among the rows that the codes leave undecided:
+                on the GPU if they fit into its memory, else on the CPU
 
 The rows that were found are measured (or estimated) again by the kernels of the CPU's scan. So all digits and ties
 equal those of the CPU.
