@@ -46,8 +46,10 @@ WORDS = {
         "for its part of the gradient."
     ),
     "softmax": (
-        "Ten classes need ten times as many operations on the same bytes. kway's kernel keeps a few rows in registers "
-        "between the two products and computes the exponentials with vector instructions."
+        "With ten classes, a gradient needs ten times as many operations on the same bytes. Full vectorization reads "
+        "the rows twice, once for the scores and once for the gradient. kway's kernel takes 32 rows at a time. It "
+        "computes their scores, the exponentials and their part of the gradient while the rows are in the cache. The "
+        "sums are kept in registers, and the exponentials are computed with vector instructions."
     ),
     "neighbors": (
         "The last rung computes fewer distances instead of computing them faster. Bounds prove that most rows cannot "

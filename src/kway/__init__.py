@@ -10,9 +10,9 @@ fitted.py    kway.fit, the job from Python       base         Classifier: score 
 pipelines.py a classifier behind its features    planning     what a job will cost (kway.plan)
                                                  search       the k best rows of each query
 modelfile    model files                         datasets.py  datasets by name (kway.datasets)
-tables       reading files, features, datasets   rows         where rows live: files, gpu, cluster
+tables       reading files, features, datasets   rows         rows in memory, in files, on a GPU or cluster
 validation.py, labels.py                         checks of input; labels as class codes
-kernels      every numba function                threads.py, memory.py, suggest.py, options.py
+kernels      every numba function                threads.py, versions.py, memory.py, suggest.py, options.py
 measures.py, probabilities.py                    log loss, balanced accuracy, F1; softmax and sigmoid
 progress.py, parameters.py, text_tables.py, units.py, lazy_names.py, private_names.py, errors.py
 """
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
 
-_HOME = {  # public name -> the module it lives in; a module's own name stands for the module
+_HOME = {  # public name -> the module that defines it; the name of a module -> the module itself
     "BlendClassifier": "kway.confidence",
     "CentroidClassifier": "kway.neighbors",
     "ConformalClassifier": "kway.confidence",

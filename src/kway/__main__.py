@@ -1,4 +1,4 @@
-"""`python -m kway`: the command line, where its script is not on the path."""
+"""`python -m kway`: the command line, if its script is not on the path."""
 
 from kway.cli import main
 

@@ -1,12 +1,14 @@
 """Measures of predictions: log loss, balanced accuracy and macro F1.
 
-    log loss   mean of -log p_y over rows, each p_y taken as at least 1e-6
-    balanced   mean over classes of hits_c / rows_c
-    macro F1   mean over classes of 2 hits_c / (rows_c + claims_c)
+    log loss            mean over rows of -log max(p_y, 1e-6)
+    balanced accuracy   mean over classes of hits_c / rows_c
+    macro F1            mean over classes of 2 hits_c / (rows_c + predicted_c)
 
-Without a floor, one vote of no neighbor for the right class makes the mean log loss infinite. A floor of 1e-6 costs
-13.8 per row, so that votes, softmax and calibrated probabilities can be compared. The classes are those of the rows: a
-class without a row has no recall.
+rows_c are the rows of class c, predicted_c the rows that are predicted as c, and hits_c those in both. Classes without
+rows are left out.
+
+If no neighbor votes for the correct class, its probability is 0, and a single such row would make the mean log loss
+infinite. With the floor of 1e-6 it costs 13.8, so that votes, softmax and calibrated probabilities can be compared.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-MIN_PROBABILITY = 1e-6  # smallest probability of the right class in a log loss (see above)
+MIN_PROBABILITY = 1e-6  # smallest probability of the correct class in a log loss (see above)
 
 
 def log_losses(own: NDArray) -> NDArray:
-    """Return -log p_y from the probability p_y of the right class, any shape."""
+    """Return -log max(p_y, 1e-6) from the probabilities p_y of the correct classes, of any shape."""
     return -np.log(np.maximum(own, MIN_PROBABILITY))
 
 
@@ -37,7 +39,7 @@ def own_probability(p: NDArray, y: Any, classes: NDArray) -> NDArray[np.float64]
 
 
 class ClassScores(NamedTuple):
-    """Balanced accuracy and macro F1 of each column of answers (m,), in which every class counts the same."""
+    """Balanced accuracy and macro F1 of m predictions, (m,) each; every class has the same weight."""
 
     balanced: NDArray[np.float64]
     macro_f1: NDArray[np.float64]
@@ -54,8 +56,8 @@ def class_scores(codes: NDArray[np.int64], predicted: NDArray[np.int64]) -> Clas
     shown = rows > 0
     out = np.empty((2, predicted.shape[1]))
     for j in range(predicted.shape[1]):
-        answers = predicted[:, j]
-        hits = np.bincount(codes[answers == codes], minlength=width)[shown]
-        claims = np.bincount(answers, minlength=width)[shown]
-        out[:, j] = (hits / rows[shown]).mean(), (2 * hits / (rows[shown] + claims)).mean()
+        answer = predicted[:, j]
+        hits = np.bincount(codes[answer == codes], minlength=width)[shown]
+        predicted_rows = np.bincount(answer, minlength=width)[shown]
+        out[:, j] = (hits / rows[shown]).mean(), (2 * hits / (rows[shown] + predicted_rows)).mean()
     return ClassScores(*out)

@@ -1,15 +1,19 @@
-"""Progress of long work, reported to one watcher in a context variable.
+"""Progress of long work, reported to at most one watcher, which is stored in a context variable.
 
     with watched(view):                                inside, `view` is called with News
-        with stage("softmax: fold 1", 3, of=18):       step 3 of 18 begins
-            step(2, 11, "fit 3 of 11")                 a part of that step is done
-        for image in track(images, "reading", n): ...  counted
-        with portion(0.6, 0.8): ...                    steps inside are so much of the whole
-    with bar("softmax, 200 iterations", 200) as at:    shown with or without a watcher
-        at(7, "objective 0.31")
+        with stage("softmax: fold 1", 3, of=18):       a stage begins; 3 of 18 steps are done
+            step(2, 11, "fit 3 of 11")                 2 of the 11 parts of this stage are done
+        for image in track(images, "reading", n): ...  counts the images
+        with portion(0.6, 0.8): ...                    the stages inside are 60% to 80% of the whole
+    with bar("softmax, 200 iterations", 200) as tell:  shown with or without a watcher
+        tell(7, "objective 0.31")
 
-Without a watcher `stage` and `step` are silent, `note` writes a line, `track` draws a bar on a terminal's stderr if the
-work is long, and `bar` always draws one, for verbose work.
+Without a watcher:
+
+    stage, step   print nothing
+    note          prints a line on stderr
+    track         draws a bar if there are many items and stderr is a terminal
+    bar           always draws a bar, for `verbose`
 """
 
 from __future__ import annotations
@@ -24,29 +28,29 @@ Thing = TypeVar("Thing")
 
 
 class News(NamedTuple):
-    """What runs now, how many steps of all are done, and lines of cells to show below, such as the scores so far."""
+    """A report: the work that runs, `done` of `of` steps, and lines of cells to show below, such as scores so far."""
 
     what: str
     done: float = 1.0
     of: float = 1.0
     lines: tuple[tuple[str, ...], ...] = ()
-    stays: bool = False  # a line that stays on the screen
+    stays: bool = False  # whether the line stays on the screen
     left: float | None = None  # seconds that the work may still take at most; None: not known
 
 
 Watcher = Callable[[News], None]
-Tell = Callable[[int, str], None]  # steps done, and a note
+Tell = Callable[[int, str], None]  # a function that reports the number of steps done, and a note
 
 
 class _Watched(NamedTuple):
-    """The watcher, and the stage that runs."""
+    """The watcher, the current stage, and the portion of the whole that it belongs to."""
 
     watcher: Watcher
     now: News
     low: float  # share of the whole at which the stages inside begin
     high: float  # and end
 
-    def tell(self, news: News) -> None:
+    def report(self, news: News) -> None:
         """Report to the watcher, scaled to the current portion of the whole."""
         if (self.low, self.high) != (0.0, 1.0):
             share = min(1.0, news.done / news.of) if news.of else 0.0
@@ -59,7 +63,7 @@ _watched: ContextVar[_Watched | None] = ContextVar("progress", default=None)
 
 @contextmanager
 def watched(watcher: Watcher) -> Iterator[None]:
-    """Inside, progress is reported to this function only: two views on one terminal would overwrite each other."""
+    """Report progress to this function only; two views on one terminal would overwrite each other."""
     before = _watched.set(_Watched(watcher, News("", 0.0), 0.0, 1.0))
     try:
         yield
@@ -75,16 +79,16 @@ def stage(
     lines: tuple[tuple[str, ...], ...] = (),
     left: float | None = None,
 ) -> Iterator[None]:
-    """A stage of the work, reported with `done` of all steps before it; `step` reports its parts."""
-    told = _watched.get()
-    if told is None:
+    """Begin a stage of the work, with `done` of `of` steps done before it; `step` reports its parts."""
+    current = _watched.get()
+    if current is None:
         yield
         return
     now = News(what, done, of, lines, left=left)
-    inside = told._replace(now=now)
+    inside = current._replace(now=now)
     before = _watched.set(inside)
     try:
-        inside.tell(now)
+        inside.report(now)
         yield
     finally:
         _watched.reset(before)
@@ -92,12 +96,12 @@ def stage(
 
 @contextmanager
 def portion(low: float, high: float) -> Iterator[None]:
-    """Stages inside are this part of the whole, so that one bar covers several kinds of work."""
-    told = _watched.get()
-    if told is None:
+    """Scale the progress of the stages inside to this portion of the whole, so that one bar covers all work."""
+    current = _watched.get()
+    if current is None:
         yield
         return
-    before = _watched.set(told._replace(low=low, high=high))
+    before = _watched.set(current._replace(low=low, high=high))
     try:
         yield
     finally:
@@ -106,29 +110,29 @@ def portion(low: float, high: float) -> Iterator[None]:
 
 def step(done: int, of: int, note: str) -> None:
     """Report that `done` parts of the current stage are done; the note names the next part."""
-    told = _watched.get()
-    if told is not None:
-        now = told.now
-        told.tell(now._replace(what=f"{now.what}, {note}" if now.what else note, done=now.done + done / of))
+    current = _watched.get()
+    if current is not None:
+        now = current.now
+        current.report(now._replace(what=f"{now.what}, {note}" if now.what else note, done=now.done + done / of))
 
 
 def note(text: str) -> None:
-    """Show a line that stays: through the watcher, else on stderr."""
-    told = _watched.get()
-    if told is None:
+    """Show a line that stays on the screen: through the watcher if there is one, else on stderr."""
+    current = _watched.get()
+    if current is None:
         print(text, file=sys.stderr)
     else:
-        told.watcher(told.now._replace(what=text, stays=True))
+        current.watcher(current.now._replace(what=text, stays=True))
 
 
 def track(things: Iterable[Thing], what: str, of: int, worth: int = 50) -> Iterator[Thing]:
-    """Yield the things and count them for the watcher, or on a bar if there are at least `worth`."""
+    """Yield the things and report their number: to the watcher, or on a bar if there are at least `worth`."""
     if _watched.get() is None and (of < worth or not sys.stderr.isatty()):
         yield from things
         return
-    with bar(what, of, transient=True) as at:
+    with bar(what, of, transient=True) as tell:
         for done, thing in enumerate(things):
-            at(done, "")
+            tell(done, "")
             yield thing
 
 
@@ -138,14 +142,14 @@ def silent(done: int, note: str) -> None:
 
 @contextmanager
 def bar(what: str, of: int, transient: bool = False, asked: bool = True) -> Iterator[Tell]:
-    """A function of the steps done and a note, shown by the watcher or as a bar; silent if not `asked`."""
+    """Yield a function that reports steps done and a note, to the watcher or on a bar; silent if not `asked`."""
     if not asked:
         yield silent
         return
-    told = _watched.get()
-    if told is not None:
-        tell = told.tell
-        yield lambda done, note: tell(News(f"{what}, {note}" if note else what, done, of))
+    current = _watched.get()
+    if current is not None:
+        report = current.report
+        yield lambda done, note: report(News(f"{what}, {note}" if note else what, done, of))
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn

@@ -1,24 +1,27 @@
-"""The one worker pool: `pmap(f, items)` runs f over items on all cores, with BLAS limited to one thread inside.
+"""The worker pool: `pmap(f, items)` runs f over items on all cores, with BLAS limited to one thread per worker.
 
-Alternating a multi-threaded BLAS with other threads makes both wait for the cores (8 to 25 times slower), so all
-parallel work uses this pool. numpy, BLAS and `nogil` kernels release the GIL, so that one thread per core runs.
+All parallel work uses this pool. If a multi-threaded BLAS alternates with another pool, both wait for the cores, which
+is 8 to 25 times slower. NumPy, BLAS and `nogil` kernels release the GIL, so the workers run in parallel.
 
-    n_jobs   None or -1: all cores (in scikit-learn None means one)
-             m > 0: at most m threads;  -m: all cores but m - 1
+    n_jobs   None or -1: all cores (in scikit-learn None means one thread)
+             m > 0: at most m threads
+             -m: all cores except m - 1
 
-A method with an n_jobs does its work inside `at_most(n_jobs)`: everything that this thread starts there, BLAS
-included, uses no more threads. Limits nest, and the lowest holds; other threads have their own limits.
+A *section* (`Hold`) limits the number of threads while it is open. A method with a parameter n_jobs runs inside
+`at_most(n_jobs)`: all work that its thread starts, including BLAS, uses at most so many threads. Sections nest, and the
+lowest limit holds. Other threads have their own limits.
 
-Interrupts. Ctrl-C may come at any instruction of the waiting thread, and its caller may continue to use the pool
-(`kway fit` ends with the best so far, a notebook runs its next cell). So no lock written in Python is held while
-waiting: an interrupt inside Condition.__enter__ would leave it locked, and a ThreadPoolExecutor is full of them. Work
-and results go through queues written in C.
+**Interrupts.** Ctrl-C can interrupt the waiting thread at any instruction, and its caller may use the pool again:
+`kway fit` ends with the best model so far, and a notebook runs its next cell. So no Python lock is held while waiting.
+An interrupt inside Condition.__enter__ would leave it locked, and ThreadPoolExecutor uses many of them. Work and
+results are passed through queues that are written in C.
 
-Forks. A forked child makes a pool of its own. A fork waits, at most FORK_WAIT, until no other thread is inside pmap or
-a section, and lets no new one begin: OpenBLAS joins its threads before a fork and never returns if another thread
-gives them work then, and a child copied inside a section would inherit a lock that is never released. A longer
-section, such as a fit, is not waited for; it uses one thread of BLAS, so that the risk is a few instructions. Products
-that the caller runs in threads of its own are not protected; use "spawn" or "forkserver" there.
+**Forks.** A forked child creates its own pool. A fork waits until no other thread is inside a section, and no new
+section begins meanwhile. There are two reasons. OpenBLAS joins its threads before a fork, and never returns if another
+thread gives them work at that moment. And a child that is copied inside a section would inherit a lock that is never
+released. A fork waits for at most FORK_WAIT seconds, so it does not wait for long sections such as fits. These use one
+thread of BLAS, so that the risk is limited to a few instructions. Matrix products that callers run in their own threads
+are not protected: use "spawn" or "forkserver" with them.
 """
 
 from __future__ import annotations
@@ -42,14 +45,14 @@ FORK_WAIT = 1.0  # seconds that a fork waits for other threads; predictions take
 
 _lock = threading.RLock()  # guards the variables below
 _section_ended = threading.Condition(_lock)
-_local = threading.local()  # .inside: the thread is a worker, so nested work runs in it
+_local = threading.local()  # .inside: whether the thread is a worker, which runs nested work itself
 _pool: SimpleQueue[_Task] | None = None  # tasks for the workers
-_controller: Any = None
-_knows_scipy = False  # whether the controller was made after scipy.linalg had loaded
-_open: dict[int, _Section] = {}  # the sections that limit BLAS
+_controller: Any = None  # of threadpoolctl, which sets the number of BLAS threads
+_knows_scipy = False  # whether the controller was created after scipy.linalg was loaded
+_sections: dict[int, _Section] = {}  # the open sections
 _keys = itertools.count()
-_before: dict[str, tuple[Any, int]] = {}  # BLAS libraries by path, and the threads that each had before the limit
-_held: int | None = None  # the limit of BLAS; 0 while it is being changed
+_before: dict[str, tuple[Any, int]] = {}  # BLAS libraries by path, with their number of threads before the limit
+_blas_limit: int | None = None  # the current limit of BLAS threads; 0 while it is being changed
 _forks: set[int] = set()  # threads that are about to fork
 
 
@@ -64,7 +67,7 @@ def workers(n_jobs: int | None = None) -> int:
     if getattr(_local, "inside", False):
         return 1
     own = get_ident()
-    most = min([cores(), *[section.threads for section in list(_open.values()) if section.thread == own]])
+    most = min([cores(), *[section.threads for section in list(_sections.values()) if section.thread == own]])
     if n_jobs is None:
         return most
     if n_jobs == 0:
@@ -90,7 +93,7 @@ class _Task(NamedTuple):
 
 
 def _shared_pool() -> SimpleQueue[_Task]:
-    """Return the queue of the workers, one thread per core; they end with the process."""
+    """Return the queue of the workers; start one worker per core at the first call."""
     global _pool
     with _lock:
         if _pool is None:
@@ -112,11 +115,12 @@ def _work(tasks: SimpleQueue[_Task]) -> None:
 
 
 class Hold:
-    """Limit BLAS to `blas` threads, and the work of this thread to `threads`, while this is open.
+    """A section: limits BLAS to `blas` threads, and the work of this thread to `threads`, while it is open.
 
-    Open sections are counted: overlapping limits would otherwise be restored in the wrong order and leave BLAS at one
-    thread. An interrupt between two instructions loses nothing: a dead section is removed by a callback without Python
-    instructions, and the former number of threads is kept until it is restored.
+    BLAS has the lowest limit of all open sections, and its former number of threads when the last one closes. Sections
+    of several threads may overlap, so restoring the former number at each exit would leave BLAS at one thread. An
+    interrupt between two instructions does no harm: a section that was deleted without its exit is removed by a
+    callback that needs no Python instructions, and the former number of threads is kept until it is restored.
     """
 
     def __init__(self, blas: int, threads: int) -> None:
@@ -125,26 +129,26 @@ class Hold:
     def __enter__(self) -> None:
         own = get_ident()
         with _lock:
-            nested = any(section.thread == own for section in list(_open.values()))
-            if not (nested or getattr(_local, "inside", False)):  # no other thread waits for this one
+            nested = any(section.thread == own for section in list(_sections.values()))
+            if not (nested or getattr(_local, "inside", False)):  # else another section may be waiting for this one
                 _section_ended.wait_for(lambda: not _forks)
             self._key = next(_keys)
-            life = ref(self, partial(_open.pop, self._key))
-            _open[self._key] = _Section(own, life, self._blas, self._threads)
-            if not _held or self._blas < _held or not _knows_scipy:
-                _hold_blas()
+            life = ref(self, partial(_sections.pop, self._key))
+            _sections[self._key] = _Section(own, life, self._blas, self._threads)
+            if not _blas_limit or self._blas < _blas_limit or not _knows_scipy:
+                _set_blas_threads()
 
     def __exit__(self, *_: object) -> None:
         with _lock:
-            _open.pop(self._key, None)
-            if min([section.blas for section in list(_open.values())], default=None) != _held:
-                _hold_blas()
+            _sections.pop(self._key, None)
+            if min([section.blas for section in list(_sections.values())], default=None) != _blas_limit:
+                _set_blas_threads()
             if _forks:
                 _section_ended.notify_all()
 
 
 class _Section(NamedTuple):
-    """An open section: its thread, a reference that removes it if it dies, and its limits."""
+    """An open section: its thread, a weak reference that removes it if its Hold is deleted, and its limits."""
 
     thread: int
     life: ref[Hold]
@@ -153,12 +157,12 @@ class _Section(NamedTuple):
 
 
 def single_blas() -> Hold:
-    """Limit BLAS to one thread while this is open."""
+    """Return a section that limits BLAS to one thread."""
     return Hold(1, sys.maxsize)
 
 
 def at_most(n_jobs: int | None) -> AbstractContextManager[None]:
-    """Limit the work of this thread, and BLAS, to the number of threads that n_jobs means.
+    """Return a section that limits this thread and BLAS to the number of threads that n_jobs means.
 
     >>> with at_most(1):
     ...     workers(None)
@@ -170,39 +174,39 @@ def at_most(n_jobs: int | None) -> AbstractContextManager[None]:
     return Hold(most, most) if most < cores() else nullcontext()
 
 
-def _hold_blas() -> None:
-    """Set BLAS to the lowest limit of the open sections; without one, to the threads that it had."""
-    global _held, _controller, _knows_scipy
-    most = min([section.blas for section in list(_open.values())], default=None)
-    if most == _held and (_knows_scipy or "scipy.linalg" not in sys.modules):
+def _set_blas_threads() -> None:
+    """Set the threads of BLAS to the lowest limit of the open sections, or to the former number if none is open."""
+    global _blas_limit, _controller, _knows_scipy
+    most = min([section.blas for section in list(_sections.values())], default=None)
+    if most == _blas_limit and (_knows_scipy or "scipy.linalg" not in sys.modules):
         return
     from threadpoolctl import OpenBLASController, ThreadpoolController
 
     forget = getattr(OpenBLASController, "clear_controlling_thread", None)
-    if forget is not None:  # threadpoolctl 3.8 obeys only the first thread that ever set the number of threads
+    if forget is not None:  # with threadpoolctl 3.8, only the first thread that set the number could change it
         forget(force=True)
     if most is not None:
         if _controller is None or (not _knows_scipy and "scipy.linalg" in sys.modules):
-            # made again after scipy has loaded its own BLAS, which would otherwise compete with the pool for the cores
+            # created again after scipy has loaded its own BLAS, which would otherwise compete with the pool
             _controller, _knows_scipy = ThreadpoolController(), "scipy.linalg" in sys.modules
         for library in _controller.lib_controllers:
             _before.setdefault(library.filepath, (library, library.num_threads))
-    _held = 0
+    _blas_limit = 0
     for library, threads in _before.values():
         library.set_num_threads(threads if most is None else min(most, threads))
     if most is None:
         _before.clear()
-    _held = most
+    _blas_limit = most
 
 
 def _own_sections() -> list[_Section]:
     """Return the open sections of this thread."""
     own = get_ident()
-    return [section for section in list(_open.values()) if section.thread == own] if _open else []
+    return [section for section in list(_sections.values()) if section.thread == own] if _sections else []
 
 
 def pmap(f: Callable[[Item], Result], items: Iterable[Item], n_jobs: int | None = None) -> list[Result]:
-    """Return [f(item) for item in items], computed by the pool; the first error is raised after all have ended.
+    """Return [f(item) for item in items], computed by the pool; raise the first error after all items have ended.
 
     Inside a worker the items run in that worker, so that no thread waits for another.
 
@@ -269,33 +273,33 @@ def shares(n: int, n_jobs: int | None = None, least: int = 1) -> list[slice]:
     return [slice(a, b) for a, b in itertools.pairwise(edges)]
 
 
-def _hold_before_fork() -> None:
-    """Wait until the sections of other threads have ended, and let none begin while the process is copied."""
+def _wait_before_fork() -> None:
+    """Wait until the sections of other threads have ended, and block new ones while the process is copied."""
     _lock.acquire()
     _forks.add(get_ident())
     if not getattr(_local, "inside", False):  # a worker would wait for the section that it belongs to
-        _section_ended.wait_for(lambda: len(_open) <= len(_own_sections()), FORK_WAIT)
+        _section_ended.wait_for(lambda: len(_sections) <= len(_own_sections()), FORK_WAIT)
 
 
-def _go_on_after_fork() -> None:
+def _resume_after_fork() -> None:
     _forks.discard(get_ident())
     _section_ended.notify_all()
     _lock.release()
 
 
-def _forget_after_fork() -> None:
-    """Reset the state in a forked child, which has none of the pool's threads and only its own thread's sections."""
+def _reset_after_fork() -> None:
+    """Reset the state in a forked child, which has no workers and only the sections of the forking thread."""
     global _pool, _lock, _section_ended
     _lock = threading.RLock()
     _pool, _section_ended = None, threading.Condition(_lock)
     _forks.clear()
     cores.cache_clear()
-    for key, section in list(_open.items()):
+    for key, section in list(_sections.items()):
         if section.thread != get_ident():
-            _open.pop(key, None)
+            _sections.pop(key, None)
     _local.inside = False
-    _hold_blas()
+    _set_blas_threads()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_hold_before_fork, after_in_parent=_go_on_after_fork, after_in_child=_forget_after_fork)
+    os.register_at_fork(before=_wait_before_fork, after_in_parent=_resume_after_fork, after_in_child=_reset_after_fork)

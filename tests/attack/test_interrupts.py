@@ -36,7 +36,7 @@ for _ in range({rounds}):
     except KeyboardInterrupt:
         pass
 assert pmap(abs, range(-8, 0)) == list(range(8, 0, -1))
-assert not threads._open and threadpool_info() == before
+assert not threads._sections and threadpool_info() == before
 os.write(1, b"!")
 """
 

@@ -8,7 +8,7 @@ from scipy.special import expit, logsumexp
 from scipy.special import softmax as scipy_softmax
 
 from kway.kernels.linear import losses
-from kway.linear.losses import LOSSES, Targets, centred_kink, sigmoid, softmax
+from kway.linear.losses import LOSSES, Targets, centered_kink, sigmoid, softmax
 
 FORMS = [
     pytest.param(form, scores, id=f"{form.name}-{scores}")
@@ -273,7 +273,7 @@ def test_a_rounded_hinge_lies_below_and_a_centred_one_above(joint, n_scores, wid
     scores, codes = problem(n_scores, rows=400)
     exact, below, above = (
         form.value_gradient(scores, Targets(codes))[0]
-        for form in (hinge, hinge.smoothed(width), centred_kink(hinge, width))
+        for form in (hinge, hinge.smoothed(width), centered_kink(hinge, width))
     )
     gaps = n_scores - 1 if joint else n_scores
     assert (below <= exact).all()

@@ -16,7 +16,7 @@ from kway.linear.losses import (  # noqa: E402
     Hinge,
     Loss,
     Targets,
-    centred_kink,
+    centered_kink,
 )
 from kway.linear.objective import Objective  # noqa: E402
 from kway.linear.penalties import Penalty  # noqa: E402
@@ -56,7 +56,7 @@ def both(form, scores, codes, soft=None):
 
 
 def variants(form):
-    return [form] if not isinstance(form, Hinge) else [form, form.smoothed(0.5), centred_kink(form, 2.0)]
+    return [form] if not isinstance(form, Hinge) else [form, form.smoothed(0.5), centered_kink(form, 2.0)]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -115,7 +115,7 @@ def test_any_thread_may_hold_blas_and_let_it_go():
 
     assert set(elsewhere(leave_last)) == {1}
     assert blas_threads() == before
-    assert not threads._open
+    assert not threads._sections
 
 
 def test_an_error_inside_the_guard_restores_blas():
@@ -264,7 +264,7 @@ def test_work_inside_a_limit_has_no_more_threads(monkeypatch):
     with pytest.raises(ZeroDivisionError), at_most(1):
         pmap(lambda v: 1 // v, [0])
     assert (workers(), blas_threads()) == (8, before)
-    assert not threads._open
+    assert not threads._sections
 
 
 def test_a_limit_that_an_interrupt_left_open_is_none():

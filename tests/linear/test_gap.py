@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 
 from kway import SVMClassifier
-from kway.linear.losses import LOSSES, Targets, centred_kink
+from kway.linear.losses import LOSSES, Targets, centered_kink
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers import lbfgs
@@ -23,7 +23,7 @@ def problem(form, dtype=np.float64, weighted=False, sparse=False, bias=True, rid
     y = rng.integers(0, K, n)
     X = (rng.standard_normal((K, d))[y] + rng.standard_normal((n, d)) + 2).astype(dtype)
     weight = rng.uniform(0.3, 2, n).astype(dtype) if weighted else None
-    loss = centred_kink(getattr(LOSSES["hinge"], form), 0.3)
+    loss = centered_kink(getattr(LOSSES["hinge"], form), 0.3)
     return Objective(sp.csr_matrix(X) if sparse else X, Targets(y), K, loss, Penalty(ridge), bias, weight)
 
 

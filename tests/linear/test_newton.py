@@ -12,7 +12,7 @@ from sklearn.datasets import load_iris, load_wine, make_blobs
 from kway import LogisticClassifier, PerceptronClassifier, SoftmaxClassifier, SVMClassifier
 from kway.linear.classifier import LinearClassifier
 from kway.linear.equivalent import CholeskyBasis, row_span
-from kway.linear.losses import LOSSES, Targets, centred_kink
+from kway.linear.losses import LOSSES, Targets, centered_kink
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers import base
@@ -63,7 +63,7 @@ def test_products_with_the_hessian_are_those_of_finite_differences():
     for (loss, form), sparse in itertools.product(FORMS, [False, True]):
         objective = problem(loss, form, weighted=True)
         if objective.loss.hinge:
-            objective = objective.with_loss(centred_kink(objective.loss, 3.0))
+            objective = objective.with_loss(centered_kink(objective.loss, 3.0))
         if sparse:
             objective = replace(objective, rows=sp.csr_matrix(objective.X))
         rng, h = np.random.default_rng(2), 1e-6
@@ -196,7 +196,7 @@ def test_rounded_hinges_bound_their_own_excess():
     objective = problem("hinge", "joint", Penalty(1e-3), n=200, d=5)
     best = objective.value(solve(objective, 1e-9).theta)
     for width in (2.0, 0.5, 0.1):
-        smooth = objective.with_loss(centred_kink(objective.loss, width))
+        smooth = objective.with_loss(centered_kink(objective.loss, width))
         theta = solve_smooth(smooth, objective.zeros(), Control(1000, 1e-10)).theta
         excess = objective.value(theta) - best
         assert 0 <= excess <= cost_of_rounding(objective, smooth, theta) * (1 + 1e-6) + 1e-9 * best

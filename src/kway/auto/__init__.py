@@ -6,6 +6,7 @@ larger_than_memory   DATA of which memory holds only a part
 columns              how each column was read
 compare_data         learn features and compare the families on them
 race/                the comparison: families, folds, rounds, scores
+checkpoint           what an interrupted job leaves, and how it continues
 refit                fit the families of the leaderboard on all rows
 calibration          probabilities, prediction sets and "unknown", from held-out rows
 evaluation           scores of a model on labeled rows

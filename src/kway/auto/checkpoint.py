@@ -2,7 +2,7 @@
 
     model.kway                 the best family after each round, until the finished model replaces it
     model.unfinished.kway      instead, if model.kway is a finished model of an earlier job: it is not replaced
-    model.kway.resume/         key.json, and one file of answers per family, rows and fold
+    MODEL.resume/              key.json, and one file of answers per family, rows and fold
 
 The key is a digest of the training rows, their labels and the options. A job with the same key reads the answers
 instead of learning the lessons again; any other key removes them. A finished job removes the folder. Every file is

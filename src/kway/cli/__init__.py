@@ -25,7 +25,7 @@ import typer
 import kway
 from kway.auto.fit_options import FAMILY_DESCRIPTIONS
 from kway.cli import cluster, data, fit, plan, predict, saved_model, warmup
-from kway.cli.options import with_flags
+from kway.cli.options import flag, with_flags
 from kway.cli.output import allow_any_character, report_lost_output
 from kway.errors import UsageError
 from kway.text_tables import printable
@@ -66,7 +66,7 @@ def show_version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", callback=show_version, is_eager=True)
+        bool, flag("--version", "Print the version and exit.", callback=show_version, is_eager=True)
     ] = False,
 ) -> None:
     """Classify rows into K classes: compare classifiers, keep the best, predict with it.

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kway.cli.options import JsonOption
+from kway.cli.options import flag
 from kway.cli.output import count, emit_json, say, show_table
 
 app = typer.Typer(no_args_is_help=True)
@@ -26,9 +26,9 @@ def status(
         str,
         typer.Option("--address", help="Address of the cluster: host:port or ray://...; auto: that of this machine."),
     ] = "auto",
-    json: JsonOption = False,
+    json: Annotated[bool, flag("--json", "Print the nodes as one JSON object.")] = False,
 ) -> None:
-    """Show the nodes of a cluster: whether they are alive, and their cores, memory, GPUs and actors.
+    """Show the nodes of a cluster: whether they are alive, and their cores, memory, GPUs and Ray actors.
 
     Example: kway cluster status --address 10.0.0.5:6379
     """
@@ -52,4 +52,4 @@ def status(
         )
         for n in nodes
     ]
-    show_table("Nodes", ("node", "address", "alive", "cores", "memory", "GPUs", "actors"), rows)
+    show_table("Nodes", ("node", "address", "alive", "cores", "memory", "GPUs", "Ray actors"), rows)

@@ -23,14 +23,20 @@ from kway.errors import InputError, UsageError
 from kway.options import flag_of, options_of
 from kway.tables.options import ReadOptions
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite files that kway did not write.")]
+
+def flag(name: str, help: str, **more: Any) -> Any:
+    """Declare an option that takes no value, so that --help shows no type for it."""
+    return typer.Option(name, help=help, metavar="", **more)
+
+
+JsonOption = Annotated[bool, flag("--json", "Print the result as one JSON object instead of text.")]
+ForceOption = Annotated[bool, flag("--force", "Overwrite files that kway did not write.")]
 EmbedOption = Annotated[
     str | None,
     typer.Option(
         "--embed",
         metavar="NAME",
-        help="Embedding model that MODEL may use, by name or folder. Required if MODEL was fitted with --embed.",
+        help="Allow MODEL to load this embedding model (name or folder). Required if MODEL was fitted with --embed.",
     ),
 ]
 DataArgument = Annotated[
@@ -53,7 +59,7 @@ RowsArgument = Annotated[
 _CLUSTER = "Cluster"
 ClusterOption = Annotated[
     bool,
-    typer.Option("--cluster", rich_help_panel=_CLUSTER, help="Run on the Ray cluster that this machine belongs to."),
+    flag("--cluster", "Run on the Ray cluster that this machine belongs to.", rich_help_panel=_CLUSTER),
 ]
 AddressOption = Annotated[
     str | None,
@@ -95,8 +101,9 @@ def _parameters(cls: type, command: str) -> dict[str, inspect.Parameter]:
     parameters = {}
     for name, declared in options_of(cls, command).items():
         flags = declared.flags or (flag_of(name, declared),)
-        option = typer.Option(*flags, help=declared.help, metavar=declared.metavar, rich_help_panel=_PANELS[cls])
         kind: Any = declared.typed
+        metavar = "" if kind in (bool, bool | None) else declared.metavar
+        option = typer.Option(*flags, help=declared.help, metavar=metavar, rich_help_panel=_PANELS[cls])
         parameters[name] = inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kway.cli.options import JsonOption, as_usage, with_options
+from kway.cli.options import as_usage, flag, with_options
 from kway.cli.output import emit_json, safe, say, show_table
 from kway.errors import UsageError
 from kway.tables.options import ReadOptions
@@ -39,10 +39,12 @@ def plan(
     ] = 1.0,
     dtype: Annotated[str, typer.Option("--dtype", help="Type of the numbers: float32 or float64.")] = "float32",
     memory: Annotated[
-        str | None, typer.Option("--memory", help="Memory to plan for, such as 24GB; default: the free memory.")
+        str | None, typer.Option("--memory", help="Memory that may be used, such as 24GB; default: the free memory.")
     ] = None,
-    machines: Annotated[int, typer.Option("--machines", min=1, help="Number of machines in a Ray cluster.")] = 1,
-    json: JsonOption = False,
+    machines: Annotated[
+        int, typer.Option("--machines", min=1, help="Number of machines in a Ray cluster that share the rows.")
+    ] = 1,
+    json: Annotated[bool, flag("--json", "Print the figures of every approach as one JSON object.")] = False,
 ) -> None:
     """Estimate the memory, disk space and time of each approach on this machine, and recommend one.
 

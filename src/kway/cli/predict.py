@@ -29,10 +29,10 @@ from kway.cli.options import (
     ClusterOption,
     EmbedOption,
     ForceOption,
-    JsonOption,
     ModelArgument,
     RowsArgument,
     as_usage,
+    flag,
     on_cluster,
     with_options,
 )
@@ -59,18 +59,23 @@ def predict(
         str | None, typer.Option("--format", help="Format: csv, jsonl or parquet; default: by the ending of --out.")
     ] = None,
     topk: Annotated[
-        int | None, typer.Option("--topk", min=1, help="Also write this many best labels and their scores.")
+        int | None, typer.Option("--topk", min=1, metavar="N", help="Also write the N best labels and their scores.")
     ] = None,
-    proba: Annotated[bool, typer.Option("--proba", help="Also write the probability of every class.")] = False,
+    proba: Annotated[bool, flag("--proba", "Also write the probability of every class.")] = False,
     embed: EmbedOption = None,
     force: ForceOption = False,
     cluster: ClusterOption = False,
     address: AddressOption = None,
-    json: JsonOption = False,
+    json: Annotated[
+        bool,
+        flag("--json", "Print the predictions as one JSON object. With --out, print the number of rows and the file."),
+    ] = False,
 ) -> None:
     """Predict the label of every row of DATA. A column with the labels, named with --target, is ignored.
 
-    With --cluster, DATA is parquet, csv or npy, and --out is a folder. A run continues an incomplete folder.
+    With --cluster, DATA must be parquet, csv or npy, and --out names a folder.
+    If an earlier run stopped early, running the command again writes only the
+    missing parts.
 
     Example: kway predict model.kway new.csv --out predictions.csv
     """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kway.cli.options import EmbedOption, JsonOption, ModelArgument, RowsArgument, with_options
+from kway.cli.options import EmbedOption, ModelArgument, RowsArgument, flag, with_options
 from kway.cli.output import emit_json, format_number, plain, safe, say, show_table
 from kway.tables.options import ReadOptions
 from kway.text_tables import clipped, one_line
@@ -20,9 +20,18 @@ if TYPE_CHECKING:
 
 @with_options
 def evaluate(
-    model: ModelArgument, data: RowsArgument, reading: ReadOptions, embed: EmbedOption = None, json: JsonOption = False
+    model: ModelArgument,
+    data: RowsArgument,
+    reading: ReadOptions,
+    embed: EmbedOption = None,
+    json: Annotated[
+        bool, flag("--json", "Print all scores as one JSON object, with precision, recall and F1 of every class.")
+    ] = False,
 ) -> None:
-    """Measure how well a model predicts DATA, whose labels are known.
+    """Measure how well a model predicts DATA with known labels.
+
+    Prints the accuracy with its 95% confidence interval, the macro F1, the log
+    loss (if the model gives probabilities) and the recall of each class.
 
     Example: kway evaluate model.kway held_out.csv
     """
@@ -76,16 +85,21 @@ def explain(
     reading: ReadOptions,
     data: Annotated[
         str | None,
-        typer.Argument(metavar="DATA", help="Rows with labels to measure on. A model without weights may need them."),
+        typer.Argument(
+            metavar="DATA",
+            help="Labeled rows to measure on. Required if MODEL is not linear and `kway fit` measured nothing.",
+        ),
     ] = None,
     columns: Annotated[int, typer.Option("--columns", "-n", min=1, help="Number of columns to list per class.")] = 8,
-    seconds: Annotated[
-        float, typer.Option("--seconds", help="Time limit of the measurement on DATA, in seconds.")
-    ] = 20.0,
+    seconds: Annotated[float, typer.Option("--seconds", help="Time limit for measuring on DATA, in seconds.")] = 20.0,
     embed: EmbedOption = None,
-    json: JsonOption = False,
+    json: Annotated[bool, flag("--json", "Print all classes and their columns as one JSON object.")] = False,
 ) -> None:
-    """List the columns and words that favor each class, or that matter most to the predictions.
+    """Explain what the predictions of a model depend on.
+
+    For linear models, list the columns and words that favor each class.
+    For other models, pass labeled DATA to measure which columns matter most.
+    Without DATA, the measurement of `kway fit` is shown.
 
     Example: kway explain model.kway
     """
@@ -111,7 +125,7 @@ def show_reasons(found: Reasons, most: int = 30) -> None:
         show_table("", ("column", "loss"), rows)
         return
     lines = found.lines()
-    say(f"[bold]What speaks for each class: {safe(found.how)}[/]")
+    say(f"[bold]What counts for each class: {safe(found.how)}[/]")
     show_table("", ("class", "columns, strongest first"), lines[:most])
     if len(lines) > most:
         say(f"… {len(lines) - most:,} more classes; --json lists all.")
@@ -129,9 +143,11 @@ def neighbors(
         int | None, typer.Option("--rows", min=1, help="Use only this many rows of DATA, from its beginning.")
     ] = None,
     embed: EmbedOption = None,
-    json: JsonOption = False,
+    json: Annotated[
+        bool, flag("--json", "Print the prediction and all neighbors of each row as one JSON object.")
+    ] = False,
 ) -> None:
-    """List the training rows that voted on each row of DATA: row number, label, distance and weight.
+    """For each row of DATA, list the training rows that voted: row number, label, distance and weight.
 
     Example: kway neighbors model.kway new.csv --rows 3
     """
@@ -203,10 +219,12 @@ def show_votes(votes: list[dict[str, Any]], most: int = 5) -> None:
 
 def info(
     model: ModelArgument,
-    verify: Annotated[bool, typer.Option("--verify", help="Read the whole file and check its digest.")] = False,
-    json: JsonOption = False,
+    verify: Annotated[
+        bool, flag("--verify", "Read the whole file and compare its contents with the stored SHA-256 digest.")
+    ] = False,
+    json: Annotated[bool, flag("--json", "Print the contents as one JSON object.")] = False,
 ) -> None:
-    """Show what a model file contains: class, parameters, labels and arrays.
+    """Show what a model file contains: type of classifier, number of classes and features, parameters and arrays.
 
     Example: kway info model.kway
     """

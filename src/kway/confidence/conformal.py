@@ -134,8 +134,9 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
         split, or one pair [(train, calibration)] of row numbers, for new rows that differ from rows drawn at random.
         With "prefit" the estimator is fitted already, on other rows, and all given rows are held out.
     random_state : int, RandomState or None, default=None
-        Seed of the held-out rows (None means 0), and of the numbers u of APS in `predict_set`. There None draws new
-        numbers in each call; a seed repeats the same numbers, so rows that are passed one by one all get the same u.
+        Seed of the held-out rows (None means 0), and of the numbers u of APS in `predict_set`, where None
+        draws new numbers in each call. A seed repeats the same numbers, so rows that are passed one by one all get the
+        same u.
 
     Attributes
     ----------
@@ -146,7 +147,7 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
     thresholds_ : ndarray of shape (n_classes,)
         The threshold q of each class.
     guarantee_ : CoverageGuarantee
-        The guarantee; `str()` puts it into words, and tells if too few rows were held out.
+        The guarantee; `str()` puts it into words, and states whether too few rows were held out.
 
     References
     ----------

@@ -1,6 +1,6 @@
 """Calibration splits, and the base of the three wrappers.
 
-Every guarantee is computed on rows that the estimator has not been trained on. `cv` says which rows these are:
+Every guarantee is computed on rows that the estimator was not trained on. `cv` defines these rows:
 
     cv = 0.2        a share: this part of the rows, drawn at random, is held out
     cv = 5          folds: each row is held out once, and scored by an estimator trained on the other folds

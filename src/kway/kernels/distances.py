@@ -1,13 +1,14 @@
-"""Distances of pairs of rows, exact in float64, and tiles of the two distances that are no matrix product.
+"""Distances in float64: of single pairs, and in tiles for Manhattan and Hamming, which are no matrix products.
 
-`distance(code, q, x)`: q (d,) float64, x (d,) float32 or float64 -> float64. Equal rows give equal values, because the
-order of summation depends on d alone, and identical rows give 0, for cosine too.
+`distance(code, q, x)` returns the distance of a query q (d,) float64 and a row x (d,) float32 or float64. The order of
+additions depends on d alone. So equal rows have equal distances, and the distance of a row to itself is 0, also for
+cosine.
 
     squared_gaps(q, x)     sum (q - x)^2
     absolute_gaps(q, x)    sum |q - x|
 
-These two sums have one fixed order of additions on every CPU and for every caller: sixteen lanes, halves added to
-halves, then the remaining columns. So ties are exact and go to the lower id, and every index returns the same digits.
+These two sums add in the same order on every CPU: 16 partial sums over the columns, which are then added pairwise, then
+the remaining columns. Therefore all indexes return the same digits, and ties are exact, so they go to the lower id.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from numba.extending import intrinsic
 from kway.kernels.assembler import F64, I32, I64, Assembler
 from kway.kernels.jit import kernel, strict_kernel
 
-# KEY: the scanned key is the distance itself, and no row is measured again
+# KEY: the key that a scan compares is the distance itself, so no row is measured again
 EUCLIDEAN, MANHATTAN, COSINE, DOT, HAMMING, HAVERSINE, KEY = range(7)
 
 
-LANES = 16  # sums that are computed in parallel: two AVX-512 registers (T1, T2)
+LANES = 16  # partial sums that are computed in parallel: two AVX-512 registers (T1, T2)
 _WIDE = ir.VectorType(F64, LANES)
 
 
@@ -40,7 +41,7 @@ def _halve(asm, vector):
 
 
 def _wide_sum(term):
-    """Return the code of the sum of term(q - x) over rounds * LANES columns of two rows of any float type."""
+    """Return the type function of an intrinsic that sums term(q - x) over rounds * LANES columns of two float rows."""
 
     def typed(typing_context, q, x, rounds):
         kinds = q.dtype, x.dtype
@@ -88,7 +89,7 @@ def _wide_sizes(typing_context, q, x, rounds):
 
 @strict_kernel
 def squared_gaps(q, x):
-    """sum (q - x)^2."""
+    """Return sum (q - x)^2."""
     d = len(x)
     total = _wide_squares(q, x, d // LANES) if d >= LANES else 0.0
     for z in range(d - d % LANES, d):
@@ -99,7 +100,7 @@ def squared_gaps(q, x):
 
 @strict_kernel
 def absolute_gaps(q, x):
-    """sum |q - x|."""
+    """Return sum |q - x|."""
     d = len(x)
     total = _wide_sizes(q, x, d // LANES) if d >= LANES else 0.0
     for z in range(d - d % LANES, d):
@@ -109,19 +110,19 @@ def absolute_gaps(q, x):
 
 @kernel
 def euclidean(q, x):
-    """||q - x||_2."""
+    """Return ||q - x||_2."""
     return np.sqrt(squared_gaps(q, x))
 
 
 @kernel
 def manhattan(q, x):
-    """||q - x||_1."""
+    """Return ||q - x||_1."""
     return absolute_gaps(q, x)
 
 
 @kernel
 def cosine(q, x):
-    """1 - q.x / (||q|| ||x||); 1 if either is zero."""
+    """Return 1 - q.x / (||q|| ||x||), or 1 if either row is zero."""
     qx = 0.0
     qq = 0.0
     xx = 0.0
@@ -140,7 +141,7 @@ def cosine(q, x):
 
 @kernel
 def dot(q, x):
-    """-q.x."""
+    """Return -q.x."""
     total = 0.0
     for j in range(len(q)):
         total += q[j] * np.float64(x[j])
@@ -149,7 +150,7 @@ def dot(q, x):
 
 @kernel
 def hamming(q, x):
-    """Share of coordinates that differ."""
+    """Return the share of the coordinates that differ."""
     differ = 0
     for j in range(len(q)):
         differ += q[j] != np.float64(x[j])
@@ -158,7 +159,7 @@ def hamming(q, x):
 
 @kernel
 def haversine(q, x):
-    """Angle between two places (latitude, longitude) in radians."""
+    """Return the great-circle angle between two places (latitude, longitude), all in radians."""
     north = np.sin(0.5 * (q[0] - x[0]))
     east = np.sin(0.5 * (q[1] - x[1]))
     return 2.0 * np.arcsin(min(1.0, np.sqrt(north * north + np.cos(q[0]) * np.cos(x[0]) * east * east)))
@@ -166,7 +167,7 @@ def haversine(q, x):
 
 @kernel
 def distance(code, q, x):
-    """Return the distance of this code."""
+    """Return the distance that `code` names."""
     if code == EUCLIDEAN:
         return euclidean(q, x)
     if code == MANHATTAN:
@@ -182,7 +183,7 @@ def distance(code, q, x):
 
 @kernel
 def manhattan_tile(queries, rows, out):
-    """out (m, c) = ||q_i - x_j||_1, four rows at a time so that each query value is loaded once for four sums."""
+    """Set out (m, c) to ||q_i - x_j||_1. Four rows share a loop, so each query value is loaded once for four sums."""
     m, d = queries.shape
     c = len(rows)
     full = c - c % 4
@@ -214,7 +215,7 @@ def manhattan_tile(queries, rows, out):
 
 @kernel
 def hamming_tile(queries, rows, out):
-    """out (m, c) = number of coordinates in which q_i and x_j differ."""
+    """Set out (m, c) to the number of coordinates in which q_i and x_j differ."""
     m, d = queries.shape
     for start in range(0, len(rows), 64):
         for i in range(m):
@@ -229,7 +230,7 @@ def hamming_tile(queries, rows, out):
 
 @kernel
 def refine(code, queries, rows, limits_q, limits_x, out):
-    """Measure again the pairs with out (m, c) <= limits_q[i] + limits_x[j], which lost digits by cancellation."""
+    """Recompute the pairs with out (m, c) <= limits_q[i] + limits_x[j], which lost digits by cancellation."""
     for i in range(len(queries)):
         for j in range(len(rows)):
             if out[i, j] <= limits_q[i] + limits_x[j]:

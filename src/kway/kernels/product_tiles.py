@@ -44,7 +44,7 @@ def in_registers() -> bool:
 
 
 def tile_of(n_classes: int, size: int) -> Tile:
-    """Return the tile of K classes in numbers of `size` bytes: height * (group + 1) + 1 registers, height >= 2."""
+    """Return the tile for K classes and numbers of `size` bytes: height * (group + 1) + 1 registers, height >= 2."""
     registers, width = (32, 64) if cpu_has("avx512f") else (16, 32)
     groups = -(-n_classes // ((registers - 3) // 2))
     group = -(-n_classes // groups)
@@ -63,7 +63,7 @@ def _groups(n_classes, group):
 
 
 def _sums(b, vectors):
-    """Return one vector of the sums of up to `lanes` vectors, by a tree of shuffles."""
+    """Return a vector with the sums of up to `lanes` vectors, by a tree of shuffles."""
     lanes = vectors[0].type.count
     zero = ir.Constant(vectors[0].type, [0.0] * lanes)
     level, half = list(vectors) + [zero] * (lanes - len(vectors)), lanes // 2
@@ -158,7 +158,7 @@ def _backward(builder, arguments, vectors, classes, lanes=None):
 
 
 def _emit(write, lanes, classes):
-    """Return the signature of seven numbers, perhaps lanes, and classes, and the code that `write` emits."""
+    """Return the signature (seven numbers, optionally `lanes`, and `classes`) and a generator that calls `write`."""
 
     def generate(context, builder, signature, arguments):
         write(builder, arguments)
@@ -169,25 +169,25 @@ def _emit(write, lanes, classes):
 
 @intrinsic
 def forward_tile(typing, x, w, z, x_stride, w_stride, z_stride, features, classes):
-    """z (height, K) = products of a tile's rows with every class, in whole vectors; rows of w have one vector more."""
+    """Set z (height, K) to the products of `height` rows and all classes; rows of w are one vector longer."""
     return _emit(lambda b, numbers: _forward(b, numbers[:7], _laid(classes)[1].height, classes), 0, classes)
 
 
 @intrinsic
 def forward_row(typing, x, w, z, x_stride, w_stride, z_stride, features, classes):
-    """`forward_tile` of one row."""
+    """Compute `forward_tile` for one row."""
     return _emit(lambda b, numbers: _forward(b, numbers[:7], 1, classes), 0, classes)
 
 
 @intrinsic
 def backward_tile(typing, x, p, g, x_stride, p_stride, g_stride, rows, classes):
-    """g (K, height vectors) += p^T x over `rows` rows."""
+    """Add p^T x over `rows` rows to g (K, height vectors)."""
     return _emit(lambda b, numbers: _backward(b, numbers[:7], _laid(classes)[1].height, classes), 0, classes)
 
 
 @intrinsic
 def backward_lanes(typing, x, p, g, x_stride, p_stride, g_stride, rows, lanes, classes):
-    """g (K, the first `lanes` of a vector) += p^T x over `rows` rows."""
+    """Add p^T x over `rows` rows to g (K, the first `lanes` numbers of a vector)."""
     return _emit(lambda b, numbers: _backward(b, numbers[:7], 1, classes, numbers[7]), 1, classes)
 
 

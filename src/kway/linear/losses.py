@@ -251,7 +251,7 @@ def gaps(loss: Loss, scores: NDArray, codes: NDArray[np.int64]) -> NDArray:
     return loss.margin - np.where(own, scores, -scores)
 
 
-def centred_kink(loss: Loss, width: float) -> Loss:
+def centered_kink(loss: Loss, width: float) -> Loss:
     """Return the hinge rounded over gaps from -width / 2 to width / 2: above by at most width / 8."""
     return replace(loss, margin=loss.margin + width / 2).smoothed(width)
 

@@ -143,7 +143,7 @@ class BlockRows:
 
     def hessian_at(self, theta: NDArray, losses: RowLosses) -> HostHessian:
         """Products with the Hessian at theta."""
-        return HostHessian(self, losses, bends(self, theta, losses))
+        return HostHessian(self, losses, hessian_terms(self, theta, losses))
 
     def curvatures(self, theta: NDArray, losses: RowLosses) -> NDArray:
         """Weighted second derivatives at theta, (R, n)."""
@@ -317,17 +317,18 @@ class FusedPass(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class HostHessian:
-    """Products with the Hessian from the bends (n, R) of each row's loss at one theta.
+    """Hessian-vector products at one theta, from numbers `terms` (n, R) that define the Hessian B_i of each row's loss.
 
-    B_i = diag(p) - p p' for softmax; for joint hinges the pairs of the row's own class with each other; else diagonal.
+    For softmax B_i = diag(p) - p p', and the terms are p. For joint hinges B_i couples the row's own class with every
+    other class. For other losses B_i is diagonal.
     """
 
     rows: BlockRows
     losses: RowLosses
-    bend: NDArray
+    terms: NDArray
 
     def product(self, V: NDArray) -> NDArray:
-        """sum_i w_i (B_i f(V)_i) [x_i 1], (R, d + 1)."""
+        """Return sum_i w_i (B_i f(V)_i) [x_i 1], (R, d + 1)."""
         rows, loss = self.rows, self.losses.loss
         V = rows.with_layout(V)
         known = loss.cross_entropy or not loss.couples
@@ -339,38 +340,38 @@ class HostHessian:
         assert isinstance(rows, DenseRows)
         one = FusedPass.of(V, rows.dtype)
         given = rows.fused_rows(self.losses, share)
-        fused.fused_bends(self.losses.loss.couples, self.bend[share], *given, *one)
+        fused.fused_hessian_product(self.losses.loss.couples, self.terms[share], *given, *one)
         return one.gradient(rows.d)
 
     def _product(self, V: NDArray, share: slice) -> NDArray:
         out = np.zeros(V.shape, V.dtype)
-        for block in spans_of(share, _bend_rows(self.rows, len(V))):
+        for block in spans_of(share, _rows_of_terms(self.rows, len(V))):
             slope = self._slopes(block, self.rows.scores(V, block))
             out[:, :-1] += transposed_product(slope, self.rows.X[block])
             out[:, -1] += slope.sum(axis=0)
         return out
 
     def _slopes(self, rows: slice, change: NDArray) -> NDArray:
-        """How a change of the scores of some rows changes their weighted slopes."""
-        losses, bend = self.losses, self.bend[rows]
+        """Return the change of the weighted slopes of some rows for a change of their scores."""
+        losses, terms = self.losses, self.terms[rows]
         if losses.loss.cross_entropy:
-            slope = bend * (change - np.einsum("ij,ij->i", bend, change)[:, None])
+            slope = terms * (change - np.einsum("ij,ij->i", terms, change)[:, None])
         elif losses.loss.couples:
             own = np.arange(len(change)), losses.targets.codes[rows]
-            slope = bend * (change - change[own][:, None])
+            slope = terms * (change - change[own][:, None])
             slope[own] = -slope.sum(axis=1)
         else:
-            slope = bend * change
+            slope = terms * change
         return slope if losses.weight is None else slope * losses.weight[rows, None]
 
 
-def bends(rows: Any, theta: NDArray, losses: RowLosses) -> NDArray:
-    """What B_i is made of, (n, R): probabilities for softmax, else second derivatives by each score."""
-    bend, loss = np.empty((rows.n, len(theta)), theta.dtype), losses.loss
+def hessian_terms(rows: Any, theta: NDArray, losses: RowLosses) -> NDArray:
+    """Return the numbers (n, R) that define B_i: probabilities for softmax, else second derivatives by each score."""
+    terms, loss = np.empty((rows.n, len(theta)), theta.dtype), losses.loss
 
     def part(share: slice) -> None:
-        for block in spans_of(share, _bend_rows(rows, len(theta))):
-            found, targets = bend[block], losses.targets.of(block)
+        for block in spans_of(share, _rows_of_terms(rows, len(theta))):
+            found, targets = terms[block], losses.targets.of(block)
             rows.fill_scores(theta, block, found)
             if loss.cross_entropy:  # slopes p - Y, and Y again: half of the time that numpy takes
                 loss.value_gradient(found, targets, found)
@@ -384,11 +385,11 @@ def bends(rows: Any, theta: NDArray, losses: RowLosses) -> NDArray:
                 found[np.arange(len(found)), targets.codes] = 0
 
     pmap(part, shares(rows.n, least=LEAST_SHARE))
-    return bend
+    return terms
 
 
-def _bend_rows(rows: Any, n_scores: int) -> int:
-    """Rows of a block of bends."""
+def _rows_of_terms(rows: Any, n_scores: int) -> int:
+    """Return the number of rows whose terms are computed at a time."""
     return max(64, BLOCK_VALUES // max(rows.d, n_scores))
 
 

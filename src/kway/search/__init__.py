@@ -11,7 +11,7 @@ results.py         TopK, Neighbors, ids, heaps, ties     block_scan.py  all rows
 certified/         exact search that skips most rows by proven bounds
 codecs/            rows stored in full, as bytes (Int8) or as bits (Bits)
 kmeans.py          the landmarks of rows                 cells.py       landmark cells of full rows
-bit_cells.py       landmark cells of bits
+bit_cells.py       landmark cells of bits                principal_axes.py  approximate principal axes of rows
 gpu_dispatch.py    which searches run on a GPU, and answers to tensors
 """
 

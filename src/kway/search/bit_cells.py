@@ -1,16 +1,19 @@
-"""Landmark cells whose rows are stored as bits relative to their landmarks (CenteredBits), built at once or in blocks.
+"""Landmark cells whose rows are stored as bits: codes of the difference between a row and its landmark (CenteredBits).
 
-BitCells      codes in the order of their cells; a file has this order, so that a large index can be memory-mapped
-    offsets (c + 1,)   rows offsets[g]:offsets[g + 1] are those of cell g
-    names (n,)         their positions in the index
-    spans (c, 2)       the smallest and the largest length of x - m among the rows of a cell
-    turned (c, D)      the landmarks, rotated like the codes
+`BitCells` is the table of codes, sorted by cell. A model file has the same order, so that a large index can be
+memory-mapped.
 
-fill_cells    builds the cells from blocks of rows (codecs/block_codes.py), with at most one block in memory
-    sample    landmarks are placed by a sample of all rows if the source is an array or a folder of arrays; a generator
-              is read once, so its first block is the sample: shuffle the rows
-    code      the nearest landmark of each row of a block, and its bits relative to it
-    order     at the end the codes are sorted by cell, one array at a time, in place
+    offsets (c + 1,)   cell g contains the rows offsets[g]:offsets[g + 1]
+    names (n,)         the position of each row in the index
+    spans (c, 2)       the smallest and the largest length ||x - m|| of the rows x of a cell with landmark m
+    rotated (c, D)     the landmarks, rotated like the codes
+
+`fill_cells` builds the table from blocks of rows, with at most one block in memory (codecs/block_codes.py):
+
+    1. Place the landmarks by k-means on a sample. An array or a folder of arrays is sampled at random. A generator can
+       be read only once, so its first block is the sample: its rows should be shuffled.
+    2. For each block, find the nearest landmark of each row, and encode the difference.
+    3. Sort the codes by cell, in place, one array at a time.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
     from kway.search.landmarks import LandmarksIndex
 
 _SHARED = 2**15  # rows per query from which on a second thread pays (C1)
-_NOTHING = frozen(np.empty((0, 0), dtype=np.float32))
+_NO_PROJECTION = frozen(np.empty((0, 0), dtype=np.float32))
 
 
 @dataclass(frozen=True)
@@ -54,21 +57,21 @@ class BitCells(CellOrder):
     """Codes in the order of their cells, and the full rows if they are stored."""
 
     distance: Distance
-    z: float  # standard deviations of an estimate that filters allow for
+    z: float  # filters allow for so many standard deviations of an estimate
     kept: StoredRows  # its codes are BitRows
     centers: NDArray[np.float32]  # (c, d)
     names: NDArray[np.int64]
     offsets: NDArray[np.int64]
     spans: NDArray[np.float32]
-    turned: NDArray[np.float32]
+    rotated: NDArray[np.float32]
 
-    bounds = None  # spans bound the distances while a cell is searched
-    long = _NOTHING  # only queries are projected
+    bounds = None  # while a cell is searched, `spans` bound its distances
+    long = _NO_PROJECTION  # only queries are projected
     reach = 0.0
 
     @staticmethod
     def keep(rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> StoredRows:
-        """Return rows (n, d) of these cells as the store keeps them."""
+        """Encode rows (n, d) that belong to these cells (n,)."""
         store = _bits(ground)
         codes = CenteredBits.encode(
             rows, residual_frame(store, rows.shape[1]), ground.centers(), frozen(cells), ground.distance
@@ -77,7 +80,7 @@ class BitCells(CellOrder):
 
     @staticmethod
     def of(kept: StoredRows, cells: NDArray[np.int64], ground: Ground) -> BitCells:
-        """Return the table of rows in the order of their positions, with their cells (n,)."""
+        """Return the table of stored rows, which are in the order of their positions and belong to these cells (n,)."""
         held = kept.codes
         assert isinstance(held, CenteredBits)
         order, offsets = ordered_by_cell(cells, len(ground.landmarks))
@@ -99,13 +102,13 @@ class BitCells(CellOrder):
         full: NDArray | None, codes: BitRows, names: NDArray, offsets: NDArray, centers: NDArray[np.float32],
         ground: Ground,
     ) -> BitCells:  # fmt: skip
-        """Return the table of codes that are in the order of cells already, with names (n,) and offsets (c + 1,)."""
+        """Return the table of codes that are sorted by cell, with names (n,) and offsets (c + 1,)."""
         spans = np.zeros((len(centers), 2), dtype=np.float32)
         filled = np.flatnonzero(np.diff(offsets))
         if len(filled):
             for column, ufunc in enumerate((np.minimum, np.maximum)):
                 spans[filled, column] = np.sqrt(2.0 * ufunc.reduceat(codes.half, offsets[filled]))
-        turned = codes.frame.rotate(centers)
+        rotated = codes.frame.rotate(centers)
         return BitCells(
             ground.distance,
             _bits(ground).z,
@@ -114,13 +117,13 @@ class BitCells(CellOrder):
             names,
             offsets,
             frozen(spans),
-            frozen(turned),
+            frozen(rotated),
         )
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, rows included."""
-        arrays = (self.centers, self.names, self.offsets, self.spans, self.turned)
+        """Bytes in memory, including full rows."""
+        arrays = (self.centers, self.names, self.offsets, self.spans, self.rotated)
         return int(self.kept.nbytes + sum(array.nbytes for array in arrays))
 
     @property
@@ -130,17 +133,17 @@ class BitCells(CellOrder):
 
     @property
     def ends_exact(self) -> bool:
-        """Whether a search of all cells gives the answer to compare with: for codes alone; bits may miss full rows."""
+        """Whether a search of all cells is the reference for guarantees: only if full rows are not stored."""
         return not self.has_full
 
     def rows(self) -> StoredRows:
-        """Return the rows in the order of their positions."""
+        """Return the stored rows in the order of their positions."""
         places = self.places
         codes = CenteredBits(self.codes, self.centers, self.cells_in_order).take(places)
         return StoredRows(taken(self.kept.full, places), codes)
 
     def more(self, rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> StoredRows:
-        """Return more rows (n, d) of these cells (n,), stored like these."""
+        """Encode more rows (n, d), which belong to these cells (n,)."""
         return self.keep(rows, cells, ground)
 
     def arrays(self) -> dict[str, NDArray]:
@@ -152,34 +155,35 @@ class BitCells(CellOrder):
     def look_alone(
         self, exact: NDArray[np.float64], placed: NDArray[np.float64], finder: CellFinder, probes: int, heaps: Heaps,
     ) -> int:  # fmt: skip
-        """Offer each query (q, d) the rows of its nearest cells; return the rows measured in full, or estimated.
+        """Search the nearest cells of each query (q, d); return the number of rows measured or estimated.
 
-        Threads share the rows of every cell, after a common bound from the first rows of each.
+        All threads work on the same query: each searches a part of the rows of every cell. A common bound is computed
+        from the first rows of each part.
         """
         q, near = len(exact), empty_heaps(len(exact), probes)
         short = np.empty((q, finder.landmarks.shape[1] + 1), np.float32)
         find_cells(placed, finder, CellQueries(short, np.empty((q, 0), np.float32), exact, np.empty(q)), *near)
         groups = one_by_one(near.ids)
-        return self._offer(exact, heaps, groups, min(workers(), 1 + self._rows_in(groups) // _SHARED))
+        return self._search_parts(exact, heaps, groups, min(workers(), 1 + self._rows_in(groups) // _SHARED))
 
     def look(self, exact: NDArray[np.float64], projected: Projected, heaps: Heaps, groups: CellGroups) -> int:
-        """Offer the rows of cells to groups of queries (q, d); return the rows measured in full, or estimated."""
-        return self._offer(exact, heaps, groups, 1)
+        """Search cells for groups of queries (q, d); return the number of rows measured or estimated."""
+        return self._search_parts(exact, heaps, groups, 1)
 
-    def _offer(self, exact: NDArray[np.float64], heaps: Heaps, groups: CellGroups, parts: int) -> int:
-        """Offer the rows of cells to groups of queries, with every cell in so many parts."""
+    def _search_parts(self, exact: NDArray[np.float64], heaps: Heaps, groups: CellGroups, parts: int) -> int:
+        """Search cells for groups of queries, with every cell cut into `parts`; add the nearest rows to the heaps."""
         look = CellPairs(*groups, self.codes.frame.rotate(np.asarray(self.distance.place(exact))), exact)
-        how, coded, cells = self._how, self._coded, CodedCells(self.offsets, self.spans, self.turned)
+        how, coded, cells = self._how, self._coded, CodedCells(self.offsets, self.spans, self.rotated)
 
         def bound(part: int) -> NDArray[np.float64]:
             out = np.full(len(exact), EMPTY)
             bound_bit_cells(how, coded, cells, look, part, parts, heaps.ids.shape[1], out)
             return out
 
-        def work(part: int) -> _Looked:
+        def work(part: int) -> _PartResult:
             own = heaps if parts == 1 else empty_heaps(*heaps.ids.shape)
             counts = search_bit_cells(how, coded, cells, look, part, parts, bounds, *own)
-            return _Looked(own, int(counts[int(self.has_full)]))
+            return _PartResult(own, int(counts[int(self.has_full)]))
 
         if parts == 1:
             bounds = np.full(len(exact), EMPTY)
@@ -188,7 +192,7 @@ class BitCells(CellOrder):
         done = pmap(work, range(parts))
         for own, _ in done:
             merge(*heaps, *own)
-        return sum(looked.measured for looked in done)
+        return sum(result.measured for result in done)
 
     @cached_property
     def _how(self) -> Estimator:
@@ -207,8 +211,8 @@ class BitCells(CellOrder):
         return int((self.offsets[cells + 1] - self.offsets[cells]).sum())
 
 
-class _Looked(NamedTuple):
-    """Heaps of one part of all cells, and the number of rows measured."""
+class _PartResult(NamedTuple):
+    """The heaps from one part of all cells, and the number of rows measured or estimated."""
 
     heaps: Heaps
     measured: int
@@ -223,7 +227,7 @@ _PLACED = ("mean", "basis", "length", "landmarks", "trained")
 
 
 def fill_cells(index: LandmarksIndex, source: Any, folder: str | Path | None = None) -> int:
-    """Place the landmarks of an empty index, code all blocks, and set its table; return the number of rows."""
+    """Place the landmarks of an empty index, encode all blocks, and set its table; return the number of rows."""
     store = index.recipe.store
     assert isinstance(store, Bits)
     learner = _Learner(index, store, _arrays_of(source))
@@ -238,7 +242,7 @@ def fill_cells(index: LandmarksIndex, source: Any, folder: str | Path | None = N
 
 @dataclass(frozen=True)
 class _CellCoder:
-    """Encoder of blocks relative to the landmarks of the index."""
+    """Encodes blocks relative to the landmarks of the index."""
 
     index: LandmarksIndex
     store: Bits
@@ -293,7 +297,7 @@ class _Learner:
         return _CellCoder(self.index, self.store, self.index._ground().centers())
 
     def _sample(self, size: int) -> NDArray:
-        """Return so many rows, drawn from all arrays."""
+        """Return `size` rows, drawn at random from all arrays."""
         ends = np.cumsum([len(a) for a in self.arrays])
         n, rng = int(ends[-1]), np.random.default_rng(self.index.recipe.seed)
         drawn = np.arange(n) if size >= n else np.sort(rng.choice(n, size, replace=False))
@@ -303,7 +307,7 @@ class _Learner:
 
 
 def _arrays_of(source: Any) -> tuple[NDArray, ...]:
-    """Return the arrays of a source that can be read at any row; none for an iterable."""
+    """Return the arrays of a source whose rows can be read in any order; () for an iterable."""
     if isinstance(source, str | Path):
         return tuple(np.load(file, mmap_mode="r") for file in sorted(Path(source).glob("*.npy")))
     return (source,) if hasattr(source, "shape") else ()

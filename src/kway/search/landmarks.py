@@ -4,8 +4,8 @@ k-means places landmarks, each row belongs to the cell of its nearest landmark, 
 cells whose landmarks are nearest to the query. Queries are grouped by cell, so that each cell is one matrix product for
 all queries that look into it. Projections (cells.py), or codes, rule out most of its rows before any is measured.
 
-Distances are exact (float64; those of the codes if full rows are not stored). A neighbor in a cell that was not probed
-is missed. A search that finds fewer than k rows probes more cells.
+Distances are exact float64 values, or those of the codes if full rows are not stored. A neighbor in a cell that was not
+probed is missed. A search that finds fewer than k rows probes more cells.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class Landmarks(Recipe):
 
 
 class Probed(NamedTuple):
-    """What a search with some number of probes found, and the mean number of rows that a query measured."""
+    """The result of a search with some number of probes, and the mean number of rows measured per query."""
 
     found: Neighbors
     touched: float
@@ -308,13 +308,13 @@ class LandmarksIndex(Index):
         for step, heaps, touched in zip(steps, kept, np.sum(work, axis=0) / q):
             found = heaps.neighbors()
             short = np.flatnonzero(found.ids[:, -1] < 0)
-            if len(short):  # these would have probed more cells
+            if len(short):  # `nearest` probes more cells for these queries
                 found.ids[short], found.distances[short] = self._nearest(rows[short], ask, step)
             probed.append(Probed(self._named(checked, found, k, step), float(touched)))
         return probed
 
     def _widen(self, queries: NDArray, kept: list[Heaps], steps: Sequence[int]) -> list[int]:
-        """Search more and more cells, copy the heaps at every step, and return the rows measured up to each."""
+        """Search more and more cells; at each step copy the heaps and note the rows measured so far."""
         exact = frozen(queries.astype(np.float64))
         projected = self._projection.of(self.metric.distance.place(exact), self._table.long.shape[1] > 0)
         keys = self._finder.marks - projected.lead @ self._landmarks.T  # (q, c)
@@ -332,7 +332,7 @@ class LandmarksIndex(Index):
 
     @property
     def _block(self) -> int:
-        """Number of queries searched together; of images, all that a thread has (T3)."""
+        """Number of queries that are searched together (T3)."""
         return min(8192, max(256, rows_per_block(16 * self.n_features)))
 
     def _search(self, queries: NDArray, heaps: Heaps, probes: int) -> int:
@@ -357,7 +357,7 @@ class LandmarksIndex(Index):
     def _groups(
         self, ring: slice, cells: NDArray[np.int64], keys: NDArray, projected: Projected, heaps: Heaps
     ) -> CellGroups:
-        """Group queries by a range of their cells (q, any), nearest first, without cells that have no near row."""
+        """Group queries by a range of their cells (q, any); cells whose bounds exclude all their rows are left out."""
         bounds = self._table.bounds
         some = cells[:, ring] if bounds is None else bounds.near(ring, cells, keys, projected, heaps.distances[:, 0])
         return by_cell(some, self.n_landmarks)

@@ -66,7 +66,8 @@ class ReadOptions:
     drop : tuple of str, default=()
         Columns to leave out.
     skip_bad : bool, default=False
-        Leave out images and csv lines that cannot be read, and rows without a label.
+        Leave out images and csv lines that cannot be read, and rows without a label if labels are needed. Cells that
+        are not of the type of their column become missing values.
     types : mapping of str to str, optional
         Kind per column, such as {"zip": "category", "when": "month-first"}.
     id : str, optional
@@ -109,7 +110,9 @@ class ReadOptions:
         commands=("fit", "compare"),
     )
     drop: tuple[str, ...] = option((), "Columns to leave out.", metavar="COLS", parse=split_names)
-    skip_bad: bool = option(False, "Skip images and lines that cannot be read, and rows without a label.", typed=bool)
+    skip_bad: bool = option(
+        False, "Skip images, lines and rows that cannot be used, and read stray cells as missing values.", typed=bool
+    )
     types: Mapping[str, str] = option(
         None,
         "Set the type of columns, for example zip=category,when=day-first. Types: number, category, text, date, "

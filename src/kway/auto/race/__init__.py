@@ -2,6 +2,8 @@
 
 compare             the comparison and its leaderboard
 rounds              which families run on which folds, and when a family is stopped
+paired              the paired test that decides which families leave
+pool                the blend of the families of a race
 families            the families
 neighbor_families   the families of nearest neighbors
 references          classifiers of other libraries, scored for comparison

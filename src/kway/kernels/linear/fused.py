@@ -1,11 +1,17 @@
-"""Scores, loss and gradient in one reading of the rows, for up to 16 scores a row.
+"""Fused kernels: loss and gradient from a single pass over the rows, for up to 16 scores per row.
 
-    Z = X T^T + b (32, R)   ->   losses and slopes in place   ->   G += Z^T X
+Rows are processed in blocks of 32, which stay in the cache between the two products:
 
-Both products of 32 rows are done while those rows are in the cache, with accumulators in registers:
-60,000 x 784 x 10 in float32 takes 12 ms on two threads with AVX-512 (16 ms without the prefetch of the next 32 rows),
-against 27 ms for BLAS in blocks and 46 ms for plain numpy; with AVX2 22 ms against 45 ms, and half of those rows in
-float64 the same.
+    Z = X T^T + b (32, R)     scores of a block; T (R, d) are the weights
+    Z -> slopes               the derivative of each loss with respect to its scores replaces the scores
+    G += Z^T X                gradient
+
+The sums of both products are kept in registers. 60,000 rows of 784 features and 10 scores, float32, two threads:
+
+    AVX-512   12 ms (16 ms without the prefetch of the next block); BLAS in blocks 27 ms, plain numpy 46 ms
+    AVX2      22 ms; BLAS in blocks 45 ms. Half as many rows in float64 take as long
+
+Rows are passed as an address and a stride in bytes, so they may be anywhere in memory.
 """
 
 from __future__ import annotations
@@ -22,15 +28,16 @@ FAR = np.float32(-1e30)  # score of a class that does not exist: its exponential
 
 
 def padded_width(width, lanes):
-    """Numbers in a row of T and G: whole vectors, and one more so that a tile may read past the last feature."""
+    """Return the padded length of a row of T and G: whole vectors, plus one, because a tile may read past the end."""
     return (width // lanes + 1) * lanes
 
 
 @kernel
 def softmax_block(Z, codes, bias, weight, sums):
-    """Rows of 16 scores, bias FAR where there is no class: Z -> p - Y; sums += their sum; gives the sum of losses.
+    """Replace scores Z (m, 16) by the slopes p - Y, add them to `sums`, and return the sum of the losses.
 
-    sum_i log(s_i) = log prod_i s_i: 32 partitions of at most 16 stay below 2^128, so a block takes one logarithm.
+    The bias is FAR for columns without a class. A block needs one logarithm: sum_i log(s_i) = log(prod_i s_i), and the
+    product of 32 denominators, each at most 16, is at most 2^128.
     """
     lanes, number = np.uint64(MAX_SCORES), Z.dtype.type
     found = 0.0
@@ -46,7 +53,7 @@ def softmax_block(Z, codes, bias, weight, sums):
             Z[i, c] = exp_down(Z[i, c] - top)
         own = Z[i, codes[i]]
         Z[i, codes[i]] = 0
-        others = number(0)  # apart: 1 - p of a row that is nearly certain keeps its digits
+        others = number(0)  # summed separately, so that 1 - p keeps its digits if p is nearly 1
         for c in range(lanes):
             others += Z[i, c]
         partition = np.float64(own) + np.float64(others)
@@ -67,7 +74,7 @@ def softmax_block(Z, codes, bias, weight, sums):
 
 @kernel
 def forward_rows(x, x_stride, rows, features, T, z, z_stride, tile, classes):
-    """Scores of `rows` rows, the bias not yet added."""
+    """Compute the scores of `rows` rows without the bias."""
     w, w_stride, height = T.ctypes.data, T.strides[0], tile.height
     done = 0
     while done + height <= rows:
@@ -80,7 +87,7 @@ def forward_rows(x, x_stride, rows, features, T, z, z_stride, tile, classes):
 
 @kernel
 def backward_rows(x, x_stride, rows, features, z, z_stride, G, tile, classes):
-    """G += Z^T X of `rows` rows."""
+    """Add Z^T X of `rows` rows to G."""
     g, g_stride, lanes = G.ctypes.data, G.strides[0], tile.lanes
     width, vectors = G.itemsize * lanes, features // lanes
     done = 0
@@ -97,7 +104,7 @@ def backward_rows(x, x_stride, rows, features, z, z_stride, G, tile, classes):
 
 @kernel
 def weigh(Z, value, weight):
-    """Rows of slopes and their losses times the rows' weights."""
+    """Multiply the slopes and the losses of each row by its weight."""
     for i in range(weight.size):
         value[i] *= weight[i]
         for c in range(Z.shape[1]):
@@ -106,7 +113,7 @@ def weigh(Z, value, weight):
 
 @kernel
 def add_rows(Z, sums):
-    """sums += sum_i Z_i."""
+    """Add the rows of Z to `sums`."""
     lanes = np.uint64(Z.shape[1])
     for i in range(Z.shape[0]):
         for c in range(lanes):
@@ -115,9 +122,10 @@ def add_rows(Z, sums):
 
 @kernel
 def fused_softmax(x, x_stride, n, features, codes, weight, T, bias, G, sums, tile, classes):
-    """Sum of losses over n rows at address x; G (K, padded) += slopes^T X, sums (16,) += sums of slopes.
+    """Return the sum of the softmax losses of n rows at address x.
 
-    T (K, padded) weights, zero after the last feature; bias (16,), FAR beyond K; weight (n,) or empty.
+    Adds slopes^T X to G (K, padded) and the sums of the slopes to `sums` (16,). T (K, padded) are the weights, zero
+    after the last feature; bias (16,) is FAR beyond class K; weight (n,) are sample weights, or empty.
     """
     Z = np.zeros((_BLOCK, MAX_SCORES), T.dtype)
     z, z_stride = Z.ctypes.data, Z.strides[0]
@@ -133,7 +141,7 @@ def fused_softmax(x, x_stride, n, features, codes, weight, T, bias, G, sums, til
 
 @kernel
 def fused_losses(kind, margin, width, x, x_stride, n, features, codes, weight, T, bias, G, sums, tile, classes):
-    """`fused_softmax` for any loss with hard targets; apart, because compiling every loss takes seconds."""
+    """`fused_softmax` for any loss of class labels. A kernel of its own, because compiling all losses takes seconds."""
     K = len(classes)
     buffer = np.zeros(_BLOCK * K + MAX_SCORES, T.dtype)  # a tile's spare lanes are overwritten by the next row
     Z = buffer[: _BLOCK * K].reshape(_BLOCK, K)
@@ -157,10 +165,11 @@ def fused_losses(kind, margin, width, x, x_stride, n, features, codes, weight, T
 
 
 @kernel
-def fused_bends(coupled, bend, x, x_stride, n, features, codes, weight, T, bias, G, sums, tile, classes):
-    """Products with the Hessian: G += (w B f)^T X, sums += w B f, f (n, R) the scores of the direction T, bias.
+def fused_hessian_product(coupled, terms, x, x_stride, n, features, codes, weight, T, bias, G, sums, tile, classes):
+    """Compute a Hessian-vector product: G += (w B f)^T X and sums += w B f.
 
-    B is diag(bend), bend (n, R), less bend bend' where scores are `coupled`, as softmax's are: bend = p.
+    f (n, R) are the scores of the direction [T bias]. Each row has its own B: diag(terms) with terms (n, R), minus
+    terms terms' if the scores are `coupled`. For softmax they are coupled, and terms = p.
     """
     K = len(classes)
     buffer = np.zeros(_BLOCK * K + MAX_SCORES, T.dtype)
@@ -174,15 +183,15 @@ def fused_bends(coupled, bend, x, x_stride, n, features, codes, weight, T, bias,
             along = T.dtype.type(0)
             for c in range(K):
                 Z[i, c] += bias[c]
-                along += bend[start + i, c] * Z[i, c]
+                along += terms[start + i, c] * Z[i, c]
             along = along if coupled else T.dtype.type(0)
             heavy = weight[start + i] if weight.size else T.dtype.type(1)
             for c in range(K):
-                Z[i, c] = heavy * bend[start + i, c] * (Z[i, c] - along)
+                Z[i, c] = heavy * terms[start + i, c] * (Z[i, c] - along)
         add_rows(Z[:rows], sums)
         backward_rows(block, x_stride, rows, features, z, z_stride, G, tile, classes)
 
 
 def each_fused(kind, margin, width, *work):
-    """`fused_softmax` or `fused_losses` from Python: only the kernel of this loss is compiled."""
+    """Call `fused_softmax` or `fused_losses`, so that only the kernel of this loss is compiled."""
     return fused_softmax(*work) if kind == SOFTMAX else fused_losses(kind, margin, width, *work)

@@ -1,10 +1,10 @@
-"""The numbers that kernels know the losses by; kway.linear.losses uses them."""
+"""The numbers by which kernels identify losses; kway.linear.losses passes them."""
 
 from enum import IntEnum
 
 
 class LossNumber(IntEnum):
-    """Losses of one column of scores, then those of all scores of a row."""
+    """First the losses of a single score per row, then the joint losses of all scores of a row."""
 
     SQUARED = 0
     LOGISTIC = 1

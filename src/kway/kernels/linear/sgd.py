@@ -1,4 +1,9 @@
-"""Single-sample stochastic gradient steps: theta (R, d + 1) <- prox(theta - eta w_i grad loss_i)."""
+"""Steps of stochastic gradient descent, each from a single row i of weight w_i.
+
+    theta (R, d + 1) <- prox(theta - eta w_i grad loss_i)
+
+theta contains the weights W and, in its last column, the biases b. The prox applies the penalty (L2 and L1).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from kway.kernels.linear.losses import loss_rows
 
 @kernel
 def row_scores(x, theta, out):
-    """out (1, R) = W x + b."""
+    """Set out (1, R) to the scores W x + b of one row."""
     d = x.size
     for c in range(theta.shape[0]):
         total = theta[c, d]
@@ -21,7 +26,7 @@ def row_scores(x, theta, out):
 
 @kernel
 def plain_step(x, slope, eta, shrink, theta):
-    """One class's row after a step without momentum and L1: W <- shrink (W - eta slope x)."""
+    """Take a step for one class, without momentum and L1: W <- shrink (W - eta slope x)."""
     pull = eta * slope
     for j in range(x.size):
         theta[j] = (theta[j] - pull * x[j]) * shrink
@@ -29,7 +34,7 @@ def plain_step(x, slope, eta, shrink, theta):
 
 @kernel
 def full_step(x, slope, eta, momentum, shrink, cut, velocity, theta):
-    """The same with momentum and the L1 prox, whose zeros are exact."""
+    """Take a step for one class with momentum and the L1 prox, which sets weights to exactly 0."""
     for j in range(x.size):
         velocity[j] = momentum * velocity[j] + (1 - momentum) * slope * x[j]
         w = theta[j] - eta * velocity[j]
@@ -41,7 +46,7 @@ def full_step(x, slope, eta, momentum, shrink, cut, velocity, theta):
 def sgd_steps(
     kind, margin, width, X, codes, Y, hard, weight, order, eta, momentum, ridge, lasso, bias, theta, velocity
 ):
-    """A run of single-sample steps over rows `order` with rates `eta`; sum of the losses before each step."""
+    """Take one step per row in `order`, with learning rates `eta`; return the sum of the losses before each step."""
     rows, d = theta.shape[0], X.shape[1]
     scores = np.empty((1, rows), theta.dtype)
     slopes = np.empty((1, rows), theta.dtype)
@@ -68,7 +73,7 @@ def sgd_steps(
 
 @strict_kernel
 def row_hashes(X, direction, out):
-    """out (n,) = X direction in float64, summed in one order, so that equal rows get equal keys."""
+    """Set out (n,) to X @ direction in float64; the order of additions is fixed, so equal rows get equal hashes."""
     for i in range(X.shape[0]):
         total = 0.0
         for j in range(X.shape[1]):

@@ -1,16 +1,24 @@
-"""When a fit may end: what `tol` means, and the two proofs that a point is within it.
+"""Stopping criteria: the meaning of `tol`, and upper bounds of the distance to the optimum.
+
+A fit may stop at theta if its excess over the optimum F* is relatively below tol:
 
     (F(theta) - F*) / tol_scale(F) <= tol,   tol_scale(F) = max(|F|, least)
 
-Every solver that guarantees tol asks `bound_excess` (or one of the two parts of it) for a bound of F(theta) - F*:
+F* is unknown, so a solver that guarantees tol needs an upper bound of the excess F(theta) - F*. `bound_excess` returns
+it, by one of two methods:
 
-    Newton decrement   D / 2 / kept, D = g' H^-1 g (dense_hessian.py): dense if the problem is small, else by conjugate
-                       gradients on Hessian-vector products. With an L1 part g is the subgradient of least norm
-    duality gap        hinges, and whatever else has a penalty: any slopes of the losses give a lower bound of F*
+    Newton decrement   for losses with a known Hessian H: D / (2 kept), with D = g' H^-1 g and the gradient g. `kept` is
+                       the share of the curvature that is certain to be left after the step. Small problems use the
+                       dense H (dense_hessian.py), others conjugate gradients on Hessian-vector products. With an L1
+                       penalty, g is the subgradient of least norm
+    duality gap        for hinges and any other convex loss with a penalty: the slopes of the losses give a lower bound
+                       of F*
 
-Boyd and Vandenberghe, Convex Optimization, 5.5 (duality gap) and 9.5 (decrement); Nocedal and Wright, Numerical
-Optimization, 7.1 (Newton-CG). An objective that is not convex has no proof: its solvers end when the last third of
-their iterations gained less than tol.
+An objective that is not convex has no such bound. Its solvers stop if the last third of the iterations gained less than
+tol.
+
+Boyd and Vandenberghe, Convex Optimization, 5.5 (duality gap) and 9.5 (decrement). Nocedal and Wright, Numerical
+Optimization, 7.1 (Newton-CG).
 """
 
 from __future__ import annotations
@@ -30,17 +38,17 @@ from kway.memory import BLOCK_BYTES, CACHE_BYTES, rows_per_block
 from kway.rows.passes import QUICK
 from kway.threads import pmap, spans
 
-SEPARABLE = "the classes are separable and there is no penalty, so the weights grow for ever; set alpha > 0"
-BLEW_UP = "lower learning_rate: the steps blew up"
+SEPARABLE = "the classes are separable and there is no penalty, so the weights grow forever; set alpha > 0"
+BLEW_UP = "lower learning_rate: the steps diverged"
 WIDE_GAP = "raise max_iter or alpha, or scale the features to a common range"
 HIDDEN = "rounding hides any further progress: scale the features, or pass float64"
 
 LEAST_FALL = 1e-6  # tol is relative to at least this share of the objective at zero: the rest is rounding
-_TINY = float(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)  # one over it is finite
+_TINY = float(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)  # the reciprocal is finite
 _MOST_PRODUCTS = 40  # products of a decrement: after so many, a step of the descent costs less (T4b)
-# The smallest eigenvalue that conjugate gradients have seen is too large, by far less than this (the drawn problems)
+# conjugate gradients overestimate the smallest eigenvalue, on random problems by far less than this factor
 _CAUTION = 10.0
-_ROUNDS = 4  # in which zeros join the free weights of an L1 problem (T4c)
+_ROUNDS = 4  # rounds in which zeros join the free weights of an L1 problem (T4c)
 
 Precondition = Callable[[NDArray], NDArray]
 
@@ -49,12 +57,12 @@ Precondition = Callable[[NDArray], NDArray]
 
 
 def tol_scale(value: float, least: float = 0.0) -> float:
-    """Return what tol is relative to: the objective, but no less than `least`, and never 0."""
+    """Return the scale that tol is relative to: the objective, but at least `least`, and never 0."""
     return max(abs(value), least, _TINY)
 
 
 def least_of(objective: Objective) -> float:
-    """Return a millionth of the objective at zero, from some rows: tol is relative to no less."""
+    """Return the `least` of `tol_scale`: a millionth of the objective at theta = 0, estimated from some rows."""
     o = objective
     rows = slice(0, min(o.n, rows_per_block(8 * o.n_scores, CACHE_BYTES)))
     losses, _ = o.loss.value_gradient(np.zeros((rows.stop, o.n_scores)), o.block_targets(rows))
@@ -62,9 +70,10 @@ def least_of(objective: Objective) -> float:
 
 
 def separated(objective: Objective, value: float) -> bool:
-    """Return whether no optimum exists: no penalty, and the losses add up to less than one mistake's.
+    """Return whether no optimum exists because the classes are separable and there is no penalty.
 
-    Each row is then on its right side, and a larger theta is a better one.
+    If the sum of the losses is below the loss of a single mistake, every row is classified correctly. Without a
+    penalty, a larger theta then always has a smaller loss.
     """
     o = objective
     if o.penalty.ridge or o.penalty.lasso or o.targets.soft is not None or o.loss.mistake is None:
@@ -74,7 +83,7 @@ def separated(objective: Objective, value: float) -> bool:
 
 
 def recent_gain(history: Sequence[float]) -> float:
-    """Return what the last third of the iterations has gained: an estimate of the excess for want of a proof."""
+    """Return the gain of the last third of the iterations, an estimate of the excess if no bound is available."""
     window = (len(history) - 1) // 3 + 1
     return history[-1 - window] - history[-1] if len(history) > window else np.inf
 
@@ -83,13 +92,13 @@ def recent_gain(history: Sequence[float]) -> float:
 
 
 def has_decrement(objective: Objective) -> bool:
-    """Return whether the decrement bounds the excess: the Hessian, and how fast it changes, are known."""
+    """Return whether the Newton decrement bounds the excess: the Hessian and its rate of change are known."""
     known = has_hessian(objective) and objective.loss.hessian_change is not None
     return known and QUICK in objective.rows.offers
 
 
 class NewtonStep(NamedTuple):
-    """The Newton step as an ascent direction (R, d + 1), its slope D, and a bound of the excess over the minimum."""
+    """The Newton step as an ascent direction (R, d + 1), its slope D, and an upper bound of the excess."""
 
     direction: NDArray
     slope: float
@@ -97,7 +106,7 @@ class NewtonStep(NamedTuple):
 
 
 def newton_step(objective: Objective, theta: NDArray, gradient: NDArray) -> NewtonStep:
-    """Return the step of a small problem at theta, by its whole Hessian; gradient has shape (R, d + 1)."""
+    """Return the Newton step of a small problem by its dense Hessian; gradient has shape (R, d + 1)."""
     hessian = DenseHessian.at(objective, theta)
     D, direction = hessian.Z.shape[1], np.zeros_like(gradient)
     direction[:, :D] = hessian.solve(gradient[:, :D].astype(np.float64))
@@ -106,12 +115,12 @@ def newton_step(objective: Objective, theta: NDArray, gradient: NDArray) -> Newt
 
 
 def curvature_kept(objective: Objective, theta: NDArray, direction: NDArray) -> float:
-    """Return the share of the curvature along a step that is certain to be left at its end; 1 for no step.
+    """Return a lower bound of the share of the curvature along a step that remains at its end; 1 for a zero step.
 
-    Rows on the nodes of a cluster are represented by their sample.
+    Rows on the nodes of a cluster are represented by a sample.
     """
     objective = replace(objective, rows=objective.rows.sample())
-    c = 1.0 if objective.loss.hessian_change is None else objective.loss.hessian_change  # a guess: softmax's
+    c = 1.0 if objective.loss.hessian_change is None else objective.loss.hessian_change  # if unknown, softmax's
 
     def part(rows: slice) -> NDArray:
         scores, targets = objective.scores(theta, rows).astype(np.float64), objective.block_targets(rows)
@@ -129,18 +138,18 @@ def curvature_kept(objective: Objective, theta: NDArray, direction: NDArray) -> 
 
 
 def decrement(objective: Objective, point: Point, precondition: Precondition, enough: float = 0.0) -> NewtonStep:
-    """Return the Newton step at a point with a bound of the excess there.
+    """Return the Newton step at a point, and an upper bound of the excess at this point.
 
     Parameters
     ----------
     objective : Objective
-        One that `has_decrement`.
+        An objective for which `has_decrement` is true.
     point : Point
-        Where; its gradient is known.
+        The point, with its gradient.
     precondition : callable
         An approximate inverse of the Hessian, for conjugate gradients.
     enough : float
-        A bound of no more ends the search for a better one.
+        The bound is not improved further once it is at most this large.
     """
     gradient = objective.center_scores(point.gradient) if objective.loss.shift_free else point.gradient
     if is_small(objective):
@@ -153,22 +162,25 @@ def decrement(objective: Objective, point: Point, precondition: Precondition, en
 def lasso_decrement(
     objective: Objective, point: Point, precondition: Callable[[NDArray[np.bool_]], Precondition], enough: float
 ) -> float:
-    """Return a bound of the excess at a point of a problem with an L1 part.
+    """Return an upper bound of the excess at a point w of a problem with an L1 penalty, F(u) = f(u) + lasso |u|_1.
 
-    F(u) = f(u) + lasso |u|_1 >= f(u) + v.u = G(u) for any v within +-lasso, and G(w) = F(w) if v = lasso sign(w) for
-    weights that are not zero. Those are `free`. The Newton step x of G among them leaves the zeros unchanged if
-    f'(w) + v = H x for the zeros, too. A zero whose v would be beyond lasso joins the free weights.
+    For any v with |v_j| <= lasso, F(u) >= G(u) = f(u) + v.u. If also v_j = lasso sign(w_j) for all nonzero weights,
+    then F(w) = G(w), and the excess of the smooth G bounds that of F.
+
+    The nonzero weights are `free`. x is the Newton step of G among the free weights. It is the Newton step of G among
+    all weights if v of the zeros is chosen such that f'(w) + v = H x. A zero for which this v exceeds lasso joins the
+    free weights, and the step is computed again.
 
     Parameters
     ----------
     objective, point, enough
-        As `decrement` takes them.
+        The parameters of `decrement`.
     precondition : callable
         Maps free (R, d + 1) to an approximate inverse of the Hessian among the free weights, 0 for the others.
     """
     o, theta, g = objective, point.theta, point.gradient.astype(np.float64)
     lasso = np.append(o.penalty.lassos(o.d), 0.0)
-    slack = 0.1 * enough / tol_scale(point.total)  # v may be relatively so much beyond lasso; it costs a tenth of tol
+    slack = 0.1 * enough / tol_scale(point.total)  # |v| may exceed lasso by this share, which costs a tenth of tol
     free = (theta != 0) | (np.abs(g) > (1 + slack) * lasso)
     free[:, -1] = o.fit_intercept
     side = np.where(theta != 0, np.sign(theta), -np.sign(g))
@@ -177,7 +189,7 @@ def lasso_decrement(
     for _ in range(_ROUNDS):
         slopes = np.where(free, g + lasso * side, 0).astype(theta.dtype)
         step, residual = _conjugate_gradients(rows, hessian, theta, slopes, precondition(free), enough)
-        v = -residual - g  # of the zeros
+        v = -residual - g  # v of the zeros
         steep = ~free & (np.abs(v) > (1 + slack) * lasso)
         steep[:, -1] = False
         if not steep.any() or step.excess > enough:
@@ -187,18 +199,20 @@ def lasso_decrement(
 
 
 def least_subgradient(objective: Objective, point: Point) -> NDArray:
-    """Return the subgradient of least norm (R, d + 1): zero at the optimum. NaN if a shift of all scores lowers F.
+    """Return the subgradient of least norm (R, d + 1), which is zero at the optimum.
 
-    For any v with |v_j| <= lasso_j, and v_j = lasso_j sign(w_j) where w_j is not zero, G(u) = f(u) + v.u is below F and
-    touches it at w. So F(w) - F* <= G(w) - min G, which the decrement of the smooth G bounds. Without a ridge no loss
-    sees a shift of all scores' weights of a column, and G has a minimum only if the v of that column add up to zero.
+    For any v with |v_j| <= lasso_j, and v_j = lasso_j sign(w_j) for nonzero w_j, G(u) = f(u) + v.u is below F and
+    touches it at w. So F(w) - F* <= G(w) - min G, which the decrement of the smooth G bounds.
+
+    If the loss depends only on differences of scores and there is no ridge, G has a minimum only if the v of each
+    column add up to zero over the scores. A column without such v gets NaN, because a shift of its weights lowers F.
     """
     o, g = objective, point.gradient
     lassos, W = o.penalty.lassos(o.d), point.theta[:, :-1]
     v = np.where(W != 0, lassos * np.sign(W), np.clip(-g[:, :-1].astype(np.float64), -lassos, lassos))
     if o.loss.shift_free and not o.penalty.ridge:
         total = v.sum(axis=0)
-        room = np.where(W == 0, lassos + np.sign(total) * v, 0.0)  # how far the v of zeros may move against the total
+        room = np.where(W == 0, lassos + np.sign(total) * v, 0.0)  # how far v of the zeros may move against the total
         available = room.sum(axis=0)
         v -= np.sign(total) * room * np.minimum(1.0, np.abs(total) / np.maximum(available, _TINY))
         v[:, np.abs(total) > available * (1 + 1e-9) + 1e-9 * lassos] = np.nan
@@ -208,12 +222,13 @@ def least_subgradient(objective: Objective, point: Point) -> NDArray:
 
 
 def _heaviest_rows(objective: Objective, theta: NDArray) -> Objective:
-    """Return the problem on a sample of its rows if it has more than twice as many, drawn in proportion to curvature.
+    """Return the problem on a sample of its rows, drawn in proportion to their curvature, if it has many rows.
 
-    A Hessian of so many rows is within a small factor of that of all, and its inverse errs upwards: the bound with it.
+    The Hessian of the sample is within a small factor of that of all rows. Its inverse is too large on average, and
+    therefore the bound as well.
     """
     size = sample_size(objective)
-    if objective.rows.sample() is not objective.rows:  # the nodes of a cluster have them, none can be taken
+    if objective.rows.sample() is not objective.rows:  # the rows are on the nodes of a cluster
         return objective
     if objective.n <= 2 * size and 8 * objective.n * objective.n_scores <= BLOCK_BYTES:
         return objective
@@ -222,7 +237,8 @@ def _heaviest_rows(objective: Objective, theta: NDArray) -> Objective:
     drawn = np.flatnonzero(np.random.default_rng(0).random(objective.n) < chance)
     if len(drawn) < size // 2:
         return objective
-    # each stands for 1 / chance of n rows; divided by their own mean, one row of a small chance would hide the others
+    # a drawn row represents 1 / chance rows. The weights are relative to n, not to their own mean: a single row with a
+    # small chance would otherwise dominate the others
     weight = (1.0 if objective.weight is None else objective.weight[drawn]) / chance[drawn]
     return replace(objective.take(drawn), weight=(weight * (len(drawn) / objective.n)).astype(theta.dtype))
 
@@ -236,10 +252,11 @@ def _conjugate_gradients(
     precondition: Precondition,
     enough: float,
 ) -> tuple[NewtonStep, NDArray]:
-    """Return the step from products H v, each about as expensive as a gradient, and the residual r = g - H x.
+    """Return the Newton step x by conjugate gradients, and the residual r = g - H x.
 
-    What is missing from D after some of them is r' H^-1 r, r the residual: at most r' M r over the smallest eigenvalue
-    of the preconditioned Hessian M H, which the coefficients of the method estimate (Lanczos).
+    Each iteration needs one product H v, which is about as expensive as a gradient. After some iterations, D is too
+    small by r' H^-1 r. This is at most r' M r divided by the smallest eigenvalue of the preconditioned Hessian M H. The
+    coefficients of the method estimate that eigenvalue (Lanczos).
     """
     x, r = np.zeros_like(gradient), gradient.copy()
     p = z = precondition(r)
@@ -256,12 +273,12 @@ def _conjugate_gradients(
         r -= r.dtype.type(t) * Hp
         z = precondition(r)
         rz, old, D = _dot(r, z), rz, D + t * rz
-        if not rz >= 0:  # rounding, of which a bound knows nothing
+        if not rz >= 0:  # rounding, which the bound does not cover
             return NewtonStep(x, D, np.inf), r
         lengths.append(t)
         ratios.append(rz / old)
         missing = _CAUTION / _smallest_eigenvalue(lengths, ratios) * rz
-        # two products at least, or the eigenvalue says little
+        # the eigenvalue is unreliable after fewer than three products
         if len(lengths) > 2 and (missing <= D / 4 or missing <= enough / 4):
             break
         p = z + p.dtype.type(ratios[-1]) * p
@@ -269,7 +286,7 @@ def _conjugate_gradients(
 
 
 def _smallest_eigenvalue(lengths: list[float], ratios: list[float]) -> float:
-    """Return the smallest eigenvalue of the preconditioned Hessian that the steps have seen, no more than 1."""
+    """Return an estimate of the smallest eigenvalue of the preconditioned Hessian, at most 1."""
     t, b = np.array(lengths), np.array(ratios[:-1])
     if not (np.isfinite(1 / t).all() and np.isfinite(b).all()):
         return _TINY
@@ -286,12 +303,15 @@ def _dot(a: NDArray, b: NDArray) -> float:
 
 
 def duality_gap(objective: Objective, point: Point) -> float:
-    """Return a bound of the excess of a convex objective at a point, from its gradient alone.
+    """Return an upper bound of the excess of a convex objective at a point, from its gradient alone.
 
-    Fenchel: with a_i the loss's gradient in the scores, s in [0, 1] and g = sum_i a_i x_i / n, no W does better than
-    s (L - g.W) - R*(s g), since loss*(s a) <= s loss*(a) if loss >= 0. R*(v) = sum_j max(|v_j| - lasso_j, 0)^2 /
-    (2 ridge_j); without a ridge it is 0 while |v_j| <= lasso_j everywhere, to which s shrinks it. The bias is taken to
-    move by its own size at most.
+    Let a_i be the gradient of loss i with respect to the scores, g = sum_i a_i x_i / n, L the mean loss, and s in
+    [0, 1]. By Fenchel duality, no W has an objective below
+
+        s (L - g.W) - R*(s g),   R*(v) = sum_j max(|v_j| - lasso_j, 0)^2 / (2 ridge_j),
+
+    because loss*(s a) <= s loss*(a) if loss >= 0. Without a ridge, s is chosen such that |s g_j| <= lasso_j for all j,
+    so that R* = 0. The bias is assumed to move by at most its own size.
     """
     penalty = objective.penalty
     if not has_gap(objective):
@@ -319,7 +339,7 @@ def has_gap(objective: Objective) -> bool:
 
 
 def bound_excess(objective: Objective, point: Point, precondition: Callable[[], Precondition], enough: float) -> float:
-    """Return a bound of F above its minimum at a point by whichever proof there is; inf if there is none."""
+    """Return an upper bound of the excess, by the Newton decrement or else the duality gap; inf if neither exists."""
     if not has_decrement(objective):
         return duality_gap(objective, point)
     return decrement(objective, point, precondition(), enough).excess

@@ -97,13 +97,13 @@ class Side(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """Classes first, first + 1, ...: a (n, k) dual variables, W their rows' sums, bias, centre and s (k,)."""
+    """Classes first, first + 1, ...: a (n, k) dual variables, W their rows' sums, bias, center and s (k,)."""
 
     first: int
     a: NDArray
     W: NDArray  # (d, k) for CSR rows, (k, d) for dense ones
     bias: NDArray
-    centre: NDArray
+    center: NDArray
     s: NDArray
 
     @staticmethod
@@ -166,17 +166,17 @@ class Ascent:
         self.sweeps += count
 
     def _sweep(self, group: Group, rng: np.random.Generator, count: int) -> None:
-        codes, order, bend = self.codes - group.first, self._active, self._bend()
+        codes, order, quadratic = self.codes - group.first, self._active, self._quadratic()
         for t in range(count):
             order = self._active.copy() if t % _ROUND == 0 else order
             rng.shuffle(order)
             kept = ascend(
-                self._rows, codes, self._square, self.upper, bend, self._stiffness, order, group.a, group.W, group.bias,
-                group.s,
+                self._rows, codes, self._square, self.upper, quadratic, self._stiffness, order, group.a, group.W,
+                group.bias, group.s,
             )  # fmt: skip
             if self._stiffness:
-                group.centre[:] += self._stiffness * group.s
-                group.bias[:] = group.centre + self._stiffness * group.s
+                group.center[:] += self._stiffness * group.s
+                group.bias[:] = group.center + self._stiffness * group.s
             order = order[:kept]
 
     def change_ridge(self, ridge: float) -> None:
@@ -203,7 +203,7 @@ class Ascent:
         codes = self.objective.targets.codes
         return 1 - codes if self.objective.n_scores == 1 else codes
 
-    def _bend(self) -> NDArray:
+    def _quadratic(self) -> NDArray:
         """width / C (n,); a row of no weight stays at 0 in any case."""
         return self._number(self.objective.loss.width) / np.where(self.upper > 0, self.upper, self._number(1))
 
@@ -239,7 +239,7 @@ class Ascent:
                 signed = np.where(self.codes == group.first + at, end.a, -end.a)
                 group.a[:, at], group.W[at], group.s[at] = end.a, (signed @ Z)[: o.d], signed.sum()
                 group.bias[at] = end.theta[-1] if o.fit_intercept else 0.0
-            group.centre[:] = group.bias - self._stiffness * group.s
+            group.center[:] = group.bias - self._stiffness * group.s
             self._judge(group.classes, np.array([end.theta[: o.d] for end in found[group.classes]]), group.bias)
         self.sweeps += max(end.steps for end in found)
         self.look()
@@ -262,12 +262,12 @@ class Ascent:
     def look(self) -> None:
         """Evaluate both sides at the dual variables, in float64; per class, the best of each side is kept."""
         for group in self.groups:
-            signed, totals, bends = self._balanced(group)
+            signed, totals, quadratics = self._balanced(group)
             W = self._combine(signed)  # (k, d)
             norms = np.einsum("kj,kj->k", W, W)
             self._judge(group.classes, W, group.bias)
             with np.errstate(divide="ignore", invalid="ignore"):
-                lowers = totals**2 / (2 * norms) if self._hard else totals - bends / 2 - norms / 2
+                lowers = totals**2 / (2 * norms) if self._hard else totals - quadratics / 2 - norms / 2
             self._raise_bounds(group.classes, np.nan_to_num(lowers, nan=0.0, posinf=0.0))
 
     def _raise_bounds(self, classes: slice, lowers: Floats) -> None:
@@ -281,8 +281,8 @@ class Ascent:
             ours, others = a.sum(axis=0, where=own), a.sum(axis=0, where=~own)
             most, least = np.maximum(np.maximum(ours, others), 1e-300), np.minimum(ours, others)
             a *= np.where(own == (ours > others), least / most, 1.0)
-        bends = self._bend().astype(np.float64) @ np.square(a)
-        return np.where(own, a, -a), a.sum(axis=0), bends
+        quadratics = self._quadratic().astype(np.float64) @ np.square(a)
+        return np.where(own, a, -a), a.sum(axis=0), quadratics
 
     def _combine(self, signed: Floats) -> Floats:
         """signed' X (k, d)."""

@@ -1,11 +1,11 @@
 """Least squares in closed form: min ridge / 2 ||W||^2 + mean_i w_i ||y_i - W x_i - b||^2 over (W, b), b not penalised.
 
-With columns centred (which takes the bias out) this is (2/n Xc'Xc + ridge I) W' = 2/n Xc'Yc:
+With columns centered (which takes the bias out) this is (2/n Xc'Xc + ridge I) W' = 2/n Xc'Yc:
 
     well conditioned      Cholesky of the normal equations
     otherwise             QR of [Xc Yc; sqrt(n ridge / 2) I 0], then SVD of the triangle: rank-deficient X gets the
                           solution of least norm, and nothing is squared before it is factored
-    sparse and wide       LSMR on the centred operator, so X is never made dense
+    sparse and wide       LSMR on the centered operator, so X is never made dense
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ def least_squares(
     """theta = [W b] of shape (R, d + 1) for targets Y (n, R)."""
     w = np.ones(X.shape[0]) if weight is None else np.asarray(weight, np.float64)
     if sp.issparse(X) and X.shape[1] > MOST_FEATURES:
-        centre, middle = _means(X, Y, w, fit_intercept)
-        W = _wide(X, Y - middle, centre, ridge * w.sum() / 2, np.sqrt(w), n_jobs)
-        return np.hstack([W, (middle - W @ centre)[:, None]])
+        center, middle = _means(X, Y, w, fit_intercept)
+        W = _wide(X, Y - middle, center, ridge * w.sum() / 2, np.sqrt(w), n_jobs)
+        return np.hstack([W, (middle - W @ center)[:, None]])
     return NormalEquations(X, Y, weight, fit_intercept, n_jobs).theta(ridge)
 
 
 class NormalEquations:
-    """Xc' diag(w) Xc and Xc' diag(w) Yc of columns and targets (n, R) centred, made once for every ridge."""
+    """Xc' diag(w) Xc and Xc' diag(w) Yc of columns and targets (n, R) centered, made once for every ridge."""
 
     def __init__(
         self,
@@ -91,9 +91,9 @@ class NormalEquations:
         n_jobs: int | None = None,
     ) -> None:
         self._w = np.ones(X.shape[0]) if weight is None else np.asarray(weight, np.float64)
-        self._centre, self._middle = _means(X, Y, self._w, fit_intercept)
+        self._center, self._middle = _means(X, Y, self._w, fit_intercept)
         self._X, self._Y = X, Y - self._middle
-        self._gram, self._cross = _normal_equations(X, self._Y, self._centre, self._w, n_jobs)
+        self._gram, self._cross = _normal_equations(X, self._Y, self._center, self._w, n_jobs)
 
     def theta(self, ridge: float) -> NDArray[np.float64]:
         """[W b] (R, d + 1) of a ridge; where the equations cannot be trusted with it, from the rows themselves."""
@@ -102,8 +102,8 @@ class NormalEquations:
         damped[np.diag_indices_from(damped)] += damp
         W = _cholesky(damped, self._cross)
         if W is None:
-            W = _orthogonal(self._X, self._Y, self._centre, damp, np.sqrt(self._w))
-        return np.hstack([W, (self._middle - W @ self._centre)[:, None]])
+            W = _orthogonal(self._X, self._Y, self._center, damp, np.sqrt(self._w))
+        return np.hstack([W, (self._middle - W @ self._center)[:, None]])
 
 
 class _Means(NamedTuple):
@@ -119,13 +119,13 @@ def _means(X: Rows, Y: NDArray, w: NDArray, fit_intercept: bool) -> _Means:
     return _Means(np.asarray(w @ X, np.float64).ravel() / w.sum(), w @ Y / w.sum())
 
 
-def _normal_equations(X: Rows, Y: NDArray, centre: NDArray, w: NDArray, n_jobs: int | None) -> tuple[NDArray, NDArray]:
+def _normal_equations(X: Rows, Y: NDArray, center: NDArray, w: NDArray, n_jobs: int | None) -> tuple[NDArray, NDArray]:
     """Xc' diag(w) Xc (d, d) and Xc' diag(w) Y (d, R), in float64, a share of the rows a worker."""
 
     def part(share: slice) -> tuple[NDArray, NDArray]:
         gram, cross = np.zeros((X.shape[1],) * 2), np.zeros((X.shape[1], Y.shape[1]))
         for rows in spans_of(share, 2048):
-            x = (dense_rows(X[rows]) - centre) * np.sqrt(w[rows, None])
+            x = (dense_rows(X[rows]) - center) * np.sqrt(w[rows, None])
             gram += x.T @ x
             cross += x.T @ (Y[rows] * np.sqrt(w[rows, None]))
         return gram, cross
@@ -145,10 +145,10 @@ def _cholesky(gram: NDArray, cross: NDArray) -> NDArray | None:
     return None if condition < SAFE_CONDITION else la.cho_solve(factor, cross).T
 
 
-def _orthogonal(X: Rows, Y: NDArray, centre: NDArray, damp: float, root: NDArray) -> NDArray:
+def _orthogonal(X: Rows, Y: NDArray, center: NDArray, damp: float, root: NDArray) -> NDArray:
     """W (R, d) of least norm through QR and SVD; directions below the rounding of X count as absent."""
     n, d = X.shape
-    scaled = (dense_rows(X[:n]) - centre) * root[:, None]
+    scaled = (dense_rows(X[:n]) - center) * root[:, None]
     if d >= n:  # no triangle to gain: straight to the SVD
         u, s, vt = la.svd(scaled, full_matrices=False)
         right = u.T @ (Y * root[:, None])
@@ -161,13 +161,13 @@ def _orthogonal(X: Rows, Y: NDArray, centre: NDArray, damp: float, root: NDArray
     return (vt.T @ (inverse[:, None] * right)).T
 
 
-def _wide(X: Rows, Y: NDArray, centre: NDArray, damp: float, root: NDArray, n_jobs: int | None) -> NDArray:
+def _wide(X: Rows, Y: NDArray, center: NDArray, damp: float, root: NDArray, n_jobs: int | None) -> NDArray:
     """W (R, d) by LSMR, one class after another on the workers."""
     n, d = X.shape
     operator = LinearOperator(
         (n, d),
-        matvec=lambda v: root * (X @ v.ravel() - centre @ v.ravel()),
-        rmatvec=lambda u: X.T @ (root * u.ravel()) - centre * (root @ u.ravel()),
+        matvec=lambda v: root * (X @ v.ravel() - center @ v.ravel()),
+        rmatvec=lambda u: X.T @ (root * u.ravel()) - center * (root @ u.ravel()),
         dtype=np.float64,
     )
     solve = lambda c: lsmr(operator, root * Y[:, c], damp=np.sqrt(damp), atol=1e-10, btol=1e-10, maxiter=20 * d)[0]  # noqa: E731

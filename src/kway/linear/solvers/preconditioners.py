@@ -1,14 +1,17 @@
-"""Preconditioners of L-BFGS: approximate inverses of the Hessian, each a map from a gradient (R, d + 1) to a step.
+"""Preconditioners of L-BFGS: approximate inverses of the Hessian, which map a gradient (R, d + 1) to a step.
 
-    shared      c X'X / n + ridge I, one matrix for all scores; c = the loss's curvature at zero (joint softmax: 1 / R).
-                If classes have fewer rows than there are columns, + u_k u_k' for each score k: the rows of class k
-                bend score k most, and most of all along their mean
-    per class   X' diag(h_k) X / n + ridge I for each score k, h_k the loss's curvature at theta
-    whole       the Hessian itself if the problem is small (dense_hessian.py): L-BFGS then is Newton's method
+    shared      the inverse of c X'X / n + ridge I, for all scores. c is the curvature of the loss at theta = 0, 1 / R
+                for joint softmax
+    corrected   the same, with u_k u_k' added for each score k, if classes have fewer rows than there are columns. u_k
+                is along the mean of the rows of class k: these rows have most of the curvature of score k
+    per class   the inverse of X' diag(h_k) X / n + ridge I for each score k. h_k is the curvature of the loss at theta
+    whole       the inverse of the Hessian itself, if the problem is small (dense_hessian.py). L-BFGS is then Newton's
+                method
 
-X stands for [X 1] if there is a bias. If d x d is too much, shared and per class are the diagonals of these matrices. A
-Gram matrix may come from a sample of the rows; the mean square of each feature is then that of all rows (a rare feature
-that the sample missed would otherwise get a step of 1 / ridge). `Schedule` says which one is used when.
+X stands for [X 1] if there is a bias. If a d x d matrix is too large, the diagonals of these matrices are used. A Gram
+matrix may be computed from a sample of the rows. Its diagonal is then at least the mean square of each feature over all
+rows, because a rare feature that the sample missed would otherwise get a step of 1 / ridge. `Schedule` decides which
+preconditioner is used at which iteration.
 """
 
 from __future__ import annotations
@@ -33,12 +36,12 @@ Factor = Callable[[NDArray], NDArray]
 MOST_FEATURES = 4000  # of a Gram matrix: 64 MB in float32
 MOST_SPARSE_FEATURES = 1000  # the same of sparse rows, which are made dense
 MOST_BYTES = 1 << 30  # of all matrices of "per class"
-DOUBLE_FEATURES = 128  # up to here matrices are float64, from all rows, and made for all classes together (T4b: letter)
-SHARE_OF_PLAIN = 0.1  # of the unweighted matrix in that of a class: no direction is without curvature
+DOUBLE_FEATURES = 128  # up to so many, matrices are float64, of all rows, and for all classes at once (T4b: letter)
+SHARE_OF_PLAIN = 0.1  # share of the unweighted matrix in that of a class, so that every direction has curvature
 LEAST_GAP = 4.0  # iterations between two factors per class (T4b, letter)
 
 
-# ---------------------------------------------------------------- the maps
+# ---------------------------------------------------------------- the preconditioners
 
 
 @dataclass(frozen=True)
@@ -57,17 +60,17 @@ class Diagonal:
 
 @dataclass(frozen=True)
 class Shared:
-    """One inverse A^-1 (D, D) for every score, and perhaps a rank-one correction for each: (A + u_k u_k')^-1.
+    """One inverse A^-1 (D, D) for all scores, optionally with a rank-one correction per score: (A + u_k u_k')^-1.
 
-    By Sherman and Morrison A^-1 g - v_k (v_k.g) / (1 + u_k.v_k), v_k = A^-1 u_k; the rows of `own` are
-    v_k / sqrt(1 + u_k.v_k).
+    By the Sherman-Morrison formula, the product with g is A^-1 g - v_k (v_k.g) / (1 + u_k.v_k) with v_k = A^-1 u_k. The
+    rows of `own` are v_k / sqrt(1 + u_k.v_k).
     """
 
     inverse: NDArray
     own: NDArray | None = None  # (R, D)
 
     def __call__(self, gradient: NDArray) -> NDArray:
-        """Return gradient (R, d + 1) times the inverse, each worker a share of the columns."""
+        """Return gradient (R, d + 1) times the inverse; each worker computes a share of the columns."""
         out, D = np.zeros_like(gradient), len(self.inverse)
         g = np.ascontiguousarray(gradient[:, :D], self.inverse.dtype)
 
@@ -105,13 +108,13 @@ class PerClass:
 
 @dataclass(frozen=True)
 class Centered:
-    """A factor among the thetas whose mean over the scores is zero: the optimum's is, if a shift is free."""
+    """A factor restricted to thetas with mean zero over the scores, as the optimum has if the loss ignores shifts."""
 
     factor: Factor
     centered: Callable[[NDArray], NDArray]
 
     def __call__(self, gradient: NDArray) -> NDArray:
-        """Return P factor(P gradient), P subtracting the mean over the scores."""
+        """Return P factor(P gradient), if P subtracts the mean over the scores."""
         return self.centered(self.factor(self.centered(gradient)))
 
 
@@ -119,7 +122,7 @@ def _centered(factor: Factor, rows: Objective) -> Factor:
     return Centered(factor, rows.center_scores) if rows.loss.shift_free else factor
 
 
-# ---------------------------------------------------------------- how they are made
+# ---------------------------------------------------------------- their computation
 
 
 @dataclass(frozen=True)
@@ -135,14 +138,14 @@ class Moments:
         return self.gram.ndim == 2
 
     def shared(self) -> Factor:
-        """Return the preconditioner of every score at theta = 0."""
+        """Return the preconditioner of all scores at theta = 0."""
         scale = self.objective.loss.curvature_at_zero(self.objective.n_scores)
         if not self.dense:
             return Diagonal(_ones_for_zeros(self.gram * scale + _ridges(self.objective))[None, :])
         return Shared(self._inverse(scale))
 
     def with_class_means(self, rows: Objective, theta: NDArray) -> Factor:
-        """Return the shared one at theta with a correction along the mean of each class's rows, D^2 R operations."""
+        """Return the shared preconditioner at theta, corrected along the mean of each class, in D^2 R operations."""
         mass, own_mass, sums = rows.class_sums(theta)
         inverse = self._inverse(max(float((mass - own_mass).mean()) / rows.n, 1e-6))
         u = (sums / np.sqrt(np.maximum(own_mass, 1e-30) * rows.n)[:, None]).astype(self.gram.dtype)
@@ -151,10 +154,10 @@ class Moments:
         return _centered(Shared(inverse, own.astype(theta.dtype)), rows)
 
     def suits_class_means(self, objective: Objective) -> bool:
-        """Whether a class of a joint softmax has fewer rows than there are columns.
+        """Return whether class means correct the shared factor: a joint softmax with fewer rows per class than columns.
 
-        One-vs-all columns bend as unlike each other as their classes are large, of which one c says nothing. Figure:
-        15 passes where the shared factor alone takes 25 on Banking77 (T4b).
+        One-vs-all losses are excluded, because their curvatures differ as much as the sizes of the classes, which one
+        factor c cannot represent. On Banking77 the corrected factor takes 15 passes, the shared one 25 (T4b).
         """
         o = objective
         summed = o.in_memory or CLASS_FACTOR in o.rows.offers  # `class_sums` is one pass over them
@@ -165,9 +168,10 @@ class Moments:
         return mirrored(safe_inverse(self.gram * self.gram.dtype.type(scale), _ridges(self.objective)))
 
     def per_class(self, rows: Objective, theta: NDArray, least: float = SHARE_OF_PLAIN) -> Factor:
-        """Return one for each score, from some rows drawn in proportion to their curvature at theta if d is large.
+        """Return one preconditioner per score.
 
-        The plain matrix is mixed in with the score's mean curvature, or with `least` of that of all scores.
+        If d is large, each is computed from rows that are drawn in proportion to their curvature at theta. A share of
+        the unweighted matrix is added, scaled by the mean curvature of the score (`plain_mass`).
         """
         n_drawn = rows_per_class(rows)
         if self.dense and CLASS_FACTOR in rows.rows.offers:
@@ -189,7 +193,7 @@ class Moments:
         return _centered(PerClass(pmap(one, range(rows.n_scores))), rows)
 
     def _stacked(self, rows: Objective, weights: NDArray, mass: NDArray) -> Factor:
-        """Return the small matrices of all classes at once; those that rounding spoils one by one."""
+        """Return the inverses of small matrices of all classes at once, or one by one if one is nearly singular."""
         grams, ridge = all_grams(rows, weights, self.gram.astype(np.float64), mass), _ridges(rows)
         i = np.arange(grams.shape[1])
         grams[:, i, i] = _ones_for_zeros(grams[:, i, i] + ridge)
@@ -200,7 +204,7 @@ class Moments:
             np.linalg.cholesky(unit)
             return PerClass(np.linalg.inv(unit) * scale[:, :, None] * scale[:, None, :])
         except np.linalg.LinAlgError:
-            none = np.zeros_like(ridge)  # it is in the diagonals already
+            none = np.zeros_like(ridge)  # the diagonals already contain the ridge
             return PerClass(np.array([mirrored(safe_inverse(np.asfortranarray(gram), none)) for gram in grams]))
 
     def _class_diagonals(self, rows: Objective, weights: NDArray) -> Factor:
@@ -224,7 +228,7 @@ class Moments:
         return self.shared()
 
     def cost_per_class(self, objective: Objective) -> float:
-        """Return what `per_class` costs, in gradients over all rows; inf if the matrices do not fit in memory."""
+        """Return the cost of `per_class` in gradients over all rows; inf if the matrices do not fit in memory."""
         if not self.dense:
             return 1.0
         D = len(self.gram)
@@ -246,17 +250,17 @@ def moments(objective: Objective, squares: NDArray | None = None) -> Moments:
 
 
 def quick_moments(objective: Objective, sample: Objective | None) -> Moments:
-    """Return moments of all rows if they cost little, d / (4 R) gradients, else of the sample."""
+    """Return the moments of all rows if they cost little (d / (4 R) gradients), else those of the sample."""
     if sample is None or objective.d <= 12 * objective.n_scores or not factorable(objective.X):
         return moments(objective)
     return moments(sample, objective.mean_squares()[0])
 
 
 def factor_at(objective: Objective, theta: NDArray) -> Factor:
-    """Return factors per class at theta, or the shared one if those do not fit in memory.
+    """Return factors per class at theta, or the shared factor if they do not fit in memory.
 
-    Divided by its diagonal alone a Hessian kept eigenvalues that a few products did not see: 21 times tol was "proved"
-    to be under it (3,574 rows of 79 related columns in units from 0.01 to 100).
+    The diagonal of the Hessian is not enough for a bound of the excess. With 3,574 rows of 79 related columns in units
+    from 0.01 to 100, a few products missed small eigenvalues, and an excess of 21 tol was accepted.
     """
     found = quick_moments(objective, sample_rows(objective))
     return found.per_class(objective, theta) if np.isfinite(found.cost_per_class(objective)) else found.shared()
@@ -269,7 +273,7 @@ def sample_rows(objective: Objective) -> Objective | None:
 
 
 def rows_per_class(objective: Objective) -> int:
-    """Return the rows that the matrix of one class is made of: all if features are few."""
+    """Return from how many rows the matrix of one class is computed: all rows if there are few features."""
     return 5 * objective.d if objective.d > DOUBLE_FEATURES else objective.n
 
 
@@ -279,10 +283,11 @@ def factorable(X: Rows) -> bool:
 
 
 def plain_mass(h: NDArray, least: float = SHARE_OF_PLAIN) -> NDArray:
-    """Return how much of [X 1]' [X 1] / n is mixed into the matrix of each score of h (R, n), (R,).
+    """Return the factor (R,) of the unweighted matrix [X 1]' [X 1] / n in the matrix of each score, for h (R, n).
 
-    It is a share of the mean curvature: a direction that a draw of rows missed would get a huge step. A score without
-    curvature, such as that of a class whose probability is zero at every row, gets at least a share of the others'.
+    The factor is a share of the mean curvature of the score. Without it, a direction that the drawn rows missed would
+    get a huge step. A score without curvature, such as that of a class whose probability is 0 for every row, gets at
+    least a share `least` of the mean of all scores.
     """
     mass = h.mean(axis=1)
     return SHARE_OF_PLAIN * np.maximum(mass, least * mass.mean())
@@ -291,10 +296,10 @@ def plain_mass(h: NDArray, least: float = SHARE_OF_PLAIN) -> NDArray:
 def sampled_gram(
     rows: Objective, h: NDArray, n_drawn: int, rng: np.random.Generator, plain: NDArray, mass: float
 ) -> NDArray:
-    """Return [X 1]' diag(h) [X 1] / n (D, D), upper triangle in Fortran's order, in the precision of `plain`.
+    """Return an estimate of [X 1]' diag(h) [X 1] / n (D, D): the upper triangle in Fortran order, in plain's dtype.
 
-    From about n_drawn rows, drawn in proportion to h (n,), which includes the sample weights; with `mass` times the
-    plain matrix [X 1]' [X 1] / n mixed in.
+    It is computed from about n_drawn rows, drawn in proportion to h (n,), which includes the sample weights. `mass`
+    times `plain`, the unweighted matrix [X 1]' [X 1] / n, is added.
     """
     chance = np.minimum(1.0, n_drawn * h / max(float(h.sum()), 1e-30))
     drawn = np.flatnonzero(rng.random(rows.n) < chance)
@@ -308,7 +313,7 @@ def sampled_gram(
 
 
 def all_grams(rows: Objective, h: NDArray, plain: NDArray, mass: NDArray) -> NDArray:
-    """Return the same for every row of h (R, n), from all rows, (R, D, D): one product with the rows' z z'."""
+    """Return the matrices of `sampled_gram` for all scores h (R, n), (R, D, D), from all rows, by one product."""
     D, dtype = len(plain), plain.dtype
     upper = np.triu_indices(D)
     size = max(64, (1 << 17) // len(upper[0]))  # rows whose products z_i z_j, 1 MB, stay in the cache
@@ -340,7 +345,7 @@ def _fill_pairs(Z: NDArray, products: NDArray) -> None:
 
 
 def mirrored(upper: NDArray) -> NDArray:
-    """Return the symmetric matrix of an upper triangle, (D, D) in Fortran's order, made a strip at a time."""
+    """Return the symmetric matrix of an upper triangle, (D, D) in Fortran order."""
     whole = np.array(upper, order="F")
     for strip in spans(len(whole), 64):  # columns that stay in the cache
         corner = whole[strip, strip]
@@ -350,7 +355,7 @@ def mirrored(upper: NDArray) -> NDArray:
 
 
 def safe_inverse(A: NDArray, ridge: NDArray) -> NDArray:
-    """Return (A + diag(ridge))^-1, upper triangle; a floor on the diagonal grows until A can be inverted."""
+    """Return the upper triangle of (A + diag(ridge))^-1; the diagonal is increased until A can be inverted."""
     i = np.arange(len(A))
     A[i, i] = _ones_for_zeros(A[i, i] + ridge.astype(A.dtype))
     scale = 1 / np.sqrt(A[i, i])
@@ -370,7 +375,7 @@ def safe_inverse(A: NDArray, ridge: NDArray) -> NDArray:
 
 
 def _ones_for_zeros(diagonal: NDArray) -> NDArray:
-    """Replace zero curvature (a feature that is always zero, no penalty) by one: its gradient is zero anyway."""
+    """Replace zeros by ones. A feature that is always zero has no curvature, but its gradient is zero anyway."""
     return np.where(diagonal > 0, diagonal, diagonal.dtype.type(1))
 
 
@@ -380,16 +385,18 @@ def _ridges(objective: Objective) -> NDArray:
     return np.append(ridges, 0.0) if objective.fit_intercept else ridges
 
 
-# ---------------------------------------------------------------- which one when
+# ---------------------------------------------------------------- the schedule
 
 
 @dataclass
 class Schedule:
-    """The whole Hessian at every point of a small problem; else one per class whenever that has become cheap.
+    """Decides which preconditioner an iteration uses.
 
-    A new factor per class costs `gap` iterations, so it is made after as many, and again after twice as many each time:
-    rows that come to their right sides stop to bend. If iterations have cost as much as one step of the whole Hessian,
-    and that is cheap, the rest is Newton's method: few rows per class and hardly any penalty need it.
+    A small problem uses the whole Hessian at every point. Other problems recompute the factors per class from time to
+    time, because rows that are classified correctly lose their curvature. New factors cost as much as `gap` iterations,
+    so they are computed after `gap` iterations, and the gap doubles each time. If the iterations so far have cost as
+    much as one step with the whole Hessian, and that step is affordable, the rest of the fit is Newton's method.
+    Problems with few rows per class and a weak penalty need this.
     """
 
     objective: Objective
@@ -404,13 +411,13 @@ class Schedule:
         self.gap = self.due = max(LEAST_GAP, self.moments.cost_per_class(self.objective))
 
     def turn_exact(self, iteration: int) -> None:
-        """Use the whole Hessian from now on if the iterations so far have cost as much as one step of it."""
+        """Use the whole Hessian from now on if the iterations so far have cost as much as one step with it."""
         o = self.objective
         gradients = step_work(o) / (2.0 * o.n * (o.d + 1) * o.n_scores)
         self.exact = self.exact or (iteration > max(SLOW, gradients) and is_small(o, MOST_WORK))
 
     def at(self, iteration: int, point: Point) -> Factor:
-        """Return the factor for a point of a problem that is not small."""
+        """Return the factor to use at a point of a problem that is not small."""
         if iteration >= self.due:
             self.gap *= 2
             self.due = iteration + self.gap
@@ -418,10 +425,10 @@ class Schedule:
         return self.factor
 
     def for_proof(self, iteration: int, point: Point) -> Factor | None:
-        """Return factors per class at the point itself if they cost a tenth of the way to it.
+        """Return factors per class at this point, for a bound, if they cost at most a tenth of the iterations so far.
 
-        What a long way has learned is of points long past: on 191 rows of 180 classes the preconditioned Hessian had
-        eigenvalues from 1e-7 to 1e10, and three products "proved" what was 3 tol above the optimum.
+        Factors of earlier points can be far off: on 191 rows of 180 classes the preconditioned Hessian had eigenvalues
+        from 1e-7 to 1e10, and a bound from three products accepted a point 3 tol above the optimum.
         """
         if self.moments.cost_per_class(self.objective) > 0.1 * iteration:
             return None

@@ -1,13 +1,13 @@
 """Files of a run of sampled softmax: checkpoints, and weights that are larger than memory.
 
-**Checkpoints.** The state after each epoch, in one file that is complete or absent: theta (K, d + 1), sums of
-squared gradients and last steps (K,), hard classes (h,), the step, the losses so far, the state of the random numbers.
-A run that is started again with the same rows and settings continues after the last epoch and gives the same result,
-as it makes the same draws.
+**Checkpoints.** After each epoch, the state of the run is written to a file that is either complete or absent. It
+contains theta (K, d + 1), the sums of squared gradients and the last steps (K,), the hard classes (h,), the step, the
+losses so far and the state of the random generator. A new run with the same rows and settings continues after the last
+epoch. It draws the same random numbers, so the result is the same as without the interruption.
 
-**Weights.** Zeros (K, d + 1) in a mapped file, of which a step touches few rows. In a folder that is given, the file
-weights.npy stays when the fit has ended. Otherwise the weights are in memory if they fit, else in a temporary file
-without a name, which goes with the array.
+**Weights.** They are zeros (K, d + 1) at first, and a step changes few rows. If the user names a folder, they are
+memory-mapped from the file weights.npy in it, which is kept after the fit. Otherwise they are in memory if they fit,
+and else in a temporary file without a name, which is deleted with the array.
 """
 
 from __future__ import annotations
@@ -29,7 +29,12 @@ from kway.tables.outputs import replacing
 
 FILE = "sampled.npz"
 WEIGHTS_FILE = "weights.npy"
-_ARRAYS = {"theta": "theta", "sizes": "sq_grad_sums", "met": "last_step", "hard": "hard"}  # in the file: in the run
+_ARRAYS = {
+    "theta": "theta",
+    "sizes": "sq_grad_sums",
+    "met": "last_step",
+    "hard": "hard",
+}  # name in the file -> name in the run
 
 
 def made_folder(name: str, folder: Any) -> Path:
@@ -37,7 +42,7 @@ def made_folder(name: str, folder: Any) -> Path:
     try:
         home = Path(folder)
         home.mkdir(parents=True, exist_ok=True)
-    except (OSError, TypeError, ValueError) as error:  # a file, a number, a letter that no path has
+    except (OSError, TypeError, ValueError) as error:  # folder is a file or no valid path
         raise InputError(
             f"Sampled({name}=) must name a folder that can be written to, got {folder!r}: {error}"
         ) from error
@@ -53,7 +58,7 @@ def write_checkpoint(folder: str, run: Any, history: list[float], fingerprint: s
 
 
 def read_checkpoint(folder: str, run: Any, fingerprint: str) -> list[float]:
-    """Restore a run from its file and return its losses so far; none if there is no file."""
+    """Restore a run from its file and return its losses so far, or an empty list if there is no file."""
     file = made_folder("checkpoint", folder) / FILE
     if not file.is_file():
         return []
@@ -62,7 +67,7 @@ def read_checkpoint(folder: str, run: Any, fingerprint: str) -> list[float]:
             facts = json.loads(str(held["facts"]))
             if facts["mark"] != fingerprint:
                 raise InputError(
-                    f"{str(file)!r} is of other rows or settings than this fit; give another checkpoint folder, or "
+                    f"{str(file)!r} was written by a fit of other rows or settings; give another checkpoint folder, or "
                     "remove the file"
                 )
             _fill(run, {own: held[name] for name, own in _ARRAYS.items()})
@@ -76,19 +81,19 @@ def read_checkpoint(folder: str, run: Any, fingerprint: str) -> list[float]:
 
 
 def _fill(run: Any, arrays: dict[str, NDArray]) -> None:
-    """Copy the arrays of a file into a run after checking them: kernels trust the classes in `hard`."""
+    """Check the arrays of a file, because kernels trust the classes in `hard`, and copy them into the run."""
     for name in ("theta", "sq_grad_sums", "last_step"):
         if arrays[name].shape != getattr(run, name).shape or not np.isfinite(arrays[name]).all():
-            raise ValueError(f"{name} is not of this fit")
+            raise ValueError(f"{name} does not fit this model")
     hard = arrays["hard"]
     if hard.ndim != 1 or hard.dtype.kind != "i" or not ((hard >= 0) & (hard < len(run.theta))).all():
-        raise ValueError("hard holds numbers of no class")
+        raise ValueError("hard contains codes that no class has")
     run.theta[:], run.sq_grad_sums[:], run.last_step[:] = arrays["theta"], arrays["sq_grad_sums"], arrays["last_step"]
     run.hard = hard
 
 
 def mapped_zeros(shape: tuple[int, int], dtype: DTypeLike, folder: str | None) -> NDArray | None:
-    """Return zeros in a mapped file; None if no folder is given and they fit in memory."""
+    """Return zeros in a memory-mapped file; None if no folder is given and they fit in memory."""
     kind = np.dtype(dtype)
     if folder is not None:
         file = made_folder("weights", folder) / WEIGHTS_FILE
@@ -100,7 +105,7 @@ def mapped_zeros(shape: tuple[int, int], dtype: DTypeLike, folder: str | None) -
         return None
     handle, name = tempfile.mkstemp(prefix="kway-weights-")
     try:
-        os.ftruncate(handle, shape[0] * shape[1] * kind.itemsize)  # zeros that take no disk until they are written
+        os.ftruncate(handle, shape[0] * shape[1] * kind.itemsize)  # zeros take no disk space until they are written
         return np.asarray(np.memmap(name, dtype=kind, mode="r+", shape=shape))
     finally:
         os.close(handle)

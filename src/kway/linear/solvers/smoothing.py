@@ -1,12 +1,15 @@
-"""Hinges by smoothing: smooth problems, with any penalty, whose kinks are rounded over a width that shrinks from 2.
+"""Smoothing of hinges: minimize a sequence of smooth problems whose kinks are rounded over a smaller and smaller width.
 
-    phi_w(g) = (g + w/2)^2 / 2w for |g| <= w/2, max(0, g) elsewhere;  g = margin - t the gap
+    hinge          max(0, g), with the gap g = margin - t
+    rounded hinge  phi_w(g) = (g + w/2)^2 / (2 w) for |g| <= w/2, else max(0, g)
 
-The rounding is centred on the kink, so only rows within w/2 of it are changed, by at most w/8. The slopes a = phi_w'
-are feasible dual variables of the hinge, so at the minimum of F_w its duality gap is what rounding costs the rows
-there, the mean of sum max(0, g) - a g; that and the excess of F_w bound how far theta is above the optimum of the hinge
-itself. The width shrinks until the bound is under tol. (Rounding on one side only changes every violating row and needs
-widths 30 times smaller.)
+The rounding is centered on the kink, so it changes only rows within w/2 of the kink, by at most w/8. (Rounding on one
+side of the kink changes every violating row and needs widths 30 times smaller.)
+
+The slopes a = phi_w'(g) are feasible dual variables of the hinge. At the minimum of the rounded objective F_w, the
+duality gap of the hinge is therefore the mean over rows of sum max(0, g) - a g, the cost of the rounding. This cost
+plus the excess of F_w bounds the excess of the hinge itself. The width is reduced, beginning with about 2, until the
+bound is below tol.
 """
 
 from __future__ import annotations
@@ -17,36 +20,36 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.linear.losses import centred_kink
+from kway.linear.losses import centered_kink
 from kway.linear.objective import Objective
 from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.certificates import tol_scale
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.threads import pmap, spans
 
-FIRST_WIDTH = 2.02  # at theta = 0 every gap is 1: just inside the kink, so that the first steps see curvature
+FIRST_WIDTH = 2.02  # at theta = 0 every gap is 1, which is just inside the rounded kink and has curvature
 WIDTH_FACTOR = 5.0  # factor between two widths (T4d)
 NARROWEST_KINK = 1e-6  # width below which rounding of the losses hides any progress
 ROUGH_TOL = 1e-2  # tolerance of the problems with wider kinks (T4d)
 
 
 class SolveSmooth(Protocol):
-    """Minimize a smooth problem; `prove`: to a bound, not an estimate."""
+    """A solver of smooth problems; `prove`: stop by an upper bound of the excess, not by an estimate."""
 
     def __call__(self, objective: Objective, theta: NDArray, control: Control, *, prove: bool) -> Solution:
-        """Return the solution, from theta."""
+        """Return the solution, starting from theta."""
         ...
 
 
 def solve_smoothed(objective: Objective, theta: NDArray, control: Control, solve: SolveSmooth) -> Solution:
-    """Minimize a hinge with `solve`, which minimizes smooth problems."""
+    """Minimize an objective with hinges by `solve`, a solver of smooth problems."""
     width = FIRST_WIDTH
     history: list[float] = []
     best, left = Solution(theta, 0, False, np.inf), control.max_iter
     while True:
-        smooth = objective.with_loss(centred_kink(objective.loss, width))
+        smooth = objective.with_loss(centered_kink(objective.loss, width))
         rough = _rough(control, left, best.miss)
-        last = rough.tol < control.tol  # then the smooth problem's excess is proved, too
+        last = rough.tol < control.tol  # the excess of the smooth problem then needs a bound, too
         found = solve(smooth, best.theta, rough, prove=last)
         history += found.history
         left -= found.n_iter
@@ -59,15 +62,15 @@ def solve_smoothed(objective: Objective, theta: NDArray, control: Control, solve
     # a problem with a wide kink may end far above the optimum of the hinge
     converged = (last and best.miss <= control.tol) or value <= 0
     advice = "" if converged else found.advice or "raise max_iter or tol"
-    # the proof is of the rounded hinge, not of the hinge
+    # the bound was proved for the rounded hinge, not for the hinge
     return replace(best, converged=converged, advice=advice, proved=False, value=value)
 
 
 def cost_of_rounding(objective: Objective, smooth: Objective, theta: NDArray) -> float:
-    """mean_i weight_i sum_c max(0, g) - a g: the duality gap of the rounded hinge's slopes at its minimum.
+    """Return the cost of rounding: mean_i weight_i sum_c (max(0, g) - a g), with the slopes a of the rounded hinge.
 
-    A row's a g add up to margin sum a + slope.f, and sum a to the absolute slopes (half of them if classes compete:
-    what pulls the others down pulls the row's own class up).
+    For each row, sum_c a g = margin sum_c a + slope.f. sum_c a is the sum of the absolute slopes, or half of it for
+    joint losses, in which each class that is pushed down pushes the row's own class up.
     """
     share = objective.loss.margin / (2 if objective.loss.joint else 1)
 
@@ -84,6 +87,9 @@ def cost_of_rounding(objective: Objective, smooth: Objective, theta: NDArray) ->
 
 
 def _rough(control: Control, left: int, miss: float) -> Control:
-    """A quarter of tol for the smooth problem, most of it being left to the rounding; more while the width is large."""
+    """Return the control of the smooth problem: a quarter of tol, and more while the rounding costs far more than tol.
+
+    Most of tol is left for the cost of the rounding.
+    """
     tol = control.tol / 4 if miss < 20 * control.tol else max(ROUGH_TOL, control.tol)
     return replace(control, tol=tol, max_iter=left)

@@ -10,7 +10,8 @@ actor whose worker or node died, on another node if necessary, and repeats its c
             counts
     lost    one that has not answered after `give_up` seconds: an error, or None if the cluster is not strict
 
-Rows of a memory map are named by file and place, so that the process that holds them maps the file; others are sent.
+Rows of a memory map are described by their file and offset, so that the other process maps the file itself. Other rows
+are sent.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _TICK = 0.05  # seconds between two checks for late answers (tests/cluster)
 class Shards(ABC):
     """Members, one per shard, that all receive the same calls."""
 
-    place: str  # where the members live, as text
+    place: str  # the nodes of the members, as text
 
     @abstractmethod
     def ask(self, method: str, *arguments: Any) -> list[Any]:
@@ -107,7 +108,7 @@ class RayShards(Shards):
 
         # a small share of a core: an actor without one is placed on any node (seen with Ray 2.60)
         options = {"num_cpus": 0.01, "max_restarts": -1, "max_task_retries": -1}
-        near = NodeAffinitySchedulingStrategy(node_id=node, soft=True)  # on another node if that one is gone
+        near = NodeAffinitySchedulingStrategy(node_id=node, soft=True)  # another node if this one has failed
         return self._ray.remote(Host).options(scheduling_strategy=near, **options).remote([make])
 
     def _made(self) -> list[str]:
@@ -175,7 +176,7 @@ class _Question:
             self.open.discard(member)
 
     def retry_late_members(self) -> None:
-        """Call the next replica of late members, or give them up."""
+        """Call the next replica of late members; count a member as lost after `give_up` seconds."""
         waited, home = time.monotonic() - self._since, self._shards._home
         for member in sorted(self.open):
             if waited > home.give_up:
@@ -211,12 +212,12 @@ def spread_over(members: int, replicas: int, nodes: int) -> list[list[int]]:
 
 
 def _describe_places(places: list[list[int]], nodes: int) -> str:
-    """Return where the members live, with a warning if a node holds too much."""
+    """Describe on which nodes the members are, with a warning if a node has too many."""
     held = Counter(node for own in places for node in own)
-    said = f"on {format_nodes(nodes)}, {len(places[0])} of each"
+    text = f"on {format_nodes(nodes)}, {len(places[0])} of each"
     if len(places[0]) > nodes:
-        return f"{said}: more replicas than nodes, so a node that dies takes all of a shard with it"
-    return said if held.total() <= nodes else f"{said}: up to {max(held.values())} of the {held.total()} on one node"
+        return f"{text}: more replicas than nodes, so a node that dies takes all of a shard with it"
+    return text if held.total() <= nodes else f"{text}: up to {max(held.values())} of the {held.total()} on one node"
 
 
 def _as_kway_error(error: Any) -> Exception:
@@ -231,7 +232,7 @@ def _as_kway_error(error: Any) -> Exception:
 
 
 class FilePlace(NamedTuple):
-    """Rows (m, d), C-contiguous, from a byte of a file on."""
+    """C-contiguous rows (m, d) in a file, beginning at a byte offset."""
 
     path: str
     offset: int
@@ -244,7 +245,7 @@ class FilePlace(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """Rows (m, d), dense or CSR, that are sent."""
+    """Rows (m, d), dense or CSR, that are sent to the other process."""
 
     held: Any
 

@@ -1,13 +1,15 @@
-"""Flat search on a device, with the interface of the CPU's scan.
+"""Flat search on a GPU, with the interface of the CPU's scan.
 
-DeviceSearch    full rows or int8 rows: the device finds the k nearest by float64 distances
-DeviceBits      codes of a few bits on the device; full rows, if they are kept, are also on the device if they fit, else
-                the rows that the codes leave in doubt are measured on the CPU
+DeviceSearch    full rows or int8 rows: the GPU finds the k nearest by float64 distances
+DeviceBits      codes of a few bits. Full rows, if they are kept, decide among the rows that the codes leave undecided:
+                on the GPU if they fit into its memory, else on the CPU
 
-The kernels of the CPU's scan measure, or estimate, the rows found once more, so that every digit and every tie equals
-the CPU's answer. A search of codes may miss what the CPU's search may miss: a row whose estimate is beyond its error
-bar. If a filter of signs goes first (sign_codes.py), it may also miss a row that differs in more bits than its cosine
-predicts. Each of the two has half of the probability `Bits(miss=)`.
+The rows that were found are measured (or estimated) again by the kernels of the CPU's scan. So all digits and ties
+equal those of the CPU.
+
+A search of codes may miss a row whose estimate is beyond its error bar, as on the CPU. If a filter of signs is used
+first (sign_codes.py), it may also miss a row that differs in more bits than its cosine predicts. The probability of
+each is at most half of `Bits(miss=)`.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from kway.rows.gpu.sign_codes import SignCodes, SignFilter
 
 @dataclass
 class DeviceSearch:
-    """Exact search over rows on a device; the CPU's scan measures the rows found again."""
+    """Exact search over rows on a GPU; the CPU's scan measures the nearest rows again."""
 
     scan: Any  # the CPU's scan of the same rows, kway.search.block_scan.Scan
     search: Any  # ExactSearch
@@ -63,7 +65,7 @@ class DeviceSearch:
 
     @property
     def answers_tensors(self) -> bool:
-        """Whether tensors are answered without the host: always."""
+        """Whether queries in tensors are answered without the host: always."""
         return True
 
     def nearest(self, queries: Any, k: int) -> NearestRows:
@@ -164,7 +166,7 @@ class DeviceBits:
 
     @property
     def answers_tensors(self) -> bool:
-        """Whether the host has nothing to measure."""
+        """Whether queries in tensors are answered without the host: if it has no full rows to measure."""
         return self.rows is not None or not self.scan.kept.has_full
 
     @cached_property

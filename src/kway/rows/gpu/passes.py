@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kway.errors import InputError
-from kway.rows.dense import bends
+from kway.rows.dense import hessian_terms
 from kway.rows.gpu.device import GPU_BLOCK_BYTES, Device
 from kway.rows.gpu.losses import LabeledRows, Weights, block_slopes, score_blocks
 from kway.rows.gpu.stochastic_steps import GpuSteps, SampledWeights, gpu_steps
@@ -157,13 +157,13 @@ class GpuRows:
         """Return Hessian-vector products at theta."""
         labeled, loss = self.labeled(losses), losses.loss
         if not loss.cross_entropy:
-            return GpuHessian(labeled, self.device.put(bends(self, theta, losses)), False, loss.couples)
+            return GpuHessian(labeled, self.device.put(hessian_terms(self, theta, losses)), False, loss.couples)
         weights = Weights.split(self.device.put(theta))
-        bend = weights.W.new_empty((self.n, len(theta)))
+        terms = weights.W.new_empty((self.n, len(theta)))
         with self.device.full_precision():
-            for rows in labeled.blocks(len(theta), bend.element_size()):
-                bend[rows] = labeled.scores(weights, rows).softmax(1)
-        return GpuHessian(labeled, bend, True, True)
+            for rows in labeled.blocks(len(theta), terms.element_size()):
+                terms[rows] = labeled.scores(weights, rows).softmax(1)
+        return GpuHessian(labeled, terms, True, True)
 
     def curvatures(self, theta: NDArray, losses: RowLosses) -> NDArray:
         """Return the weighted second derivatives (R, n) at theta, on the host."""
@@ -294,8 +294,8 @@ class GpuHessian:
     diagonal.
     """
 
-    def __init__(self, labeled: LabeledRows, bend: Tensor, cross_entropy: bool, couples: bool) -> None:
-        self._labeled, self._bend = labeled, bend
+    def __init__(self, labeled: LabeledRows, terms: Tensor, cross_entropy: bool, couples: bool) -> None:
+        self._labeled, self._terms = labeled, terms
         self._cross_entropy, self._couples = cross_entropy, couples
 
     def product(self, V: NDArray) -> NDArray:
@@ -310,13 +310,13 @@ class GpuHessian:
 
     def _slopes(self, change: Tensor, rows: slice) -> Tensor:
         """Return how a change of the scores of some rows changes their slopes."""
-        bend = self._bend[rows]
+        terms = self._terms[rows]
         if self._cross_entropy:
-            return bend * (change - (bend * change).sum(1, keepdim=True))
+            return terms * (change - (terms * change).sum(1, keepdim=True))
         if not self._couples:
-            return bend * change
+            return terms * change
         own = self._labeled.codes[rows, None]
-        slope = bend * (change - change.gather(1, own))
+        slope = terms * (change - change.gather(1, own))
         slope.scatter_(1, own, 0)
         return slope.scatter_(1, own, -slope.sum(1, keepdim=True))
 

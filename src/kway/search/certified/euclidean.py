@@ -1,12 +1,18 @@
-"""Euclidean bounds: the leading principal coordinates with the norm of the rest, and whole rows as bytes.
+"""Euclidean sketches, whose distances are lower bounds of the distances of rows.
 
-With z = x - center, v the coordinates and r the norm of the rest,
-    |v(q) - v(x)|^2 + (r(q) - r(x))^2 <= |q - x|^2        (triangle inequality for the rest)
-so e(x) = [v, r] satisfies |e(q) - e(x)| <= |q - x|. The coarse sketch is e. The fine sketch is the row as bytes
-(`code_bytes`).
+Let z = x - center, v(x) the first few principal coordinates of z, and r(x) the length of the remaining part. By the
+triangle inequality for the remaining parts,
 
-Rounding, u = 2^-24: a coordinate is a sum of PIECE products, and these sums are added. Its error is at most
-(PIECE + pieces + 2) u |v||z|, and sqrt(few) times that for all coordinates. The error of the axes is their flaw.
+    |v(q) - v(x)|^2 + (r(q) - r(x))^2 <= |q - x|^2,
+
+so e(x) = [v(x), r(x)] satisfies |e(q) - e(x)| <= |q - x|. There are two sketches:
+
+    coarse   e(x), centered and rotated at random
+    fine     the whole row, rounded to bytes (`code_bytes`)
+
+Rounding errors, with u = 2^-24: a coordinate is computed as sums of PIECE products, which are then added. Its error is
+at most (PIECE + pieces + 2) u |axis| |z|, and the error of all `few` coordinates is at most sqrt(few) times that. The
+error from axes that are not exactly orthogonal is their `flaw`.
 """
 
 from __future__ import annotations
@@ -34,11 +40,11 @@ from kway.search.certified.sketches import (
 )
 from kway.threads import pmap, spans
 
-PIECE = 196  # products per sum: shorter sums have a smaller rounding bound and take longer (T1f)
+PIECE = 196  # products per sum: shorter sums have a smaller bound of the rounding error, but take longer (T1f)
 
 
 def sketch_product(values: NDArray[np.float32], axes: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return values (b, d) @ axes (d, M), with the inner sums split into pieces."""
+    """Return values (b, d) @ axes (d, M), with each inner sum split into sums of PIECE products."""
     total = values[:, :PIECE] @ axes[:PIECE]
     for a in range(PIECE, len(axes), PIECE):
         total += values[:, a : a + PIECE] @ axes[a : a + PIECE]
@@ -47,34 +53,34 @@ def sketch_product(values: NDArray[np.float32], axes: NDArray[np.float32]) -> ND
 
 @dataclass(frozen=True)
 class EuclideanSpace:
-    """Computes sketches by axes (d, few): coarse is centered and rotated, fine is bytes of one step."""
+    """Computes the sketches of rows, from the principal axes (d, few), a rotation and the step of the bytes."""
 
     frame: Frame
     axes: NDArray[np.float32]
     turn: NDArray[np.float32]
     middle: NDArray[np.float32]
-    error: float  # of the coordinates, relative to |z|
-    turn_error: float  # of the rotation, relative to the rotated vector
-    step: float
+    error: float  # error of the coordinates, relative to |z|
+    turn_error: float  # error of the rotation, relative to the rotated vector
+    step: float  # difference between neighboring bytes of the fine sketch
 
     @property
     def whole(self) -> bool:
-        """Whether there are as many axes as columns, so that the rest is 0."""
+        """Whether there are as many axes as columns, so that the remaining part is 0."""
         return self.axes.shape[0] == self.axes.shape[1]
 
     @property
     def widths(self) -> tuple[int, int]:
-        """Number of columns of coarse and of fine."""
+        """Number of columns of the coarse and of the fine sketch."""
         d, few = self.axes.shape
         return few + 1, -(-d // ROUND) * ROUND
 
     @property
     def fine_type(self) -> type[np.int8]:
-        """Type of fine."""
+        """Type of the fine sketch."""
         return np.int8
 
     def sketch(self, block: NDArray, into: BoundSketch) -> None:
-        """Write the sketch of block (b, d) into arrays of b rows."""
+        """Write the sketches of block (b, d), and the bounds of their errors, into arrays of b rows."""
         placed = self.frame.place(block)
         raw = np.empty(into.coarse.shape, np.float32)
         lead = sketch_product(placed.values, self.axes)  # (b, few)
@@ -97,33 +103,33 @@ class EuclideanSpace:
 def euclidean_space(
     frame: Frame, axes: NDArray[np.float32], sample: NDArray, rng: np.random.Generator
 ) -> EuclideanSpace:
-    """Return the space of axes (d, few); its coarse part is centered on the mean of the sample (s, d)."""
+    """Return the space of the axes (d, few); the coarse sketch is centered on its mean over the sample (s, d)."""
     d, few = axes.shape
     pieces = -(-d // PIECE)
     error = (PIECE + pieces + 2) * ROUNDING * 1.01 * np.sqrt(few) * 1.01 + flaw(axes) + 6 * ROUNDING
     turn = random_turn(few + 1, rng)
     turn_error = (few + 9) * ROUNDING * 1.01 * np.sqrt(few + 1) + flaw(turn) + 8 * ROUNDING
-    none, still = np.zeros(few + 1, np.float32), np.eye(few + 1, dtype=np.float32)
-    plain = EuclideanSpace(frame, frozen(axes), still, none, error, turn_error, _byte_step(frame, sample))
+    zero, identity = np.zeros(few + 1, np.float32), np.eye(few + 1, dtype=np.float32)
+    plain = EuclideanSpace(frame, frozen(axes), identity, zero, error, turn_error, _byte_step(frame, sample))
     out = empty_sketch(len(sample), plain)
     plain.sketch(sample, out)
     return replace(plain, turn=frozen(turn), middle=frozen(out.coarse.mean(0)))
 
 
 def _byte_step(frame: Frame, sample: NDArray) -> float:
-    """Return the step of rows as bytes, a float32 value; nearly all rows of the sample are within range."""
+    """Return the step of the bytes, a float32 value, such that 99% of the rows of the sample are within range."""
     peaks = np.abs(frame.place(sample).values).max(axis=1)
     return float(np.float32((np.quantile(peaks, 0.99) or peaks.max() or 1.0) / 127))
 
 
 class EuclideanCodes(SketchCodes):
-    """Rows as signed bytes; their limits are a CodeRoom."""
+    """Coarse sketches as signed bytes; the limits of the bytes are a CodeRoom."""
 
     @classmethod
     def encode(
         cls, coarse: NDArray[np.float32], cells: CellOrder, space: EuclideanSpace, variant: int
     ) -> EuclideanCodes:
-        """Encode coarse (n, w)."""
+        """Encode coarse sketches (n, w), in the order of the cells."""
         n, width = coarse.shape
         room = code_room(variant, width)
         step = _step(coarse[:: max(1, n // 8192)], room)
@@ -147,7 +153,7 @@ class EuclideanCodes(SketchCodes):
         return cls(frozen(packed), limits, step, float(errors.max()), margin, variant, frozen(bias))
 
     def encode_queries(self, coarse: NDArray[np.float32], members: NDArray[np.int32]) -> QueryCodes:
-        """Encode queries coarse[members], padded to whole tiles."""
+        """Encode the queries coarse[members], padded to whole tiles."""
         m = len(members)
         codes = np.zeros((-(-m // QUERIES) * QUERIES, 4 * self.packed.shape[1]), np.int8)
         halves, errors = np.empty(m), np.empty(m)
@@ -158,7 +164,7 @@ class EuclideanCodes(SketchCodes):
 
 
 def _step(sample: NDArray[np.float32], room: CodeRoom) -> float:
-    """Return one step for all coordinates: nearly every row of the sample (s, w) is within 64 steps and the room."""
+    """Return one step for all coordinates, such that nearly all rows of the sample (s, w) are within the limits."""
     peaks = np.abs(sample).max(axis=1)
     usual = float(np.quantile(peaks, 0.99)) * room.top / 64
     step = min(float(peaks.max()), usual or np.inf) / room.top

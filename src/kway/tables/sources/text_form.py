@@ -1,7 +1,7 @@
-"""How a table of text is written: encoding, separator and header, from the first 64 kB of the file.
+"""Detect the form of a text table (encoding, separator and header) from the first 64 kB of the file.
 
     asked     the options of the user come first
-    before    then the form of the training file, if this file allows several (a single row shows little)
+    before    then the form of the training file, if the file itself does not decide: a single row shows little
     else      encoding   by a byte-order mark; UTF-16 by its zero bytes; UTF-8 if it decodes; else cp1252
               separator  by a first line sep=; (written by Excel); else the one that divides every row into the same
                          number of cells; else the most frequent one in the first row
