@@ -34,7 +34,7 @@ from kway.neighbors.class_distributions import DISTRIBUTIONS, ClassDistribution,
 from kway.neighbors.training_rows import MergedClasses, merge_classes, named_classes
 from kway.parameters import DEVICE, check_parameters
 from kway.probabilities import Shares, softmax
-from kway.rows.blocks import ConvertedRows, labeled_blocks, row_blocks
+from kway.rows.blocks import concatenate_rows, count_rows, labeled_blocks, row_blocks
 from kway.rows.gpu.device import ChosenDevice, Device, has_gpu, is_tensor, names_gpu, on_host, resolve
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.auto import pick_index, restore
@@ -349,8 +349,12 @@ class CentroidClassifier(Classifier):
         return self._typed(np.maximum(below.astype(np.float64) * self.scale_, least), rows)
 
     def _shares(self, rows: Any) -> Any:
-        if self.index is not None and isinstance(rows, ConvertedRows):
-            rows = rows[:]  # asked twice, below
+        """Return the probabilities in the blocks of `_best`, so that the most probable class is the predicted one."""
+        if isinstance(rows, TensorRows):
+            return self._shares_of_block(rows)
+        return concatenate_rows(count_rows(rows), map(self._shares_of_block, self._blocks(rows, self._entries())))
+
+    def _shares_of_block(self, rows: Any) -> Any:
         lines = self._lines(sp.issparse(rows), exact=self.index is not None)  # an index measures in float64
         shares = class_shares(self._moved(rows, lines), *lines, self._link())
         shares = self._typed(shares[:, : len(self.classes_)], rows)
