@@ -109,8 +109,8 @@ def newton_step(objective: Objective, theta: NDArray, gradient: NDArray) -> Newt
 def largest_fall(objective: Objective, theta: NDArray, direction: NDArray) -> float:
     """Return the largest possible fall of F along a Newton step, relative to its slope D; inf if there is no bound.
 
-    The curvature of row i falls at most at the rate exp(-u_i t) along the step t x, u_i the largest change of a score.
-    With its shares a_i of the curvature, the fall is at most D max_t (t - sum_i a_i (exp(-u_i t) - 1 + u_i t) / u_i^2),
+    The curvature of row i falls at most at the rate exp(-u_i t) along the step t x, u_i the largest change of a score,
+    or of the difference of two scores if classes couple. With its shares a_i of the curvature, the fall is at most D max_t (t - sum_i a_i (exp(-u_i t) - 1 + u_i t) / u_i^2),
     and D / 2 if no u_i is large (Sun and Tran-Dinh, Generalized self-concordant functions, Mathematical Programming
     2019). The derivative in t is convex, so Newton's method from t = 0 approaches its zero from below.
 
@@ -126,7 +126,7 @@ def largest_fall(objective: Objective, theta: NDArray, direction: NDArray) -> fl
         unit = moved / np.maximum(farthest, _TINY)[:, None]
         along = np.einsum("ik,ik->i", objective.loss.hessian_product(scores, targets, unit), unit) * np.square(farthest)
         along = np.maximum(along, 0) * (1.0 if objective.weight is None else objective.weight[rows])
-        return np.array([along, c * farthest])
+        return np.array([along, c * (np.ptp(moved, axis=1) if objective.loss.couples else farthest)])
 
     size = rows_per_block(8 * objective.n_scores, CACHE_BYTES)
     along, u = np.hstack(pmap(part, spans(objective.n, size)))
@@ -279,7 +279,7 @@ def _conjugate_gradients(
         ratios.append(rz / old)
         missing = _CAUTION / _smallest_eigenvalue(lengths, ratios) * rz
         # two products at least, or the eigenvalue says little
-        if len(lengths) > 2 and (missing <= D / 4 or missing <= enough / 4):
+        if len(lengths) > 2 and (missing <= D / 8 or missing <= enough / 4):
             break
         p = z + p.dtype.type(ratios[-1]) * p
     return NewtonStep(x, D, (D + missing) * largest_fall(objective, theta, x)), r
