@@ -4,8 +4,8 @@
 
 Every solver that guarantees tol asks `bound_excess` (or one of the two parts of it) for a bound of F(theta) - F*:
 
-    Newton decrement   D / 2 / kept, D = g' H^-1 g (dense_hessian.py): dense if the problem is small, else by conjugate
-                       gradients on Hessian-vector products. With an L1 part g is the subgradient of least norm
+    Newton decrement   D / 2 and more if H changes fast (`largest_fall`), D = g' H^-1 g: by the dense Hessian if the
+                       problem is small, else by conjugate gradients. With an L1 part g is the subgradient of least norm
     duality gap        hinges, and whatever else has a penalty: any slopes of the losses give a lower bound of F*
 
 Boyd and Vandenberghe, Convex Optimization, 5.5 (duality gap) and 9.5 (decrement); Nocedal and Wright, Numerical
@@ -40,7 +40,7 @@ _TINY = float(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)  # one over 
 _MOST_PRODUCTS = 40  # products of a decrement: after so many, a step of the descent costs less (T4b)
 # The smallest eigenvalue that conjugate gradients have seen is too large, by far less than this (the drawn problems)
 _CAUTION = 10.0
-_LEAST_CHANGE = 1e-3  # of a score: the bound for less of it would be lost in rounding
+_LEAST_CHANGE = 1e-3  # of a score: rounding would hide the bound for a smaller one
 _ROUNDS = 4  # in which zeros join the free weights of an L1 problem (T4c)
 
 Precondition = Callable[[NDArray], NDArray]
@@ -109,10 +109,14 @@ def newton_step(objective: Objective, theta: NDArray, gradient: NDArray) -> Newt
 def largest_fall(objective: Objective, theta: NDArray, direction: NDArray) -> float:
     """Return the largest possible fall of F along a Newton step, relative to its slope D; inf if there is no bound.
 
-    The curvature of row i falls at most at the rate exp(-u_i t) along the step t x, u_i the largest change of a score,
-    or of the difference of two scores if classes couple. With its shares a_i of the curvature, the fall is at most D max_t (t - sum_i a_i (exp(-u_i t) - 1 + u_i t) / u_i^2),
-    and D / 2 if no u_i is large (Sun and Tran-Dinh, Generalized self-concordant functions, Mathematical Programming
-    2019). The derivative in t is convex, so Newton's method from t = 0 approaches its zero from below.
+    After t steps, the curvature of row i is at least exp(-u_i t) times what it was. u_i is the largest change of a
+    score, or of the difference of two scores if classes couple. With the shares a_i of the curvature, F falls by at
+    most
+
+        D max_t (t - sum_i a_i (exp(-u_i t) - 1 + u_i t) / u_i^2),
+
+    which is D / 2 if no u_i is large (Sun and Tran-Dinh, Generalized self-concordant functions, Mathematical
+    Programming, 2019).
 
     Rows on the nodes of a cluster are represented by their sample.
     """
@@ -130,18 +134,22 @@ def largest_fall(objective: Objective, theta: NDArray, direction: NDArray) -> fl
 
     size = rows_per_block(8 * objective.n_scores, CACHE_BYTES)
     along, u = np.hstack(pmap(part, spans(objective.n, size)))
-    return _largest_gain(along / max(float(along.sum()), _TINY), np.maximum(u, _LEAST_CHANGE))
+    total = float(along.sum())
+    return 0.5 if total == 0 else _largest_gain(along / total, np.maximum(u, _LEAST_CHANGE))
 
 
 def _largest_gain(shares: NDArray, u: NDArray) -> float:
-    """Return max_t (t - sum_i a_i (exp(-u_i t) - 1 + u_i t) / u_i^2) for shares a_i that add up to 1; perhaps inf."""
+    """Return max_t (t - sum_i a_i (exp(-u_i t) - 1 + u_i t) / u_i^2) for shares a_i that add up to 1; perhaps inf.
+
+    The derivative is convex and falls, so Newton's method from t = 0 approaches its zero from below.
+    """
     t = 0.0
-    for _ in range(_MOST_PRODUCTS):
+    for _ in range(50):  # Newton steps; without a zero of the derivative t grows
         fallen = -np.expm1(-t * u)
-        left = 1 - float(shares @ (fallen / u))  # the derivative
-        if left <= 1e-6:
+        slope = 1 - float(shares @ (fallen / u))
+        if slope <= 1e-6:
             return t - float(shares @ ((t * u - fallen) / np.square(u)))
-        t += left / max(float(shares @ (1 - fallen)), _TINY)
+        t += slope / max(float(shares @ (1 - fallen)), 1e-6)
     return np.inf
 
 
