@@ -107,7 +107,7 @@ def newton_step(objective: Objective, theta: NDArray, gradient: NDArray) -> Newt
 
 
 def largest_fall(objective: Objective, theta: NDArray, direction: NDArray) -> float:
-    """Return the largest possible fall of F along a Newton step, relative to its slope D; inf if there is no bound.
+    """Return the largest possible fall of F along a Newton step, relative to its slope D; huge if there is no bound.
 
     After t steps, the curvature of row i is at least exp(-u_i t) times what it was. u_i is the largest change of a
     score, or of the difference of two scores if classes couple. With the shares a_i of the curvature, F falls by at
@@ -139,18 +139,18 @@ def largest_fall(objective: Objective, theta: NDArray, direction: NDArray) -> fl
 
 
 def _largest_gain(shares: NDArray, u: NDArray) -> float:
-    """Return max_t (t - sum_i a_i (exp(-u_i t) - 1 + u_i t) / u_i^2) for shares a_i that add up to 1; perhaps inf.
+    """Return max_t (t - sum_i a_i (exp(-u_i t) - 1 + u_i t) / u_i^2) for shares a_i that add up to 1.
 
     The derivative is convex and falls, so Newton's method from t = 0 approaches its zero from below.
     """
     t = 0.0
-    for _ in range(50):  # Newton steps; without a zero of the derivative t grows
+    for _ in range(50):  # Newton steps; if the derivative has no zero, t grows and there is no bound
         fallen = -np.expm1(-t * u)
         slope = 1 - float(shares @ (fallen / u))
         if slope <= 1e-6:
             return t - float(shares @ ((t * u - fallen) / np.square(u)))
         t += slope / max(float(shares @ (1 - fallen)), 1e-6)
-    return np.inf
+    return 1 / _TINY
 
 
 def decrement(objective: Objective, point: Point, precondition: Precondition, enough: float = 0.0) -> NewtonStep:
