@@ -220,7 +220,8 @@ def test_sampled_metrics_find_the_same(monkeypatch):
     X[5, 3] = 1  # a feature that a sample misses
     objective = problem(X, y, Penalty(lasso=1e-3))
     sampled = solve(objective, 1e-8)
-    monkeypatch.setattr(local_models, "SAMPLE", 10**6)
+    monkeypatch.setattr(local_models, "sample_rows", lambda objective: None)
+    monkeypatch.setattr(local_models.LocalModels, "_sampled", lambda self, h, *_: self._exact(h))
     assert objective.value(sampled.theta) == pytest.approx(objective.value(solve(objective, 1e-10).theta), rel=1e-8)
 
 

@@ -7,10 +7,10 @@ A fit may stop at theta if its excess over the optimum F* is relatively below to
 F* is unknown, so a solver that guarantees tol needs an upper bound of the excess F(theta) - F*. `bound_excess` returns
 it, by one of two methods:
 
-    Newton decrement   for losses with a known Hessian H: D / (2 kept), with D = g' H^-1 g and the gradient g. `kept` is
-                       the share of the curvature that is certain to be left after the step. Small problems use the
-                       dense H (dense_hessian.py), others conjugate gradients on Hessian-vector products. With an L1
-                       penalty, g is the subgradient of least norm
+    Newton decrement   for losses with a known Hessian H: D times `largest_fall`, which is 1/2 if H changes slowly, with
+                       D = g' H^-1 g and the gradient g. Small problems use the dense H (dense_hessian.py), others
+                       conjugate gradients on Hessian-vector products. With an L1 penalty, g is the subgradient of least
+                       norm
     duality gap        for hinges and any other convex loss with a penalty: the slopes of the losses give a lower bound
                        of F*
 
@@ -48,6 +48,7 @@ _TINY = float(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)  # the recip
 _MOST_PRODUCTS = 40  # products of a decrement: after so many, a step of the descent costs less (T4b)
 # conjugate gradients overestimate the smallest eigenvalue, on random problems by far less than this factor
 _CAUTION = 10.0
+_LEAST_CHANGE = 1e-3  # of a score: rounding would hide the bound for a smaller one
 _ROUNDS = 4  # rounds in which zeros join the free weights of an L1 problem (T4c)
 
 Precondition = Callable[[NDArray], NDArray]
@@ -111,11 +112,20 @@ def newton_step(objective: Objective, theta: NDArray, gradient: NDArray) -> Newt
     D, direction = hessian.Z.shape[1], np.zeros_like(gradient)
     direction[:, :D] = hessian.solve(gradient[:, :D].astype(np.float64))
     slope = max(0.0, _dot(gradient, direction))
-    return NewtonStep(direction, slope, slope / 2 / curvature_kept(objective, theta, direction))
+    return NewtonStep(direction, slope, slope * largest_fall(objective, theta, direction))
 
 
-def curvature_kept(objective: Objective, theta: NDArray, direction: NDArray) -> float:
-    """Return a lower bound of the share of the curvature along a step that remains at its end; 1 for a zero step.
+def largest_fall(objective: Objective, theta: NDArray, direction: NDArray) -> float:
+    """Return the largest possible fall of F along a Newton step, relative to its slope D; huge if there is no bound.
+
+    After t steps, the curvature of row i is at least exp(-u_i t) times what it was. u_i is the largest change of a
+    score, or of the difference of two scores if classes couple. With the shares a_i of the curvature, F falls by at
+    most
+
+        D max_t (t - sum_i a_i (exp(-u_i t) - 1 + u_i t) / u_i^2),
+
+    which is D / 2 if no u_i is large (Sun and Tran-Dinh, Generalized self-concordant functions, Mathematical
+    Programming, 2019).
 
     Rows on the nodes of a cluster are represented by a sample.
     """
@@ -129,12 +139,27 @@ def curvature_kept(objective: Objective, theta: NDArray, direction: NDArray) -> 
         unit = moved / np.maximum(farthest, _TINY)[:, None]
         along = np.einsum("ik,ik->i", objective.loss.hessian_product(scores, targets, unit), unit) * np.square(farthest)
         along = np.maximum(along, 0) * (1.0 if objective.weight is None else objective.weight[rows])
-        with np.errstate(under="ignore"):
-            return np.array([along.sum(), along @ np.exp(-c * farthest)])
+        return np.array([along, c * (np.ptp(moved, axis=1) if objective.loss.couples else farthest)])
 
     size = rows_per_block(8 * objective.n_scores, CACHE_BYTES)
-    total, left = np.sum(pmap(part, spans(objective.n, size)), axis=0)
-    return max(float(left / total), _TINY) if total > 0 else 1.0
+    along, u = np.hstack(pmap(part, spans(objective.n, size)))
+    total = float(along.sum())
+    return 0.5 if total == 0 else _largest_gain(along / total, np.maximum(u, _LEAST_CHANGE))
+
+
+def _largest_gain(shares: NDArray, u: NDArray) -> float:
+    """Return max_t (t - sum_i a_i (exp(-u_i t) - 1 + u_i t) / u_i^2) for shares a_i that add up to 1.
+
+    The derivative is convex and falls, so Newton's method from t = 0 approaches its zero from below.
+    """
+    t = 0.0
+    for _ in range(50):  # Newton steps; if the derivative has no zero, t grows and there is no bound
+        fallen = -np.expm1(-t * u)
+        slope = 1 - float(shares @ (fallen / u))
+        if slope <= 1e-6:
+            return t - float(shares @ ((t * u - fallen) / np.square(u)))
+        t += slope / max(float(shares @ (1 - fallen)), 1e-6)
+    return 1 / _TINY
 
 
 def decrement(objective: Objective, point: Point, precondition: Precondition, enough: float = 0.0) -> NewtonStep:
@@ -279,10 +304,10 @@ def _conjugate_gradients(
         ratios.append(rz / old)
         missing = _CAUTION / _smallest_eigenvalue(lengths, ratios) * rz
         # the eigenvalue is unreliable after fewer than three products
-        if len(lengths) > 2 and (missing <= D / 4 or missing <= enough / 4):
+        if len(lengths) > 2 and (missing <= D / 8 or missing <= enough / 4):
             break
         p = z + p.dtype.type(ratios[-1]) * p
-    return NewtonStep(x, D, (D + missing) / 2 / curvature_kept(objective, theta, x)), r
+    return NewtonStep(x, D, (D + missing) * largest_fall(objective, theta, x)), r
 
 
 def _smallest_eigenvalue(lengths: list[float], ratios: list[float]) -> float:

@@ -38,7 +38,6 @@ from kway.linear.solvers.preconditioners import (
 from kway.threads import pmap
 from kway.validation import Rows
 
-SAMPLE = 2  # rows per feature in the first sampled Gram matrix of a class; twice as many in each later one (T4c)
 JITTER = 1e-4  # relative increase of the diagonal that keeps a float32 Gram matrix positive definite
 MODEL_SWEEPS = 20  # sweeps of coordinate descent over a model, at most (T4c)
 _SETTLED = 1e-4  # a sweep that gains less than this share of the first one is the last (T4c)
@@ -160,7 +159,7 @@ class LocalModels:
             return self._alike(np.maximum(bends, bends.dtype.type(1e-10)))
         h = o.curvatures(theta)  # (R, n)
         seeds = self.rng.integers(0, 2**63, o.n_scores)
-        wanted = int(SAMPLE * D * 2 ** max(0, self.built - 2)) + 1000
+        wanted = D * 2 ** max(0, self.built - 2) + 1000
         if 2 * wanted >= o.n and o.loss.label_free_curvature:  # others may be flat on most rows: they are mixed below
             return self._gram(pmap(lambda k: self._exact(h[k]), range(o.n_scores)))
         squares, mass = _diagonals(o, h), plain_mass(h)

@@ -39,7 +39,7 @@ from kway.linear.solvers.smoothing import solve_smoothed
 from kway.rows.passes import wrap_rows
 from kway.threads import single_blas
 
-_REBUILD = 3  # the iteration of the first new model, and the factor to the next: early steps move curvature most (T4c)
+_REBUILD = 5  # the iteration of the first new model, and the factor to the next: early steps move curvature most (T4c)
 STIFFER = 1.5  # growth of the model's scale after a step that rose
 
 
