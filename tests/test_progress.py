@@ -108,10 +108,10 @@ def test_a_comparison_tells_its_steps_and_its_scores():
     told = []
     with watched(told.append):
         kway.compare(data.x_train, data.y_train, ["centroid", "softmax"])
-    assert told[0] == News("centroid: fold 1", 0, 4)
-    assert told[1].what == "centroid: fold 1, fit 1 of 2"
+    assert told[0].what.startswith("centroid: ")
+    assert any(", fit 1 of 2" in news.what for news in told)
     assert [news.done for news in told] == sorted(news.done for news in told)
-    assert max(news.done for news in told) < told[0].of == 4
+    assert max(news.done for news in told) < told[0].of
     names = {cells[0] for cells in told[-1].lines}
     assert names == {"centroid", "softmax"}
     assert all(cells[2] in ("1 fold", "5 folds") for cells in told[-1].lines)
@@ -140,7 +140,7 @@ def test_the_whole_job_shows_every_stage_and_never_goes_back():
     with watched(told.append):
         kway.fit(*load_iris(return_X_y=True), models=["centroid", "softmax"], also=())
     seen = " ".join(news.what for news in told)
-    for what in ("centroid: fold 1", "all training rows", "calibrating", "testing", "explaining"):
+    for what in ("centroid: 96 rows", "all training rows", "testing", "explaining"):
         assert what in seen
     shares = [news.done / news.of for news in told]
     assert shares == sorted(shares)
