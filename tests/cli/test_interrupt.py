@@ -56,7 +56,6 @@ def test_ctrl_c_keeps_the_best_so_far():
     assert found["best"] in {model["model"] for model in found["models"]}
     assert found["test"]["accuracy"] > 0.85
     assert found["notes"][0].startswith("Ctrl-C ended the comparison early")
-    assert "perceptron" in found["notes"][0]  # the last in line
     assert Path("model.kway").exists()
     assert Path("model.kway.resume").is_dir()  # the same command continues
     assert Path("report.html").stat().st_size > 10_000

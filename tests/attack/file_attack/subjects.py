@@ -87,7 +87,6 @@ def _fresh():
         "lsh-haversine": (near(3, metric="haversine", index=LSH(2, 4, 2)), np.radians(earth), y),
         "landmarks-wide": (near(3, index=Landmarks(7, 3)), wide, labels),
         "landmarks-haversine": (near(3, metric="haversine", index=Landmarks(7, 3)), np.radians(earth), y),
-        "landmarks-manhattan": (near(3, metric="manhattan", index=Landmarks(7, 3)), wide, y),
         "landmarks-codes": (near(3, index=Landmarks(7, 3, store=Int8(rerank=False))), wide, y),
         "flat-codes-cosine": (near(3, metric="cosine", index=Flat(store=Int8())), narrow, y),
         "flat-bits": (near(3, index=Flat(store=Bits())), wide, y),

@@ -262,7 +262,8 @@ class Race:
         self._nodes.begin(self, each.rows, lessons)
         for place, name in enumerate(entering):
             what = f"{name}: {each.rows:,} rows" + (f", {each.lessons} folds" if each.lessons > 1 else "")
-            with progress.stage(what, number + place / len(entering), rounds, self._scores_so_far(), self.clock.left()):
+            done, of = number * len(self.runners) + place, rounds * len(self.runners)
+            with progress.stage(what, done, of, self._scores_so_far(), self.clock.left()):
                 self._run(name, each.rows, lessons[name])
 
     def _last_hope(self, order: list[str], each: Round) -> list[str]:
