@@ -75,6 +75,14 @@ def plan_rounds(n_outside: int, n_lessons: int, n_classes: int) -> list[Round]:
     return [*(Round(size, 1) for size in sizes[:-1]), *(Round(n_outside, count) for count in counts)]
 
 
+class _Place(NamedTuple):
+    """The place of a family in the progress bar: what it does, the families before it in all rounds, all rounds."""
+
+    what: str
+    done: int
+    rounds: int
+
+
 class Store(Protocol):
     """Keeps answers, so that an interrupted race can be resumed (checkpoint.py)."""
 
@@ -262,9 +270,7 @@ class Race:
         self._nodes.begin(self, each.rows, lessons)
         for place, name in enumerate(entering):
             what = f"{name}: {each.rows:,} rows" + (f", {each.lessons} folds" if each.lessons > 1 else "")
-            done, of = number * len(self.runners) + place, rounds * len(self.runners)
-            with progress.stage(what, done, of, self._scores_so_far(), self.clock.left()):
-                self._run(name, each.rows, lessons[name])
+            self._run(name, each.rows, lessons[name], _Place(what, number * len(self.runners) + place, rounds))
 
     def _last_hope(self, order: list[str], each: Round) -> list[str]:
         """Return a family for a round that no plan fits: the best one that has time for one more lesson.
@@ -281,15 +287,17 @@ class Race:
     def _missing(self, runner: Runner, each: Round) -> range:
         return range(len(runner.answers) if runner.rows == each.rows else 0, each.lessons)
 
-    def _run(self, name: str, rows: int, lessons: range) -> None:
+    def _run(self, name: str, rows: int, lessons: range, place: _Place) -> None:
         """Let a family learn some lessons; an error that it raises ends its race."""
-        runner = self.runners[name]
-        for lesson in lessons:
+        runner, folds = self.runners[name], len(self.lessons)
+        for count, lesson in enumerate(lessons):
             if self.ranking() and self.clock.up():
                 self._late(runner)
                 return
+            done, of = place.done * folds + count, place.rounds * len(self.runners) * folds
             try:
-                answers = self._answer(name, rows, lesson)
+                with progress.stage(place.what, done, of, self._scores_so_far(), self.clock.left()):
+                    answers = self._answer(name, rows, lesson)
                 if answers.run.any() and not np.isfinite(runner.measure.of(answers, self._codes(lesson))).any():
                     words = runner.measure.words
                     raise InputError(f"it has no {words}, because it gives no probabilities")
