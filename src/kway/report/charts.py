@@ -198,7 +198,7 @@ def leaderboard(
 ) -> Figure:
     """Draw one bar per model with its standard deviation. The first model is highlighted as the chosen one.
 
-    If all scores are close to the best, the axis starts above zero and its label says so.
+    If all scores are close to the best, the axis starts above zero, and the axis label states this.
 
     Parameters
     ----------

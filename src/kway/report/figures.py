@@ -245,7 +245,7 @@ def _regions(found: JobResult) -> Drawn | None:
     if hasattr(X, "tocsr") or not 2 <= X.shape[1] <= _MOST_COLUMNS or len(found.model.classes_) > confusion.MOST_NAMED:
         return None
     step = -(-X.shape[0] // _MOST_ROWS)
-    # points of the plane are far from all rows, and a neighbor search is slow there: 15 s for 160^2 and 16,000 rows
+    # points of the plane are far from all rows, which makes a neighbor search slow: 15 s for 160^2 and 16,000 rows
     resolution = 160 if _winner(found, LinearFamily) is not None else 80 // min(step, 2)
     line = next((s for s in found.leaderboard if _takes(s, X)), None)  # a blend takes raw rows: its best member
     if line is None:

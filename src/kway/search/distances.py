@@ -129,7 +129,7 @@ class EuclideanDistance(Distance):
         return KeyForm(-np.ones_like(halves), halves)
 
     def fill(self, a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-        """||a||^2 + ||b||^2 - 2 a.b, and again directly where that cancels."""
+        """||a||^2 + ||b||^2 - 2 a.b, and again directly if the subtraction cancels."""
         middle = b.mean(axis=0)
         moved_a, moved_b = a - middle, b - middle  # far from the origin, squares would hide the differences
         aa, bb = squares(moved_a), squares(moved_b)
