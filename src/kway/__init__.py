@@ -32,6 +32,7 @@ _HOME = {  # public name -> the module that defines it; the name of a module -> 
     "Features": "kway.tables.features.features",
     "Gaussian": "kway.search.metrics",
     "Haversine": "kway.search.metrics",
+    "HierarchicalConformalClassifier": "kway.confidence",
     "Laplacian": "kway.search.metrics",
     "KernelSoftmaxClassifier": "kway.linear.kernel_softmax",
     "LeastSquaresClassifier": "kway.linear.named",
@@ -68,6 +69,7 @@ __all__ = [
     "Features",
     "Gaussian",
     "Haversine",
+    "HierarchicalConformalClassifier",
     "KernelSoftmaxClassifier",
     "Laplacian",
     "LeastSquaresClassifier",
@@ -102,7 +104,13 @@ if TYPE_CHECKING:
     from kway.auto.race.compare import compare
     from kway.auto.reasons import explain
     from kway.auto.tune import tune
-    from kway.confidence import BlendClassifier, ConformalClassifier, OpenSetClassifier, TemperatureScaledClassifier
+    from kway.confidence import (
+        BlendClassifier,
+        ConformalClassifier,
+        HierarchicalConformalClassifier,
+        OpenSetClassifier,
+        TemperatureScaledClassifier,
+    )
     from kway.fitted import fit
     from kway.linear.classifier import LinearClassifier
     from kway.linear.kernel_softmax import KernelSoftmaxClassifier

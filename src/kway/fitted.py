@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from kway.auto.evaluation import Scores
 from kway.auto.fit_options import FitOptions
+from kway.auto.hierarchy import LevelScores, job_levels
 from kway.auto.job import JobResult, run_job
 from kway.auto.race.compare import Comparison
 from kway.auto.reasons import Reasons, explain
@@ -60,6 +61,8 @@ class Fitted(Printed):
         Scores on the test rows, on which no choice depends.
     notes : tuple of str
         Notes on the data and on what was left out.
+    levels : LevelScores or None
+        Accuracy per level of the hierarchy on the test rows; None without `hierarchy`.
 
     Examples
     --------
@@ -99,6 +102,11 @@ class Fitted(Printed):
         """Notes on the data and on what was left out."""
         return self.result.notes
 
+    @property
+    def levels(self) -> LevelScores | None:
+        """Accuracy per level of the hierarchy on the test rows; None without `hierarchy`."""
+        return job_levels(self.result)
+
     def predict(self, X: Any) -> NDArray:
         """Return the predicted labels (n,)."""
         return self.model.predict(X)
@@ -116,6 +124,15 @@ class Fitted(Printed):
         if not hasattr(self.model, "predict_set"):
             raise InputError("this model predicts no sets; fit it with sets=, for example kway.fit(..., sets=0.9)")
         return self.model.predict_set(X)
+
+    def predict_node(self, X: Any) -> NDArray:
+        """Return the node of each row that contains its label, if the model was fitted with `hierarchy` and `sets`."""
+        if not hasattr(self.model, "predict_node"):
+            raise InputError(
+                "this model predicts no nodes; fit it with hierarchy= and sets=, for example "
+                'kway.fit(..., hierarchy="/", sets=0.9)'
+            )
+        return self.model.predict_node(X)
 
     def explain(self) -> Reasons:
         """Return the features and words that count for each class, as `kway.explain` does."""
@@ -229,6 +246,9 @@ def fit(data: Any, target: Any = None, *, test: Any = None, **options: Any) -> F
         Sheet of a workbook, or table of a database.
     join_labels : bool, default=False
         Join labels that differ only in case or blanks.
+    hierarchy : str, default=None
+        Separator of labels that are paths, such as "/" for "animal/dog". The accuracy is measured per level, and with
+        `sets` the set of a row is a node of the tree.
 
     Returns
     -------

@@ -106,6 +106,11 @@ class FeaturedClassifier(DelegatedAnswers):
         """Return the estimator's set of labels for each row."""
         return self.estimator_.predict_set(self.numbers(X))
 
+    @available_if(inner_has("predict_node"))
+    def predict_node(self, X: Any) -> Any:
+        """Return the estimator's node of the hierarchy for each row."""
+        return self.estimator_.predict_node(self.numbers(X))
+
     # ---- model files: the features are stored under a prefix, like the estimator
 
     def _facts(self) -> tuple[dict[str, Any], dict[str, NDArray]]:

@@ -10,6 +10,7 @@ checkpoint           what an interrupted job leaves, and how it continues
 refit                fit the families of the leaderboard on all rows
 calibration          probabilities, prediction sets and "unknown", from held-out rows
 evaluation           scores of a model on labeled rows
+hierarchy            accuracy per level of labels that are paths
 learning_curve       would more rows help?
 reasons              which features count for each class (`kway.explain`)
 job                  all of these in order

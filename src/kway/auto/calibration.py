@@ -25,7 +25,12 @@ from kway.auto.race.folds import HELD_OUT_SHARE
 from kway.auto.race.pool import HeldOut
 from kway.auto.race.scoring import LeaderboardRow
 from kway.auto.train_test import TrainTest
-from kway.confidence import ConformalClassifier, OpenSetClassifier, TemperatureScaledClassifier
+from kway.confidence import (
+    ConformalClassifier,
+    HierarchicalConformalClassifier,
+    OpenSetClassifier,
+    TemperatureScaledClassifier,
+)
 from kway.confidence.splits import Split, hold_out, make_folds
 from kway.confidence.temperature import LOGS, SCORES, proven_offsets, scale_fitted, score_columns
 from kway.errors import InputError, KwayError
@@ -162,7 +167,9 @@ def with_guarantees(
             cv=cv if options.sets is None else HELD_OUT_SHARE,  # inside the sets row numbers differ
             random_state=options.seed,
         )
-    if options.sets is not None:
+    if options.sets is not None and data.hierarchy is not None:
+        model = HierarchicalConformalClassifier(model, data.hierarchy, options.sets, cv, options.seed)
+    elif options.sets is not None:
         model = ConformalClassifier(model, coverage=options.sets, cv=cv, random_state=options.seed)
     model.fit(X, data.y)
     if split is not None:
@@ -177,6 +184,8 @@ def sets_tradeoff(found: GuaranteedModel, X: Any, y: NDArray, n_points: int = 60
 
     The threshold of the model is one of the points.
     """
+    if isinstance(found.model, HierarchicalConformalClassifier):
+        return _nodes_tradeoff(found.model, X, y, n_points)
     odd = 1.0 - np.asarray(found.classifier.predict_proba(X))
     own = odd[np.arange(len(y)), encode_as(y, found.classifier.classes_)]
     limits = np.unique([*np.quantile(own, np.linspace(0, 1, n_points)), *np.unique(found.model.thresholds_)])
@@ -185,6 +194,24 @@ def sets_tradeoff(found: GuaranteedModel, X: Any, y: NDArray, n_points: int = 60
     sets = found.model.predict_set(X)
     at = float(sets.sizes.mean()), float(sets.covers(y).mean())
     return Tradeoff(sizes, covered, at, str(found.model.guarantee_))
+
+
+def _nodes_tradeoff(model: HierarchicalConformalClassifier, X: Any, y: NDArray, n_points: int) -> Tradeoff:
+    """Return the same for sets that are nodes of a tree: all labels below the node."""
+    climb, tree, rows = model.climb(X), model.tree_, np.arange(len(y))
+    own = tree.chains[encode_as(y, model.classes_)]
+    covers = (climb.nodes[:, :, None] == own[:, None, :]).any(axis=2)  # (n, L + 1)
+    sizes = np.asarray(tree.members.sum(axis=0)).ravel()[climb.nodes]
+    p = climb.probabilities[:, :-1]
+    limits = [-1.0, *np.unique([*np.quantile(p, np.linspace(0, 1, n_points)), min(model.threshold_, 1.0)])]
+    stops = [climb.stops(limit) for limit in limits]
+    at = climb.stops(model.threshold_)
+    return Tradeoff(
+        np.array([sizes[rows, stop].mean() for stop in stops]),
+        np.array([covers[rows, stop].mean() for stop in stops]),
+        (float(sizes[rows, at].mean()), float(covers[rows, at].mean())),
+        str(model.guarantee_),
+    )
 
 
 def unknown_tradeoff(found: GuaranteedModel, X: Any, y: NDArray, n_points: int = 60) -> Tradeoff:

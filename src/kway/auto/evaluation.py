@@ -92,10 +92,15 @@ def evaluate_model(model: Any, X: Any, y: NDArray) -> Evaluation:
 
 def evaluate_blocks(model: Any, blocks: Iterable[tuple[Any, NDArray]]) -> Scores:
     """Score rows that come in blocks, X (m, d) with y (m,); no block is kept."""
+    return tally_blocks(model, blocks).scores()
+
+
+def tally_blocks(model: Any, blocks: Iterable[tuple[Any, NDArray]]) -> Tally:
+    """Return the sums over rows that come in blocks, X (m, d) with y (m,); no block is kept."""
     tally = Tally(np.asarray(model.classes_))
     for X, y in blocks:
         tally.add(model, X, y)
-    return tally.scores()
+    return tally
 
 
 class Tally:

@@ -124,7 +124,8 @@ def data_notes(data: TrainTest, target: str | None, id: str | None = None) -> di
     form = {key: value for key, value in vars(data.form).items() if value is not None}
     how = {"form": form, "written": {w.column: w.how for w in data.written}, "id": id}
     reading = {key: value for key, value in how.items() if value} or None
-    return {"data": data.name, "target": target, "reading": reading}
+    shape = {} if data.hierarchy is None else {"hierarchy": data.hierarchy}
+    return {"data": data.name, "target": target, "reading": reading, **shape}
 
 
 def run_job(

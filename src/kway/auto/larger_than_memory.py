@@ -78,7 +78,7 @@ class LargeData:
             begun += piece.n
             left = piece.at(kept)
             y = left.required_labels()
-            yield left.rows, y if self.classes is None else joined_labels(y, self.classes)
+            yield left.rows, y if self.classes is None else joined_labels(y, self.classes, self.how.hierarchy)
         self._check_state()
 
     def _check_state(self) -> None:

@@ -19,7 +19,7 @@ from kway.tables.labeled_rows import LabeledRows
 from kway.tables.options import ReadOptions
 from kway.tables.reading import DEFAULT_OPTIONS, read_rows
 from kway.tables.sources.frames import is_table, n_rows, whole_column
-from kway.tables.sources.labels import folded_label, joined_labels
+from kway.tables.sources.labels import folded_label, joined_labels, path_levels
 
 _GAPS = ("na", "n/a", "nan", "null", "none", "?", "-", "missing")  # labels that may mean "no label"
 MOST_TESTED = 50_000  # test rows at most: they give the accuracy to within half a point (T11)
@@ -33,6 +33,7 @@ class TrainTest(LabeledRows):
     test_part: str = ""  # which rows are the test rows, in words
     kinds: Mapping[str, str] = field(default_factory=dict)  # kinds of columns that the user named
     larger: LargeData | None = None  # all of DATA, if memory holds only a part
+    hierarchy: str | None = None  # separator of the levels of the labels
 
     @property
     def keeps_groups_or_order(self) -> bool:
@@ -47,12 +48,13 @@ def read_train_test(data: Any, how: ReadOptions = DEFAULT_OPTIONS, test: Any = N
     found, larger = read_what_fits(data, how)
     what = f"target {how.target!r} of {found.name}" if how.target else f"the target of {found.name}"
     what += "" if larger is None else " (in the rows that fit in memory)"
-    y = joined_labels(found.required_labels()) if how.join_labels else found.required_labels()
+    y = joined_labels(found.required_labels(), (), how.hierarchy) if how.join_labels else found.required_labels()
     labels, notes = checked_labels(y, what)
+    if how.hierarchy is not None:
+        check_paths(labels.classes, how.hierarchy, what)
     if how.join_labels:
-        found = replace(
-            found, y=y, test_y=None if found.test_y is None else joined_labels(found.test_y, labels.classes)
-        )
+        test_y = None if found.test_y is None else joined_labels(found.test_y, labels.classes, how.hierarchy)
+        found = replace(found, y=y, test_y=test_y)
         larger = None if larger is None else replace(larger, classes=labels.classes)
     columns = set(getattr(found.rows, "column_names", ()))
     every_row = TrainTest(
@@ -61,13 +63,14 @@ def read_train_test(data: Any, how: ReadOptions = DEFAULT_OPTIONS, test: Any = N
         test_part="the test rows of the dataset",
         kinds={c: kind for c, kind in how.kinds.items() if c in columns},
         larger=larger,
+        hierarchy=how.hierarchy,
     )
     if test is not None:
         other = read_rows(test, replace(how, group=None, order=None, id=None), found.requirements())
         split = replace(
             every_row,
             test_rows=other.rows,
-            test_y=joined_labels(other.required_labels(), labels.classes)
+            test_y=joined_labels(other.required_labels(), labels.classes, how.hierarchy)
             if how.join_labels
             else other.required_labels(),
             notes=(*every_row.notes, *other.left_out, *shared_note(found.rows, other.rows)),
@@ -120,6 +123,15 @@ def checked_labels(y: NDArray, what: str) -> tuple[Labels, tuple[str, ...]]:
     odd = _odd_labels(dict(zip(classes.tolist(), counts.tolist())), what)
     labels = Labels(classes, codes.astype(np.int64, copy=False))
     return labels, (*(notes if single else []), *odd)
+
+
+def check_paths(classes: NDArray, sep: str, what: str) -> None:
+    """Raise InputError if a label has an empty level, or if no label has two levels."""
+    depth = max(len(path_levels(label, sep)) for label in classes.tolist())
+    if depth < 2:
+        raise InputError(
+            f"{what} has no label with {sep!r}, so there is no hierarchy; pass the separator of its levels: hierarchy="
+        )
 
 
 def labels_at(labels: Labels, rows: NDArray[np.int64] | None) -> Labels:

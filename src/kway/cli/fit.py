@@ -27,6 +27,7 @@ from kway.cli.options import (
     with_options,
 )
 from kway.cli.output import count, emit_json, format_number, live_view, safe, say, show_table, terminal_width
+from kway.cli.saved_model import show_levels
 from kway.cli.warmup import announce_compilation
 from kway.progress import portion, stage
 from kway.tables.options import ReadOptions
@@ -208,7 +209,9 @@ def data_facts(data: TrainTest, n_features: int, n_classes: int) -> dict[str, An
 
 def fit_facts(found: JobResult, seconds: float) -> dict[str, Any]:
     """Return what `kway fit --json` prints, without the names of the files."""
-    runner, comparison = found.runner_up, found.comparison
+    from kway.auto.hierarchy import job_levels
+
+    runner, comparison, levels = found.runner_up, found.comparison, job_levels(found)
     data = data_facts(found.data, found.X.shape[1], len(found.model.classes_))
     return {
         "best": found.best.model,
@@ -220,6 +223,7 @@ def fit_facts(found: JobResult, seconds: float) -> dict[str, Any]:
         "metric": comparison.measure.name,
         "sets": None if found.sets is None else _guarantee_facts(found.sets, "size", "coverage"),
         "unknown": None if found.unknown is None else _guarantee_facts(found.unknown, "answered", "accuracy"),
+        "levels": None if levels is None else levels.records(),
         "more_rows": None if found.curve is None else str(found.curve),
         "baselines": found.baselines,
         "runner_up": None if runner is None else {**vars(runner), "test": vars(runner.test)},
@@ -367,6 +371,8 @@ def show_winner(result: dict[str, Any]) -> None:
         say(_runner_up_line(result["runner_up"]))
     for line in _guarantee_lines(result):
         say(line)
+    if result["levels"]:
+        show_levels(result["levels"])
 
 
 BASELINES = {"majority class": "always the most frequent class", "class number": "least squares on the class number"}

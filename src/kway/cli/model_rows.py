@@ -70,6 +70,7 @@ class ModelReader:
                 reading, target=reading.target or notes.get("target"), target_from_model=reading.target is None
             )
         self.requirements = _in_training_format(_requirements_of(self.model), notes.get("reading"))
+        self.hierarchy = notes.get("hierarchy")
         self._check_drop(self.requirements.columns)
         self._needs_labels = needs_labels
         self.skipped: list[str] = []  # files that could not be read so far
@@ -96,8 +97,9 @@ class ModelReader:
         if self.reading.join_labels and found.y is not None:
             from kway.tables.sources.labels import joined_labels
 
-            test_y = None if found.test_y is None else joined_labels(found.test_y, self.model.classes_.tolist())
-            found = replace(found, y=joined_labels(found.y, self.model.classes_.tolist()), test_y=test_y)
+            known = self.model.classes_.tolist(), self.hierarchy
+            test_y = None if found.test_y is None else joined_labels(found.test_y, *known)
+            found = replace(found, y=joined_labels(found.y, *known), test_y=test_y)
         if found.test_rows is not None:
             return ModelRows(found.test_rows, found.test_y, found.kept_columns)
         return ModelRows(found.rows, found.y, found.kept_columns)

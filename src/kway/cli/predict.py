@@ -192,7 +192,7 @@ def predictions(model: Any, X: Any, topk: int | None, proba: bool) -> dict[str, 
 
 
 def _set_or_unknown(model: Any, X: Any) -> dict[str, NDArray]:
-    """Return `set` (labels joined by |) of a model that predicts sets, and `prediction` of one that says "unknown"."""
+    """Return `set` (labels joined by |, or a node) of a model with sets, `prediction` of one that says "unknown"."""
     import numpy as np
 
     columns: dict[str, NDArray] = {}
@@ -202,7 +202,9 @@ def _set_or_unknown(model: Any, X: Any) -> dict[str, NDArray]:
     if inner is not None:
         labels = model.predict(X)
         columns["prediction"] = np.where(labels == inner.unknown_, "unknown", labels.astype(str))
-    if hasattr(model, "predict_set"):
+    if hasattr(model, "predict_node"):
+        columns["set"] = model.predict_node(X)
+    elif hasattr(model, "predict_set"):
         columns["set"] = np.array(["|".join(map(str, labels)) for labels in model.predict_set(X).to_lists()])
     return columns
 

@@ -35,17 +35,29 @@ def evaluate(
 
     Example: kway evaluate model.kway held_out.csv
     """
-    from kway.auto.evaluation import evaluate_blocks
+    from kway.auto.evaluation import tally_blocks
+    from kway.auto.hierarchy import model_levels
     from kway.cli.model_rows import read_blocks
 
     fitted, blocks, skipped = read_blocks(model, data, reading, needs_labels=True, embed=embed)
     labelled = ((rows.X, rows.y) for rows in blocks)  # read_blocks has checked that there are labels
-    scores = evaluate_blocks(fitted, labelled)  # type: ignore[arg-type]
+    tally = tally_blocks(fitted, labelled)  # type: ignore[arg-type]
+    scores, levels = tally.scores(), model_levels(model, tally, fitted.classes_)
     _warn_of_unseen({c["class"]: c["rows"] for c in scores.classes}, set(fitted.classes_.tolist()))
     if json:
-        emit_json({**vars(scores), "skipped": skipped})
-    else:
-        show_scores(scores, "stdin" if data == "-" else data)
+        shape = {} if levels is None else {"levels": levels.records()}
+        emit_json({**vars(scores), "skipped": skipped, **shape})
+        return
+    show_scores(scores, "stdin" if data == "-" else data)
+    if levels is not None:
+        show_levels(levels.records())
+
+
+def show_levels(levels: list[dict[str, Any]]) -> None:
+    """Print the accuracy of each level of a hierarchy of labels."""
+    from kway.auto.hierarchy import level_lines
+
+    show_table("Accuracy by level of the hierarchy", *level_lines(levels))
 
 
 def show_scores(scores: Scores, name: str, most: int = 20, label_width: int = 60) -> None:

@@ -2,6 +2,7 @@
 
 temperature.py      TemperatureScaledClassifier: calibrated probabilities; offsets of one-vs-all scores
 conformal.py        ConformalClassifier: prediction sets with a coverage guarantee
+hierarchy.py        HierarchicalConformalClassifier: sets that are nodes of a tree of labels
 openset.py          OpenSetClassifier: the prediction "unknown", with a guaranteed rate of false rejects
 blend.py            BlendClassifier: a weighted product of the probabilities of several classifiers
 known_scores.py     scores of how much a row is like the training rows
@@ -26,6 +27,7 @@ _HOME = {
     "ConformalClassifier": "conformal",
     "CoverageGuarantee": "conformal",
     "FalseAccepts": "impostors",
+    "HierarchicalConformalClassifier": "hierarchy",
     "OpenSetClassifier": "openset",
     "OpenSetGuarantee": "openset",
     "PredictionSets": "conformal",
@@ -37,6 +39,7 @@ __all__ = [
     "ConformalClassifier",
     "CoverageGuarantee",
     "FalseAccepts",
+    "HierarchicalConformalClassifier",
     "OpenSetClassifier",
     "OpenSetGuarantee",
     "PredictionSets",
@@ -49,6 +52,7 @@ __all__ = [
 if TYPE_CHECKING:
     from kway.confidence.blend import BlendClassifier
     from kway.confidence.conformal import ConformalClassifier, CoverageGuarantee, PredictionSets
+    from kway.confidence.hierarchy import HierarchicalConformalClassifier
     from kway.confidence.impostors import FalseAccepts
     from kway.confidence.openset import OpenSetClassifier, OpenSetGuarantee
     from kway.confidence.temperature import TemperatureScaledClassifier

@@ -203,25 +203,17 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
         """
         self._check_parameters()
         self._forget()
-        rows = self._check_rows(X, y, params)
-        X, labels, _ = rows
         rng = self._rng()
-        if self._is_prefit():
-            self._adopt(self._prefit())
-            held = np.arange(len(labels.codes))
-        else:
-            train, held = split = splits.make_one_split(self.cv, X, labels.codes, rng)
-            splits.check_classes_in_training(labels.codes, split, labels.classes)
-            self._adopt(self._fit_copy(rows.take(train)))
-        codes = labels.codes[held]
-        scores = self._label_scores(take_rows(X, held), codes, rng) if len(held) else np.empty(0)
+        held = self._fit_and_hold_out(self._check_rows(X, y, params), rng)
+        codes = held.labels.codes
+        scores = self._label_scores(held.X, codes, rng) if len(codes) else np.empty(0)
         self.thresholds_ = self._thresholds(scores, codes)
         short = int(np.count_nonzero(np.isinf(self.thresholds_)))
         self.guarantee_ = CoverageGuarantee(
             float(self.coverage),
             self.method,
             bool(self.per_class),
-            len(held),
+            len(codes),
             short,
             len(self.classes_),
             int(np.count_nonzero(self.thresholds_ >= 1.0)) - short,  # 1 is the score of probability 0
@@ -233,11 +225,7 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
         splits.check_cv(self.cv, folds=False)
         pick_method(self.method)
         check_parameters(self, coverage=between(0, 1), per_class=YES_OR_NO, allow_empty=YES_OR_NO)
-        if not hasattr(self._unfitted(), "predict_proba"):
-            raise CombinationError(
-                f"{type(self._unfitted()).__name__} has no predict_proba, which prediction sets need; wrap it: "
-                "TemperatureScaledClassifier(estimator)"
-            )
+        check_probabilities(self._unfitted())
 
     def _label_scores(self, X: Any, codes: NDArray[np.int64], rng: Any) -> NDArray[np.float64]:
         """Return the nonconformity of the true labels (m,), from lists that grow until they contain it."""
@@ -317,6 +305,15 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
     def _restore_facts(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
         self.guarantee_ = CoverageGuarantee(**facts["guarantee"])
         self.thresholds_ = arrays["thresholds"]
+
+
+def check_probabilities(estimator: Any) -> None:
+    """Raise CombinationError if the estimator has no probabilities, which prediction sets need."""
+    if not hasattr(estimator, "predict_proba"):
+        raise CombinationError(
+            f"{type(estimator).__name__} has no predict_proba, which prediction sets need; wrap it: "
+            "TemperatureScaledClassifier(estimator)"
+        )
 
 
 def conformal_quantile(scores: NDArray[np.float64], coverage: float) -> float:

@@ -225,3 +225,14 @@ class ConfidenceWrapper(EstimatorInside):
     def _fit_copy(self, rows: LabeledRows) -> Any:
         """Return a copy of the estimator, fitted on these rows."""
         return self._fresh().fit(rows.X, rows.labels.classes[rows.labels.codes], **rows.params)
+
+    def _fit_and_hold_out(self, rows: LabeledRows, rng: np.random.RandomState) -> LabeledRows:
+        """Fit a copy of the estimator on a part of the rows and return the others; all rows if it is prefit."""
+        labels = rows.labels
+        if self._is_prefit():
+            self._adopt(self._prefit())
+            return rows
+        train, held = split = make_one_split(self.cv, rows.X, labels.codes, rng)
+        check_classes_in_training(labels.codes, split, labels.classes)
+        self._adopt(self._fit_copy(rows.take(train)))
+        return LabeledRows(take_rows(rows.X, held), labels._replace(codes=labels.codes[held]))

@@ -9,6 +9,7 @@ from typing import Any
 
 import kway
 from kway.auto.columns import summarize_columns
+from kway.auto.hierarchy import job_levels, level_lines
 from kway.auto.job import JobResult
 from kway.auto.race.pool import BLEND
 from kway.auto.race.scoring import setting_in_words
@@ -75,6 +76,7 @@ def facts(found: JobResult, drawn: list[PagePicture], command: str, most_classes
         "features": summarize_columns(found.features, found.data),
         "pictures": drawn,
         "runner_up": found.runner_up,
+        "levels": _levels(found),
         "command": command,
         "seed": found.options.seed,
         "budget": found.options.budget,
@@ -90,6 +92,15 @@ def _reason_lines(reasons: Reasons | None, hardest: set[str], most: int) -> list
     """Return the reasons of all classes, or of the hardest if there are more than `most`."""
     lines = [] if reasons is None else reasons.strongest().lines()
     return lines if len(lines) <= most else [line for line in lines if line[0] in hardest]
+
+
+def _levels(found: JobResult) -> dict[str, Any] | None:
+    """Return the table of the accuracy per level, if the labels are paths."""
+    levels = job_levels(found)
+    if levels is None:
+        return None
+    columns, lines = level_lines(levels.records())
+    return {"columns": columns, "lines": lines, "sep": found.data.hierarchy, "sets": found.sets is not None}
 
 
 def _percent(share: float | None, digits: int = 1) -> str:

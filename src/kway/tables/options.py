@@ -86,6 +86,8 @@ class ReadOptions:
         Sheet of a workbook, or table of a database.
     join_labels : bool, default=False
         Join labels that differ only in case or blanks.
+    hierarchy : str, optional
+        Separator of the levels of labels that are paths, such as "/" for animal/dog.
     keep : tuple of str, default=()
         Columns to return as they were read; ALL for every column.
     numbers : bool, default=False
@@ -140,6 +142,12 @@ class ReadOptions:
         typed=bool,
         commands=("fit", "compare", "evaluate"),
     )
+    hierarchy: str | None = option(
+        None,
+        "Labels are paths with this separator, such as / for animal/dog: scores per level, and --sets gives nodes.",
+        metavar="SEP",
+        commands=("fit",),
+    )
     keep: tuple[str, ...] = option(
         (),
         "Columns of DATA to write next to the predictions; all for every column.",
@@ -152,9 +160,11 @@ class ReadOptions:
     target_from_model: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("target", "group", "order", "id", "sep", "decimal", "encoding", "table"):
+        for name in ("target", "group", "order", "id", "sep", "decimal", "encoding", "table", "hierarchy"):
             if not isinstance(getattr(self, name), str | None):
                 raise UsageError(f"{name} is {getattr(self, name)!r:.60}; it must be text")
+        if self.hierarchy == "":
+            raise UsageError("hierarchy is empty; it must be the separator of the levels, such as /")
         if self.skip_rows is not None and (not isinstance(self.skip_rows, int) or self.skip_rows < 0):
             raise UsageError(f"skip_rows is {self.skip_rows!r:.60}; it must be a whole number of 0 or more")
         for name in ("header", "skip_bad", "join_labels"):

@@ -35,6 +35,7 @@ SCHEMAS: dict[str, Schema] = {
     "ConformalClassifier": wrappers.CONFORMAL,
     "ExemplarClassifier": estimators.EXEMPLAR,
     "FeaturedClassifier": features.FEATURED,
+    "HierarchicalConformalClassifier": wrappers.HIERARCHICAL,
     "KernelSoftmaxClassifier": estimators.KERNEL_SOFTMAX,
     "LeastSquaresClassifier": estimators.LINEAR,
     "LinearClassifier": estimators.LINEAR,

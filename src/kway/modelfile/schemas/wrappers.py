@@ -152,22 +152,43 @@ def _gives_probabilities(model: Any) -> str | None:
     return None if has else "needs probabilities that its inner classifier does not have"
 
 
-CONFORMAL = Schema(
-    facts={
-        "inner": inner_manifest,
-        "guarantee": record(
-            {
-                "coverage": _WITHIN,
-                "method": text(100),
-                "per_class": flag,
-                "n_calibration": whole(),
-                "n_short": whole(),
-                "n_classes": whole(1),
-                "n_full": whole(),
-                "n_zero": whole(),
-            },
-        ),
+_GUARANTEE = record(
+    {
+        "coverage": _WITHIN,
+        "method": text(100),
+        "per_class": flag,
+        "n_calibration": whole(),
+        "n_short": whole(),
+        "n_classes": whole(1),
+        "n_full": whole(),
+        "n_zero": whole(),
     },
+)
+
+
+def _threshold(value: Any) -> str | None:
+    fits = type(value) is float and value >= 0
+    return None if fits else "a number of at least 0, or infinity"
+
+
+def _shallow(stored: StoredObject) -> str | None:
+    """Check the depth of the labels, because the nodes of every path are listed."""
+    sep = str(stored.params["sep"]) or "/"
+    deepest = max((str(label).count(sep) for label in stored.classes.tolist()), default=0)
+    return None if deepest <= FileLimit.DEPTH else f"has labels of {deepest:,} levels"
+
+
+HIERARCHICAL = Schema(
+    facts={"inner": inner_manifest, "guarantee": _GUARANTEE, "threshold": _threshold},
+    rules=(same_labels, same_columns, _shallow),
+    params={"sep": text(100)},
+    nested=("inner.",),
+    after=(_gives_probabilities,),
+)
+
+
+CONFORMAL = Schema(
+    facts={"inner": inner_manifest, "guarantee": _GUARANTEE},
     arrays=lambda _: {"thresholds": Array(("float64",), ("K",), (_no_nan,))},
     rules=(same_labels, same_columns),
     nested=("inner.",),

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -108,17 +109,61 @@ def _refuse_gaps(gaps: int, n: int, what: str, advice: str) -> None:
         raise InputError(f"{what} is empty in {gaps:,} of {n:,} rows; {advice}")
 
 
-def joined_labels(y: NDArray, known: Iterable[Any] = ()) -> NDArray:
+def joined_labels(y: NDArray, known: Iterable[Any] = (), hierarchy: str | None = None) -> NDArray:
     """Return text labels (n,) in which labels that differ only in case or blanks are one.
 
-    Their spelling is that of `known`, else the most frequent one.
+    Their spelling is that of `known`, else the most frequent one. In a hierarchy this is done level by level.
     """
     if y.dtype.kind not in "UO":
         return y
     words, places, counts = np.unique(y, return_inverse=True, return_counts=True)
-    spelling = {folded_label(words[i]): words[i] for i in np.argsort(counts, kind="stable")}  # the last one stays
-    spelling |= {folded_label(label): label for label in known if isinstance(label, str)}
-    return np.asarray([spelling[folded_label(word)] for word in words])[places]
+    spellings = Spellings(hierarchy)
+    for word, count in zip(words.tolist(), counts.tolist()):
+        spellings.add(word, count)
+    for label in known:
+        if isinstance(label, str):
+            spellings.add(label, len(y) + 1)  # more frequent than all others
+    return np.asarray([spellings.joined(word) for word in words.tolist()])[places]
+
+
+class Spellings:
+    """How often each spelling of a label was seen; of a hierarchy, each level of a label by itself."""
+
+    def __init__(self, hierarchy: str | None = None) -> None:
+        self.hierarchy = hierarchy
+        self._seen: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+
+    def add(self, label: str, count: int = 1) -> None:
+        """Count a spelling of a label."""
+        for place, level in self._levels(label):
+            self._seen[place][level] += count
+
+    def joined(self, label: str) -> str:
+        """Return the label in its most frequent spelling."""
+        found = [self._seen[place].most_common(1)[0][0] for place, _ in self._levels(label)]
+        return (self.hierarchy or "").join(found)
+
+    def _levels(self, label: str) -> list[tuple[tuple[str, ...], str]]:
+        """Return each level as it is written, with the path to it, which is the same for all spellings."""
+        if self.hierarchy is None:
+            return [((folded_label(label),), label)]
+        levels = [level.strip() for level in str(label).split(self.hierarchy)]
+        folded = [folded_label(level) for level in levels]
+        return [(tuple(folded[: i + 1]), level) for i, level in enumerate(levels)]
+
+
+def path_levels(label: Any, sep: str) -> list[str]:
+    """Return the levels of a label that is a path; raise InputError if one is empty.
+
+    >>> path_levels("animal/dog/beagle", "/")
+    ['animal', 'dog', 'beagle']
+    """
+    levels = str(label).split(sep)
+    if not all(level.strip() for level in levels):
+        raise InputError(
+            f"label {label!r:.100} has an empty level between {sep!r}; write paths such as {sep.join(('a', 'b'))!r}"
+        )
+    return levels
 
 
 def folded_label(label: str) -> str:
