@@ -32,7 +32,7 @@ def blocks(X, y, size=700):
     "model",
     [
         kway.SoftmaxClassifier(alpha=1e-3, tol=1e-6),
-        kway.SVMClassifier(alpha=1e-2, tol=5e-3),
+        kway.SVMClassifier(alpha=1e-2, tol=1e-3),
         kway.LogisticClassifier(alpha=1e-2, tol=1e-6),
         kway.SoftmaxClassifier(alpha=1e-2, tol=1e-6, class_weight="balanced"),
     ],

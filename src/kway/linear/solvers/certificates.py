@@ -33,7 +33,7 @@ from scipy.linalg import eigvalsh_tridiagonal
 
 from kway.linear.objective import Objective, ObjectiveHessian
 from kway.linear.solvers.base import Point, has_hessian, is_small, sample_size
-from kway.linear.solvers.dense_hessian import DenseHessian
+from kway.linear.solvers.dense_hessian import DenseHessian, solve_positive
 from kway.memory import BLOCK_BYTES, CACHE_BYTES, rows_per_block
 from kway.rows.passes import QUICK
 from kway.threads import pmap, spans
@@ -336,7 +336,7 @@ def duality_gap(objective: Objective, point: Point) -> float:
         s (L - g.W) - R*(s g),   R*(v) = sum_j max(|v_j| - lasso_j, 0)^2 / (2 ridge_j),
 
     because loss*(s a) <= s loss*(a) if loss >= 0. Without a ridge, s is chosen such that |s g_j| <= lasso_j for all j,
-    so that R* = 0. The bias is assumed to move by at most its own size.
+    so that R* = 0. `bias_gap` is the part of the biases, which have no penalty.
     """
     penalty = objective.penalty
     if not has_gap(objective):
@@ -351,8 +351,42 @@ def duality_gap(objective: Objective, point: Point) -> float:
     if penalty.ridge:
         beyond = np.square(np.maximum(np.abs(g) - lassos, 0)) / (2 * ridges)
         lower = max(lower, support - float(beyond.sum()))
+    return point.total - lower + bias_gap(objective, point)
+
+
+def bias_gap(objective: Objective, point: Point) -> float:
+    """Return the part of the duality gap that is due to the biases, if each moves by at most its own size."""
     reach = 1 + objective.loss.margin + 2 * float(np.abs(point.theta[:, -1]).max())
-    return point.total - lower + reach * float(np.abs(point.gradient[:, -1]).sum())
+    return reach * float(np.abs(point.gradient[:, -1]).sum())
+
+
+def with_newton_biases(objective: Objective, theta: NDArray) -> NDArray:
+    """Return theta after a Newton step of the biases alone, for rounded hinges.
+
+    `bias_gap` is proportional to the gradient, the rest of the gap to its square. Near the optimum only the biases keep
+    the gap open, by far more than they contribute to the excess.
+    """
+    o = objective
+
+    def part(rows: slice) -> tuple[NDArray, NDArray]:
+        scores, targets = o.scores(theta, rows).astype(np.float64), o.block_targets(rows)
+        _, slopes = o.loss.value_gradient(scores, targets)
+        h = o.loss.curvatures(scores, targets)
+        weight = np.ones(len(h)) if o.weight is None else o.weight[rows].astype(np.float64)
+        hessian = np.diag(weight @ h)
+        if o.loss.couples:
+            own = np.eye(o.n_scores)[targets.codes]
+            pairs = (h * (1 - own) * weight[:, None]).T @ own  # curvature of each pair (class, class of the row)
+            hessian -= pairs + pairs.T
+        return weight @ slopes, hessian
+
+    parts = pmap(part, spans(o.n, rows_per_block(8 * o.n_scores, CACHE_BYTES)))
+    gradient, hessian = (np.sum(found, axis=0) for found in zip(*parts))
+    if o.loss.couples:
+        hessian += hessian.trace() / o.n_scores**2  # a shift of all biases changes no loss
+    moved = theta.copy(order="K")
+    moved[:, -1] -= solve_positive(hessian, gradient).astype(theta.dtype)
+    return moved
 
 
 def has_gap(objective: Objective) -> bool:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
+import scipy.linalg as la
 from numpy.typing import NDArray
 
 from kway.linear.objective import Objective
@@ -188,23 +189,69 @@ class KinkedProblem:
         rounding = rho <= _ROUNDING * (1 + self.lasso + float(a.sum()))
         return self.margin * float(a.sum()) - float(np.where(rounding, np.minimum(exact, near), exact).sum())
 
-    def factor(self, bend: Floats, diagonal: Floats) -> Solve:
-        """x -> H^-1 x, (R, D) each; bend has the gaps' shape, diagonal (R, D)."""
+    def factor(self, curvature: Floats, diagonal: Floats) -> Solve:
+        """Return x -> H^-1 x, (R, D) each, for the curvatures of the hinges (shape of the gaps) and diagonal (R, D).
+
+        Of a joint problem, H = sum_i B_i (x) z_i z_i' + diag(diagonal), with the curvatures h_ic of row i for c != y_i:
+
+            B_i = diag(t_i) - h_i e_y' - e_y h_i',   t_ic = h_ic, but t_iy = sum_c h_ic
+        """
         if self.signs is not None:
-            return _shaped(_gram(self.Z, bend[:, 0]) + np.diag(diagonal[0]))
+            return _shaped(_gram(self.Z, curvature[:, 0]) + np.diag(diagonal[0]))
+        h = np.zeros((len(curvature), self.n_scores))
+        np.put_along_axis(h, self.others, curvature, 1)
+        t = h.copy()
+        np.put_along_axis(t, self.codes[:, None], h.sum(axis=1, keepdims=True), 1)
+        work = joint_work(len(h), *diagonal.shape)
+        return self._factor_by_rows(h, t, diagonal) if work.by_rows < work.whole else self._factor_whole(h, t, diagonal)
+
+    def _factor_whole(self, h: Floats, t: Floats, diagonal: Floats) -> Solve:
+        """Return H^-1 by the whole matrix."""
         R, D = diagonal.shape
-        H, every = np.zeros((R, D, R, D)), np.zeros((len(bend), R))
-        np.put_along_axis(every, self.others, bend, 1)
+        H = np.zeros((R, D, R, D))
         for c in range(R):
             rows = self.codes == c
-            z, h = self.Z[rows], every[rows]
-            H[c, :, c] += _gram(self.Z, every[:, c]) + _gram(z, h.sum(axis=1))
-            cross = ((h[:, :, None] * z[:, None, :]).reshape(len(z), R * D).T @ z).reshape(R, D, D)
+            z = self.Z[rows]
+            H[c, :, c] += _gram(self.Z, t[:, c])
+            cross = ((h[rows][:, :, None] * z[:, None, :]).reshape(len(z), R * D).T @ z).reshape(R, D, D)
             H[:, :, c] -= cross
             H[c] -= cross.transpose(2, 0, 1)
         whole = H.reshape(R * D, R * D)
         whole[np.diag_indices(R * D)] += diagonal.ravel()
         return _shaped(self._pinned(whole, R, D))
+
+    def _factor_by_rows(self, h: Floats, t: Floats, diagonal: Floats) -> Solve:
+        """Return H^-1 by the Woodbury formula: a matrix (D, D) per class, and two vectors per row.
+
+        The vectors are h_i z_i' and e_y z_i'. One more vector pins the shift common to all biases.
+        """
+        Z, (n, D), codes = self.Z, self.Z.shape, self.codes
+        own = np.eye(self.n_scores)[codes]
+        pin = np.append(np.zeros(D - 1), 1.0)[:, None] * self.bias  # (D, 1)
+        blocks = pmap(lambda c: inverse(_gram(Z, t[:, c]) + np.diag(diagonal[c])), range(self.n_scores))
+        vectors = lambda c: np.hstack([Z.T * h[:, c], Z.T * own[:, c], pin])  # (D, 2 n + 1), the part of class c  # noqa: E731
+        small = sum(pmap(lambda c: vectors(c).T @ blocks[c](vectors(c)), range(self.n_scores)))
+        size = t.sum() / self.n_scores**2 or 1.0
+        coupling = np.zeros((2 * n + 1, 2 * n + 1))  # the inverse of the vectors' coefficients in H
+        at = np.arange(n)
+        coupling[at, at + n] = coupling[at + n, at] = -1.0
+        coupling[-1, -1] = 1 / size
+        lu = la.lu_factor(small + coupling, check_finite=False)
+
+        def once(x: Floats) -> Floats:
+            first = np.array([block(row) for block, row in zip(blocks, x)])
+            weights = la.lu_solve(lu, sum(vectors(c).T @ first[c] for c in range(self.n_scores)), check_finite=False)
+            return first - np.array([block(vectors(c) @ weights) for c, block in enumerate(blocks)])
+
+        def solve(x: Floats) -> Floats:
+            found = once(x)
+            scores = Z @ found.T  # (n, R)
+            coupled = t * scores - h * scores[at, codes][:, None] - own * (h * scores).sum(axis=1, keepdims=True)
+            product = coupled.T @ Z + diagonal * found
+            product[:, -1] += size * self.bias * found[:, -1].sum()
+            return found + once(x - product)  # once more for what rounding left
+
+        return solve
 
     def _pinned(self, H: Floats, R: int, D: int) -> Floats:
         """H with a matrix of rank one per column added along the shift common to all classes, which no loss sees.
@@ -216,6 +263,19 @@ class KinkedProblem:
         at = np.arange(D)
         H.reshape(R, D, R, D)[:, at, :, at] += size[:, None, None]
         return H
+
+
+class JointWork(NamedTuple):
+    """Products of a step of a joint problem, by the whole matrix and by the Woodbury formula."""
+
+    whole: float
+    by_rows: float
+
+
+def joint_work(n: int, R: int, D: int) -> JointWork:
+    """Return the products of a step of a joint problem with n rows, R scores and D columns."""
+    whole = 2.0 * n * R * D * D + (R * D) ** 3 / 3
+    return JointWork(whole, R * (6.0 * n * D * D + 4.0 * n * n * D + D**3 / 3) + (2.0 * n) ** 3)
 
 
 def _gram(Z: Floats, weight: Floats) -> Floats:
@@ -352,10 +412,16 @@ def is_small_with_kinks(objective: Objective, most: float = MOST_WORK) -> bool:
     o, loss, D, R = objective, objective.loss, objective.d + 1, objective.n_scores
     knows = loss.has_margin and not loss.rounded and o.penalty.ridge + o.penalty.lasso > 0
     at_hand = o.in_memory or FETCHED in o.rows.offers
-    size = R * D if loss.joint else D
-    if not knows or not at_hand or 8 * max(o.n * D, size * size) > 2 * BLOCK_BYTES:
+    if not knows or not at_hand:
         return False
-    work = 2.0 * o.n * size * D + size**3 / 3 if loss.joint else R * (float(o.n) * D * D + D**3 / 3)
+    if loss.joint:
+        each = joint_work(o.n, R, D)
+        by_rows = each.by_rows < each.whole
+        work, numbers = min(each), max(4.0 * o.n * o.n, R * D * D) if by_rows else float(R * D) ** 2
+    else:
+        work, numbers = R * (float(o.n) * D * D + D**3 / 3), float(D) * D
+    if 8 * max(float(o.n) * D, numbers) > 2 * BLOCK_BYTES:
+        return False
     return work <= most
 
 

@@ -162,20 +162,25 @@ class Descent:
     prove: bool
     schedule: Schedule = field(init=False)
     history: list[float] = field(default_factory=list)
+    next_biases: int = 0  # iteration before which the biases are not moved again
     excess: float = np.inf  # F minus its minimum: a bound if `proved`, else an estimate
     proved: bool = False
 
     def run(self, theta: NDArray, known: Moments | None = None) -> Solution:
         """Iterate from theta until the excess is below tol, no step lowers the value, or max_iter is reached."""
-        point, self.schedule = start_from(self.objective, theta, known)
+        o = self.objective
+        point, self.schedule = start_from(o, theta, known)
         self.has_decrement = self.prove and certificates.has_decrement(self.objective)
         self.has_gap = self.prove and not self.has_decrement and certificates.has_gap(self.objective)
+        self.can_move_biases = o.loss.rounded and o.fit_intercept and o.rows.sample() is o.rows
         self.history.append(point.value)
         for iteration in range(1, max(1, self.control.max_iter) + 1):
             if certificates.separated(self.objective, point.value):
                 return self._end(point, SEPARABLE)
-            if self._is_gap_closed(point):
-                return self._end(point)
+            if self.has_gap:
+                point = self._with_gap(iteration, point)
+                if self.excess <= self._allowed_excess(point) * (1e-2 if self.schedule.exact else 1.0):
+                    return self._end(point)
             step = self._step(iteration, point)
             if step.excess <= self._allowed_excess(point) and not self.schedule.exact:
                 return self._end(point)
@@ -245,12 +250,20 @@ class Descent:
                 return new
         return None
 
-    def _is_gap_closed(self, point: Point) -> bool:
-        """Return whether the duality gap, which needs no pass over the rows, is below tol."""
-        if not self.has_gap:
-            return False
-        self.proved, self.excess = True, certificates.duality_gap(self.objective, point)
-        return self.excess <= self._allowed_excess(point) * (1e-2 if self.schedule.exact else 1.0)
+    def _with_gap(self, iteration: int, point: Point) -> Point:
+        """Compute the duality gap, which needs no pass over the rows; move the biases if only they keep it open."""
+        o, allowed = self.objective, self._allowed_excess(point)
+        self.proved, self.excess = True, certificates.duality_gap(o, point)
+        rest = self.excess - certificates.bias_gap(o, point)
+        if self.excess <= allowed or rest > allowed / 2 or iteration < self.next_biases or not self.can_move_biases:
+            return point
+        self.next_biases = iteration + 1 + iteration // 10
+        new = Point.centered_at(o, certificates.with_newton_biases(o, point.theta))
+        gap = certificates.duality_gap(o, new)
+        if gap >= self.excess or new.value > point.value * (1 + loss_rounding(point)):
+            return point
+        self.excess = gap
+        return new
 
     def _end_stuck(self, point: Point, step: NewtonStep) -> Solution:
         """Return the solution when rounding hides any further fall; compute the bound if it is missing."""
