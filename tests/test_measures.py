@@ -6,7 +6,7 @@ from sklearn import metrics
 
 import kway
 from kway.auto.evaluation import evaluate_model
-from kway.auto.race.scoring import answers_of
+from kway.auto.race.scoring import held_out_predictions
 from kway.measures import MIN_PROBABILITY, log_loss, log_losses, own_probability
 
 
@@ -33,8 +33,8 @@ def test_every_stage_counts_alike():
         model.fit(data.x_train, data.y_train)
         own = np.maximum(model.predict_proba(data.x_test)[np.arange(len(data.y_test)), data.y_test], 1e-6)
         expected = -np.log(own).mean()
-        answers = answers_of(model, data.x_test, data.y_test, len(model.classes_))
-        assert answers.loss()[0] == pytest.approx(expected)
+        predictions = held_out_predictions(model, data.x_test, data.y_test, len(model.classes_))
+        assert predictions.loss()[0] == pytest.approx(expected)
         assert evaluate_model(model, data.x_test, data.y_test).scores.log_loss == pytest.approx(expected)
         scaled = kway.TemperatureScaledClassifier(model, cv="prefit").fit(data.x_test, data.y_test)
         assert scaled.log_loss_before_ == pytest.approx(expected)

@@ -12,11 +12,11 @@ import pytest
 
 import kway
 from kway import modelfile
-from kway.auto.checkpoint import UNFINISHED, AnswerFiles, Checkpoint, job_key
+from kway.auto.checkpoint import UNFINISHED, Checkpoint, PredictionFiles, job_key
 from kway.auto.fit_options import FitOptions
 from kway.auto.job import run_job
 from kway.auto.race import rounds
-from kway.auto.race.scoring import Answers
+from kway.auto.race.scoring import Predictions
 from kway.auto.train_test import read_train_test
 from kway.errors import UsageError
 from kway.tables.options import ReadOptions
@@ -58,8 +58,8 @@ def finish(process):
 
 @pytest.mark.slow
 def test_a_killed_job_leaves_a_model_and_the_next_one_continues(table):
-    model, answers = table / "model.kway", table / "model.kway.resume"
-    kill_when(start(table), lambda: model.exists() and len(list(answers.glob("*_1.npz"))) > 1)
+    model, predictions = table / "model.kway", table / "model.kway.resume"
+    kill_when(start(table), lambda: model.exists() and len(list(predictions.glob("*_1.npz"))) > 1)
     assert modelfile.info(model).notes[UNFINISHED]
     done = subprocess.run(
         [sys.executable, "-m", "kway", "predict", "model.kway", "t.csv"], cwd=table, capture_output=True, text=True
@@ -68,11 +68,11 @@ def test_a_killed_job_leaves_a_model_and_the_next_one_continues(table):
     truth = [line.rsplit(",", 1)[1] for line in (table / "t.csv").read_text().split("\n")[1:]]
     predicted = [line.strip('"') for line in done.stdout.strip().split("\n")[1:]]
     assert np.mean(np.array(truth) == predicted) > 0.7
-    kept = {path: path.stat().st_mtime_ns for path in answers.glob("*.npz")}
+    kept = {path: path.stat().st_mtime_ns for path in predictions.glob("*.npz")}
     process = start(table)
     time.sleep(0.5)
     found = finish(process)
-    assert not answers.exists()
+    assert not predictions.exists()
     assert UNFINISHED not in modelfile.info(model).notes
     assert len(kept) > 5
     (table / "again").mkdir()
@@ -133,11 +133,13 @@ def test_the_key_follows_the_rows_and_the_options_but_not_the_budget(job):
 
 
 def test_damaged_or_foreign_files_are_not_used(tmp_path):
-    files = AnswerFiles(tmp_path / "a.resume", "key")
-    answers = Answers(np.zeros((3, 1), np.int32), np.zeros((3, 1), np.float32), 1.0, np.eye(3, dtype=np.float32))
-    files.put("softmax 100 0", answers)
+    files = PredictionFiles(tmp_path / "a.resume", "key")
+    predictions = Predictions(
+        np.zeros((3, 1), np.int32), np.zeros((3, 1), np.float32), 1.0, np.eye(3, dtype=np.float32)
+    )
+    files.put("softmax 100 0", predictions)
     found = files.get("softmax 100 0")
-    for name, value in answers._asdict().items():
+    for name, value in predictions._asdict().items():
         np.testing.assert_array_equal(getattr(found, name), value)
     path = files._path("softmax 100 0")
     path.write_bytes(path.read_bytes()[:40])
@@ -146,5 +148,5 @@ def test_damaged_or_foreign_files_are_not_used(tmp_path):
     (tmp_path / "b.resume").mkdir()
     (tmp_path / "b.resume" / "thesis.npz").write_bytes(b"mine")
     with pytest.raises(UsageError, match="did not write"):
-        AnswerFiles(tmp_path / "b.resume", "key")
+        PredictionFiles(tmp_path / "b.resume", "key")
     assert (tmp_path / "b.resume" / "thesis.npz").read_bytes() == b"mine"

@@ -10,7 +10,7 @@ from kway.auto.race.clock import REPORT_SECONDS, Clock, default_budget
 from kway.auto.race.compare import compare, compare_rows
 from kway.auto.race.families import PlainFamily
 from kway.auto.race.rounds import TOO_SLOW
-from kway.auto.race.scoring import Answers, FoldedRows
+from kway.auto.race.scoring import FoldedRows, Predictions
 from kway.labels import encode
 from kway.planning.costs import Size
 from kway.progress import stage, watched
@@ -19,15 +19,15 @@ STEP = 0.02  # seconds of a fit of Slow
 
 
 class Slow(PlainFamily):
-    """A family whose lessons take STEP each and are all alike."""
+    """A family whose splits take STEP each and are all alike."""
 
     def planned_seconds(self, size):
         return STEP
 
-    def answer(self, data, lesson, settings, wanted, stop):
+    def fit_predict(self, data, split, settings, wanted, stop):
         time.sleep(STEP)
-        guess = np.zeros((len(lesson.held_out), 1), np.int32)
-        return Answers(guess, np.full(guess.shape, np.log(2), np.float32), STEP)
+        guess = np.zeros((len(split.held_out), 1), np.int32)
+        return Predictions(guess, np.full(guess.shape, np.log(2), np.float32), STEP)
 
 
 class VerySlow(Slow):
@@ -88,8 +88,55 @@ def test_a_family_whose_plan_exceeds_the_budget_does_not_enter():
     assert found.finished
 
 
+class Planned(Slow):
+    """A family whose plan says 5 s per split, whatever it takes."""
+
+    seconds = 0.0
+
+    def planned_seconds(self, size):
+        return 5.0
+
+    def fit_predict(self, data, split, settings, wanted, stop):
+        time.sleep(self.seconds)
+        right = np.random.default_rng(len(self.name)).random(len(split.held_out)) < 0.7
+        guess = np.where(right, data.codes[split.held_out], 0)[:, None].astype(np.int32)
+        return Predictions(guess, np.full(guess.shape, np.log(2), np.float32), self.seconds)
+
+
+def test_by_default_the_speed_of_the_machine_decides_nothing(monkeypatch):
+    X, y = np.arange(60.0)[:, None], np.arange(60) % 2
+    families = [Planned(name, "CentroidClassifier") for name in ("a", "bb", "ccc", "dddd")]
+    found = []
+    for seconds in (0.0, 0.05):
+        monkeypatch.setattr(Planned, "seconds", seconds)
+        found.append(compare(X, y, families, folds=2))
+    quick, slow = (
+        ([(line.model, line.note, line.fold_accuracy) for line in each.rows], each.skipped) for each in found
+    )
+    assert quick == slow
+    assert not found[0].finished  # the plan exceeds 10 s
+    in_time = compare(X, y, families, folds=2, budget=100)
+    assert in_time.finished
+    assert {line.folds_run for line in in_time.rows} == {"2"}
+
+
+def test_a_default_budget_ends_on_a_machine_that_is_far_too_slow():
+    clock = Clock(begun=time.perf_counter() - 300)
+    clock.use_default(Size(700, 13, 11))
+    assert clock.left() < 0
+    assert clock.up()
+    assert clock.too_slow
+    quick = Clock(begun=time.perf_counter() - 100)
+    quick.use_default(Size(700, 13, 11))
+    assert quick.left() == 13.5
+    quick.charge(20.0, 1.0)
+    assert quick.up()
+    assert not quick.too_slow
+
+
 def test_the_default_budget_grows_with_the_table():
-    assert default_budget(Size(700, 13, 11)) == default_budget(Size(10_000, 50, 5)) == 60.0
+    assert default_budget(Size(700, 13, 11)) == 13.5
+    assert default_budget(Size(10_000, 50, 5)) == default_budget(Size(15_000, 16, 26)) == 60.0
     assert default_budget(Size(20_000, 50, 5)) == default_budget(Size(10_000, 100, 5)) == 120.0
     assert default_budget(Size(10_000, 3000, 5)) == default_budget(Size(10_000, 128, 5))  # images and embeddings
     assert default_budget(Size(10_000, 40_000, 5, density=1e-3)) == pytest.approx(48.0 * 10 / 8)

@@ -108,7 +108,7 @@ def test_splits_are_stratified_seeded_and_keep_single_rows_for_training():
     codes = np.array([0] * 50 + [1] * 30 + [2] * 20 + [3])
     train, test = split_test(codes, 0.2, seed=3)
     again = split_test(codes, 0.2, seed=3)
-    np.testing.assert_array_equal(test, again.test)
+    np.testing.assert_array_equal(test, again.held_out)
     assert sorted(np.concatenate([train, test])) == list(range(101))
     assert np.bincount(codes[test]).tolist() == [10, 6, 4]
     folds = fold_numbers(codes, 5)

@@ -12,7 +12,8 @@ from kway.auto.fit_options import FitOptions
 from kway.auto.job import run_job
 from kway.auto.race.compare import chosen_families
 from kway.auto.race.families import COLUMNS, EDGES, NO_TEXT, TEXT, LinearFamily
-from kway.auto.race.scoring import FoldedRows, Lesson
+from kway.auto.race.folds import Split
+from kway.auto.race.scoring import FoldedRows
 from kway.auto.train_test import read_train_test
 from kway.errors import InputError
 from kway.tables.features.features import Features
@@ -105,16 +106,16 @@ def test_alphas_follow_the_units():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(90, 3)), np.repeat([0, 1, 2], 30)
     family = LinearFamily("softmax", "SoftmaxClassifier", "softmax")
-    lesson = Lesson(np.arange(0, 60), np.arange(60, 90))
+    split = Split(np.arange(0, 60), np.arange(60, 90))
     found = []
     for unit in (1.0, 1000.0):
         data = FoldedRows(X * unit, y, np.arange(90) % 3)
         settings = family.settings(data)
-        found.append((settings, family.answer(data, lesson, settings, range(len(settings)), lambda: False)))
-    (one, answers), (other, others) = found
+        found.append((settings, family.fit_predict(data, split, settings, range(len(settings)), lambda: False)))
+    (one, predictions), (other, others) = found
     for a, b in zip(one, other):
         assert b["alpha"] == pytest.approx(1e6 * a["alpha"])
-    assert (answers.predicted == others.predicted).mean() > 0.96
+    assert (predictions.predicted == others.predicted).mean() > 0.96
 
 
 def test_neighbours_are_also_tried_without_the_text(tmp_path):

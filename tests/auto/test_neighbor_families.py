@@ -6,8 +6,8 @@ import scipy.sparse as sp
 
 from kway.auto.race.compare import compare
 from kway.auto.race.families import FAMILIES
-from kway.auto.race.folds import fold_numbers
-from kway.auto.race.scoring import FoldedRows, Lesson
+from kway.auto.race.folds import Split, fold_numbers
+from kway.auto.race.scoring import FoldedRows
 from kway.errors import InputError
 
 LEARNED = FAMILIES["neighbors-nca"]
@@ -36,17 +36,17 @@ def test_it_wins_where_most_columns_tell_nothing():
     assert model.score(*noisy(seed=1)) == pytest.approx(found.best.accuracy, abs=0.04)
 
 
-def answers(data, fold, wanted=None):
+def predictions(data, fold, wanted=None):
     inside = data.folds == fold
-    lesson = Lesson(np.flatnonzero(~inside), np.flatnonzero(inside))
+    split = Split(np.flatnonzero(~inside), np.flatnonzero(inside))
     settings = LEARNED.settings(data)
     wanted = range(len(settings)) if wanted is None else wanted
-    return settings, inside, LEARNED.answer(data, lesson, settings, list(wanted), lambda: False)
+    return settings, inside, LEARNED.fit_predict(data, split, settings, list(wanted), lambda: False)
 
 
 def test_answers_are_those_of_the_estimator_on_the_fold():
     X, y = noisy(400)
-    settings, inside, found = answers(folded(X, y), 0)
+    settings, inside, found = predictions(folded(X, y), 0)
     for at in (3, 60, 120, 199):
         model = LEARNED.make(settings[at], None).fit(X[~inside], y[~inside])
         np.testing.assert_array_equal(model.predict(X[inside]), found.predicted[:, at])
@@ -56,7 +56,7 @@ def test_only_the_wanted_maps_run():
     data = folded(*noisy(400))
     settings = LEARNED.settings(data)
     own = [at for at, setting in enumerate(settings) if setting["map"] == "scales"]
-    _, _, found = answers(data, 1, own)
+    _, _, found = predictions(data, 1, own)
     np.testing.assert_array_equal(np.flatnonzero(found.run), own)
     assert np.isfinite(found.losses[:, own]).all()
 
@@ -92,4 +92,4 @@ def test_when_it_is_idle(rows, y, why):
 def test_sparse_rows_are_refused_in_words():
     data = FoldedRows(sp.random(60, 10, 0.5, "csr"), np.arange(60) % 2, np.arange(60) % 5)
     with pytest.raises(InputError, match="dense columns"):
-        LEARNED.answer(data, Lesson(np.arange(40), np.arange(40, 60)), [], [], lambda: False)
+        LEARNED.fit_predict(data, Split(np.arange(40), np.arange(40, 60)), [], [], lambda: False)

@@ -11,10 +11,10 @@ from kway.auto.job import run_job
 from kway.auto.race.clock import Clock
 from kway.auto.race.compare import compare_rows
 from kway.auto.race.families import FAMILIES, PlainFamily
-from kway.auto.race.folds import fold_numbers, stratified_order
+from kway.auto.race.folds import Split, fold_numbers, stratified_order
 from kway.auto.race.pool import BLEND, pool_of
 from kway.auto.race.rounds import Race, Round, Runner, plan_rounds
-from kway.auto.race.scoring import ACCURACY, Answers, FoldedRows, Lesson
+from kway.auto.race.scoring import ACCURACY, FoldedRows, Predictions
 from kway.auto.train_test import read_train_test
 from kway.labels import encode
 from kway.tables.options import ReadOptions
@@ -42,12 +42,12 @@ class Scripted(PlainFamily):
     def planned_seconds(self, size):
         return 1e-6
 
-    def answer(self, data, lesson, settings, wanted, stop):
-        self.learned.append((len(lesson.learn), int(lesson.held_out[0])))
-        own = data.codes[lesson.held_out]
-        lucky = np.random.default_rng(list(self.name.encode())).random(len(own)) < self.right(len(lesson.learn))
+    def fit_predict(self, data, split, settings, wanted, stop):
+        self.learned.append((len(split.train), int(split.held_out[0])))
+        own = data.codes[split.held_out]
+        lucky = np.random.default_rng(list(self.name.encode())).random(len(own)) < self.right(len(split.train))
         loss = np.full((len(own), 1), self.loss_, np.float32)
-        return Answers(np.where(lucky, own, (own + 1) % 3)[:, None].astype(np.int32), loss, 1e-6)
+        return Predictions(np.where(lucky, own, (own + 1) % 3)[:, None].astype(np.int32), loss, 1e-6)
 
 
 def scripted_race(*families, n=10_000):
@@ -105,10 +105,10 @@ def test_a_race_answers_as_single_fits_do():
     race.run()
     for name, runner in race.scored().items():
         assert runner.rows == race.all_rows
-        for fold, answers in enumerate(runner.answers):
+        for fold, predictions in enumerate(runner.predictions):
             inside, setting = folds == fold, runner.settings[runner.scan.best]
             model = runner.family.make(setting, 0).fit(X[~inside], y[~inside])
-            same = model.predict(X[inside]) == answers.predicted[:, runner.scan.best]
+            same = model.predict(X[inside]) == predictions.predicted[:, runner.scan.best]
             assert same.mean() > (0.98 if name == "softmax" else 0.999)
 
 
@@ -119,12 +119,12 @@ def test_the_setting_within_one_standard_error_with_the_lowest_log_loss_is_chose
     predicted[:1, 1] = predicted[:100, 2] = 1
     predicted[1, 0] = 1
     losses = np.repeat([[0.5, 0.3, 0.1]], 400, axis=0).astype(np.float32)
-    runner.add(Answers(predicted, losses, 1.0), codes, 100)
+    runner.add(Predictions(predicted, losses, 1.0), codes, 100)
     assert runner.scan.best == 1
     runner.drop_settings(100)
     assert runner.wanted == [0, 1]
     unknown = Runner(FAMILIES["centroid"], None, [{"i": i} for i in range(3)], ACCURACY, [0, 1, 2])
-    unknown.add(Answers(predicted, np.full((400, 3), np.nan, np.float32), 1.0), codes, 100)
+    unknown.add(Predictions(predicted, np.full((400, 3), np.nan, np.float32), 1.0), codes, 100)
     assert unknown.scan.best == 0  # no log losses: the preferred setting
 
 
@@ -168,12 +168,12 @@ def test_the_blend_is_learned_from_rows_that_its_members_have_not_seen():
     assert set(pool.weights) <= set(found.race.members()) | {found.best.model}
     assert {"extra-trees", "kernel-softmax", "boosted", "boosted-gentle"} <= set(found.race.members())
     assert len(found.race.members()) == 6
-    lessons = found.race.lessons
+    splits = found.race.splits
     for name in ("extra-trees", found.best.model):
         runner = found.race.runners[name]
         setting = runner.settings[runner.scan.best]
         tables = []
-        for learn, held_out in lessons:
+        for learn, held_out in splits:
             model = runner.family.make(setting, 0).fit(X[learn], y[learn])
             tables.append(model.predict_proba(X[held_out]))
         np.testing.assert_allclose(pool.held_out[name].probabilities(pool.codes), np.concatenate(tables), atol=1e-5)
@@ -218,11 +218,11 @@ def test_single_keeps_one_family_and_so_do_guarantees():
     assert sets.result.sets is not None
 
 
-def test_lessons_are_the_rows_outside_and_inside_the_folds():
+def test_splits_are_the_rows_outside_and_inside_the_folds():
     X, y = blobs(90)
     folds = fold_numbers(y, 3)
     race = Race({"": FoldedRows(X, y, folds)}, [folds], {"softmax": FAMILIES["softmax"]}, ACCURACY, Clock())
-    for fold, lesson in enumerate(race.lessons):
-        assert isinstance(lesson, Lesson)
-        np.testing.assert_array_equal(lesson.held_out, np.flatnonzero(folds == fold))
-        np.testing.assert_array_equal(lesson.learn, np.flatnonzero(folds != fold))
+    for fold, split in enumerate(race.splits):
+        assert isinstance(split, Split)
+        np.testing.assert_array_equal(split.held_out, np.flatnonzero(folds == fold))
+        np.testing.assert_array_equal(split.train, np.flatnonzero(folds != fold))

@@ -1,8 +1,8 @@
 """Calibrate the winner on rows that it did not learn from: probabilities, prediction sets and "unknown".
 
-temperature   from the answers for held-out rows in the comparison if it has them. Else from five folds, or one split if
-              rows are many or time is short; groups and order are kept. One-vs-all SVMs: their intercepts move first if
-              that makes the scores easier to compare
+temperature   from the predictions of held-out rows in the comparison if it has them. Else from five folds, or one split
+              if rows are many or time is short; groups and order are kept. One-vs-all SVMs: their intercepts move first
+              if that makes the scores easier to compare
 sets          ConformalClassifier around the winner: sets that contain the label with a guaranteed probability
 unknown       OpenSetClassifier around the winner, inside the sets: the answer "unknown"
 
@@ -51,16 +51,17 @@ def calibrate(
     clock: Clock,
     held: HeldOut | None = None,
     held_codes: NDArray[np.int64] | None = None,
+    fit_seconds: float = 0.0,
 ) -> tuple[Any, str]:
     """Return the fitted winner with a temperature, and a note if it cannot have one.
 
-    `held` are the answers for held-out rows with class codes `held_codes` (m,), if the comparison has them. Intercepts
-    are adjusted only if rows of all classes count equally.
+    `held` are the predictions for held-out rows with class codes `held_codes` (m,), if the comparison has them. A fit
+    on all rows is expected to take `fit_seconds`. Intercepts are adjusted only if rows of all classes count equally.
     """
     model = row.fitted
     if held is not None and held_codes is not None:
         return scale_fitted(model, held.values, held_codes, held.source or LOGS), ""
-    splits = _splits(row, folds, data, options.seed, clock)
+    splits = _splits(fit_seconds, folds, data, options.seed, clock)
     try:
         if options.weighs_rows_equally and _is_one_vs_all_svm(model):
             return _moved_and_scaled(model, X, data.y, splits)
@@ -80,10 +81,10 @@ def calibrate_on(model: Any, X: Any, y: NDArray, seed: int) -> tuple[Any, str]:
         return model, f"probabilities are not calibrated: {error}"
 
 
-def _splits(row: LeaderboardRow, folds: NDArray[np.int64], data: TrainTest, seed: int, clock: Clock) -> list[Split]:
+def _splits(fit_seconds: float, folds: NDArray[np.int64], data: TrainTest, seed: int, clock: Clock) -> list[Split]:
     """Return five splits, or one if rows are many or time is short; groups and order are kept."""
     clock.reserve, n_folds = REPORT_SECONDS, round(1 / HELD_OUT_SHARE)
-    once = HELD_OUT_SHARE * data.n > _CALIBRATION_ROWS or clock.up(n_folds * (row.fit_seconds or 0.0))
+    once = HELD_OUT_SHARE * data.n > _CALIBRATION_ROWS or clock.up(n_folds * fit_seconds)
     if data.keeps_groups_or_order:  # rows drawn at random would be too easy
         splits = [Split(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in range(int(folds.max()) + 1)]
         return splits[:1] if once else splits

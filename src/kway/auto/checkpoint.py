@@ -1,11 +1,11 @@
-"""The best model so far on disk, and the answers of a race, so that an interrupted job leaves a model and can resume.
+"""The best model and the predictions of a race on disk, so that an interrupted job leaves a model and can resume.
 
     model.kway                 the best family after each round, until the finished model replaces it
     model.unfinished.kway      instead, if model.kway is a finished model of an earlier job: it is not replaced
-    MODEL.resume/              key.json, and one file of answers per family, rows and fold
+    MODEL.resume/              key.json, and one file of predictions per family, rows and fold
 
-The key is a digest of the training rows, their labels and the options. A job with the same key reads the answers
-instead of learning the lessons again; any other key removes them. A finished job removes the folder. Every file is
+The key is a digest of the training rows, their labels and the options. A job with the same key reads the predictions
+instead of learning the splits again; any other key removes them. A finished job removes the folder. Every file is
 written completely or not at all, so a kill at any time leaves files that can be read.
 """
 
@@ -24,7 +24,7 @@ import kway
 from kway import modelfile
 from kway.auto.fit_options import FitOptions
 from kway.auto.race.rounds import Race
-from kway.auto.race.scoring import Answers
+from kway.auto.race.scoring import Predictions
 from kway.auto.train_test import TrainTest
 from kway.errors import KwayError, UsageError
 from kway.pipelines import FeaturedClassifier
@@ -37,8 +37,8 @@ UNFINISHED = "unfinished"  # the note of a model file that a later round, or the
 _KEY = "key.json"
 
 
-class AnswerFiles:
-    """Answers in a folder, one file each; those of another job are removed."""
+class PredictionFiles:
+    """Predictions in a folder, one file each; those of another job are removed."""
 
     def __init__(self, folder: Path, key: str) -> None:
         self.folder = folder
@@ -55,21 +55,21 @@ class AnswerFiles:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def get(self, key: str) -> Answers | None:
-        """Return stored answers, if there are any."""
+    def get(self, key: str) -> Predictions | None:
+        """Return stored predictions, if there are any."""
         try:
             with self._path(key).open("rb") as file, np.load(file, allow_pickle=False) as stored:
-                return Answers(**{name: stored[name] for name in stored})
+                return Predictions(**{name: stored[name] for name in stored})
         except (OSError, ValueError, KeyError, TypeError, BadZipFile):
             return None
 
-    def put(self, key: str, answers: Answers) -> None:
-        """Store answers."""
+    def put(self, key: str, predictions: Predictions) -> None:
+        """Store predictions."""
         if self._key() is None:
             self.folder.mkdir(exist_ok=True)
             with replacing(self.folder / _KEY) as draft:
                 draft.write_text(json.dumps({"key": self.key}))
-        arrays = {name: value for name, value in answers._asdict().items() if value is not None}
+        arrays = {name: value for name, value in predictions._asdict().items() if value is not None}
         with replacing(self._path(key)) as draft, draft.open("wb") as file:
             np.savez(file, **arrays)
 
@@ -87,7 +87,7 @@ class AnswerFiles:
 
 
 class Checkpoint:
-    """Keeps the best model so far at `path`, and the answers next to it.
+    """Keeps the best model so far at `path`, and the predictions next to it.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class Checkpoint:
 
     def __init__(self, path: Path, data: TrainTest, options: FitOptions, notes: dict[str, Any]) -> None:
         self.path, self.data, self.options, self.notes = path, data, options, notes
-        self.store = AnswerFiles(path.with_name(path.name + ".resume"), job_key(data, options))
+        self.store = PredictionFiles(path.with_name(path.name + ".resume"), job_key(data, options))
         self._saved: tuple[Any, ...] = ()
 
     def draft_path(self) -> Path:
@@ -119,7 +119,7 @@ class Checkpoint:
         if state == self._saved:
             return
         view = views.get(runner.family.view, views[""])
-        some = slice(None) if runner.rows == race.all_rows else race.lesson(runner.rows, 0).learn
+        some = slice(None) if runner.rows == race.all_rows else race.split(runner.rows, 0).train
         try:
             model = runner.family.make(row.setting, self.options.seed).fit(view.X[some], self.data.y[some])
             self.save(FeaturedClassifier.of(view.features, model, view.X), row.model)
@@ -133,7 +133,7 @@ class Checkpoint:
         modelfile.save(model, self.draft_path(), notes, force=True)
 
     def finish(self) -> None:
-        """Remove the answers, and the unfinished model if it is not at the place of the finished one."""
+        """Remove the predictions, and the unfinished model if it is not at the place of the finished one."""
         self.store.remove()
         draft = self.path.with_name(f"{self.path.stem}.unfinished{self.path.suffix}")
         if draft.exists() and is_unfinished(draft):

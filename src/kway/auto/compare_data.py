@@ -141,6 +141,8 @@ def _cut_notes(found: Comparison, clock: Clock) -> list[str]:
     if found.finished:
         return []
     why = "Ctrl-C" if clock.interrupted else f"the budget of {clock.budget:.3g} s"
+    if clock.too_slow:
+        why = "this machine is far slower than planned, so the safety limit of the default budget"
     late = [name for name, reason in found.problems.items() if _is_late(reason)]
     short = [row.model for row in found.rows if _is_late(row.note)]
     note = f"{why} ended the comparison early"

@@ -201,7 +201,7 @@ class Winner:
 
 def _choose(chosen: DataComparison, clock: Clock) -> Winner:
     """Choose a blend or the best single family, and fit what was chosen and the runner-up on all training rows."""
-    found = chosen.comparison
+    found, clock.reserve = chosen.comparison, REPORT_SECONDS  # from here on, the time of the fits is no longer reserved
     order = [row.model for row in found.rows]
     pool = pool_of(found.race, order[0], chosen.options.seed) if chosen.blend and found.race is not None else None
     members = [] if pool is None or pool.is_worse else sorted(pool.weights, key=lambda name: -pool.weights[name])
@@ -260,7 +260,8 @@ def _single(
     else:
         held = None if pool is None else pool.held_out.get(compared.model)
         codes = None if pool is None else pool.codes
-        calibrated, note = calibrate(fit.row, view.X, chosen.folds, data, options, clock, held, codes)
+        seconds = chosen.comparison.fit_seconds(compared.model)
+        calibrated, note = calibrate(fit.row, view.X, chosen.folds, data, options, clock, held, codes, seconds)
     return Winner(
         [fit.row, *leaderboard[1:]],
         FeaturedClassifier.of(view.features, guaranteed.model if guaranteed else calibrated, view.X),

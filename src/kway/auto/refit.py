@@ -85,9 +85,10 @@ def fit_families(
     found, size, y = chosen.comparison, chosen.size, chosen.data.y
     rows, notes = {row.model: row for row in found.rows}, list[str]()
     for place, name in enumerate(names):
-        fitted = any(rows[above].fitted is not None for above in names[:place])
-        if fitted and clock.up(found.fit_seconds(name)):
+        fitted, seconds = any(rows[above].fitted is not None for above in names[:place]), found.fit_seconds(name)
+        if fitted and clock.up(seconds):
             continue
+        clock.charge(seconds, seconds)
         try:
             with progress.stage(f"{name}: all training rows", place, len(names), left=clock.left()):
                 made, note = adapted(found.estimator(rows[name], chosen.options.seed), size)

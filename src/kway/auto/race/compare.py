@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.auto.fit_options import FitOptions
-from kway.auto.race.clock import Clock, default_budget
+from kway.auto.race.clock import Clock
 from kway.auto.race.families import CLASS_NUMBER, COLUMNS, FAMILIES, Family, LinearFamily, families_of_views
 from kway.auto.race.folds import fold_numbers
 from kway.auto.race.references import score_references
@@ -54,8 +54,8 @@ def compare(X: Any, y: Any, models: Any = None, *, groups: Any = None, order: An
     alpha : float, default=None
         Weight of the penalty of linear families; None chooses it by cross-validation.
     budget : float or str, default=None
-        Time for the comparison, in seconds or as "60s", "2m" or "1h"; None is 60 seconds for up to 10,000 rows of 50
-        columns, and more for more.
+        Time for the comparison, in seconds or as "60s", "2m" or "1h". None depends on the size: planned seconds, 60 for
+        10,000 rows of 50 columns, which are the same on every machine.
     embed : str, default=None
         Sentence-transformers model for text or images; used by `kway.fit` only.
     metric : {"accuracy", "balanced", "macro-f1", "log-loss"}, default="accuracy"
@@ -118,8 +118,7 @@ def compare_rows(
     if COLUMNS in forms:
         forms[COLUMNS] = forms[COLUMNS]._replace(categories=tuple(categories))
     clock = clock or Clock(options.budget)
-    if clock.budget is None:
-        clock.budget = default_budget(forms[""].size())
+    clock.use_default(forms[""].size())
     chosen = [family.configured(options.class_weight, options.device) for family in chosen_families(options, forms)]
     may_skip = options.models is None
     why = {family.name: family.skip_reason(forms.get(family.view, forms[""])) for family in chosen if may_skip}
@@ -199,7 +198,7 @@ class Comparison(Printed):
     references : list of LeaderboardRow
         Classifiers of other libraries, scored on the same folds.
     race : Race or None
-        The answers of the families on the held-out rows.
+        The predictions of the families on the held-out rows.
     """
 
     rows: list[LeaderboardRow]

@@ -27,16 +27,16 @@ ROWS_PER_CLASS = 10  # rows per class below which families cannot be compared by
 FEW_ROWS = 250  # rows of a quick look: a timed prediction, the start of a long search, permutation importance (T11)
 
 
-class RowSplit(NamedTuple):
-    """Row numbers to learn from and to test on."""
+class Split(NamedTuple):
+    """Row numbers to learn from and to be scored on."""
 
     train: NDArray[np.int64]
-    test: NDArray[np.int64]
+    held_out: NDArray[np.int64]
 
 
 def split_test(
     codes: NDArray[np.int64], share: float = HELD_OUT_SHARE, groups: Any = None, order: Any = None, seed: int = 0
-) -> RowSplit:
+) -> Split:
     """Split off about `share` of the rows as the test set."""
     n = len(codes)
     SEED.check("seed", seed)
@@ -45,16 +45,16 @@ def split_test(
     if order is not None:
         line = np.argsort(np.asarray(order), kind="stable")
         cut = n - max(1, round(share * n))
-        return RowSplit(np.sort(line[:cut]), np.sort(line[cut:]))
+        return Split(np.sort(line[:cut]), np.sort(line[cut:]))
     if groups is not None:
         _refuse_one_group(groups)
         parts = min(max(2, round(1 / share)), len(np.unique(groups)))
         train, test = next(iter(_by_group(parts, seed).split(np.zeros((n, 1)), codes, np.asarray(groups))))
-        return RowSplit(train, test)
+        return Split(train, test)
     return _stratified(codes, share, seed)
 
 
-def _stratified(codes: NDArray[np.int64], share: float, seed: int) -> RowSplit:
+def _stratified(codes: NDArray[np.int64], share: float, seed: int) -> Split:
     """Split by class; the only row of a class goes to training."""
     counts = np.bincount(codes)
     single = counts[codes] < 2
@@ -64,7 +64,7 @@ def _stratified(codes: NDArray[np.int64], share: float, seed: int) -> RowSplit:
     present = len(np.unique(codes[many]))
     size = min(max(round(share * len(codes)), present), len(many) - present)
     kept, drawn = train_test_split(many, test_size=size, stratify=codes[many], random_state=seed)
-    return RowSplit(np.sort(np.concatenate([kept, np.flatnonzero(single)])), np.sort(drawn))
+    return Split(np.sort(np.concatenate([kept, np.flatnonzero(single)])), np.sort(drawn))
 
 
 def fold_numbers(

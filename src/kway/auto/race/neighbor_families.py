@@ -1,4 +1,4 @@
-"""Families of nearest neighbors: one search gives the answers of every k and vote (kway.neighbors.tuning).
+"""Families of nearest neighbors: one search gives the predictions of every k and vote (kway.neighbors.tuning).
 
 With `maps`, the columns are first scaled or mixed by a map that is learned from the labels by neighborhood components
 analysis (kway.tables.features.components), and votes are 1 / d or exp(-d^2 / sigma^2).
@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kway
-from kway.auto.race.folds import ROWS_PER_CLASS
-from kway.auto.race.scoring import TABLE_COLUMNS, Answers, FoldedRows, Lesson
+from kway.auto.race.folds import ROWS_PER_CLASS, Split
+from kway.auto.race.scoring import TABLE_COLUMNS, FoldedRows, Predictions
 from kway.errors import InputError
 from kway.neighbors.tuning import Electors, votes_of_every_k
 from kway.planning import costs
@@ -63,21 +63,21 @@ class NeighborsFamily:
             for map in self.maps for vote in self.votes for k in range(k_max)
         ]  # fmt: skip
 
-    def answer(
+    def fit_predict(
         self,
         data: FoldedRows,
-        lesson: Lesson,
+        split: Split,
         settings: Sequence[dict[str, Any]],
         wanted: Sequence[int],
         stop: Callable[[], bool],
-    ) -> Answers:
+    ) -> Predictions:
         """Search once per map, and count every vote for every k."""
         begun = time.perf_counter()
         if self.maps != (_NO_MAP,) and data.sparse:
             raise InputError(f"{self.name} learns weights of dense columns, and these rows are sparse; leave it out")
-        X, codes = data.X[lesson.learn], data.codes[lesson.learn]
-        held_out, own = data.X[lesson.held_out], data.codes[lesson.held_out]
-        answers = Answers.empty(len(own), len(settings))
+        X, codes = data.X[split.train], data.codes[split.train]
+        held_out, own = data.X[split.held_out], data.codes[split.held_out]
+        predictions = Predictions.empty(len(own), len(settings))
         electors = Electors(codes, self.votes, pick_metric(self.metric), class_weight=self.class_weight)
         kinds = {settings[at].get("map", _NO_MAP) for at in wanted}
         for kind, learned in _learn_maps(X, codes, [kind for kind in self.maps if kind in kinds]).items():
@@ -92,9 +92,9 @@ class NeighborsFamily:
                 votes = votes_of_every_k(found, own, electors, vote)
                 enough = ks < votes.winners.shape[1]  # a sample may have fewer rows than k
                 like = [at for at, reached in zip(like, enough) if reached]
-                answers.predicted[:, like] = votes.winners[:, ks[enough]]
-                answers.losses[:, like] = votes.losses[:, ks[enough]]
-        return answers._replace(seconds=time.perf_counter() - begun)
+                predictions.predicted[:, like] = votes.winners[:, ks[enough]]
+                predictions.losses[:, like] = votes.losses[:, ks[enough]]
+        return predictions._replace(seconds=time.perf_counter() - begun)
 
     def _search(self, X: Rows, held_out: Rows) -> Neighbors:
         costs.check_fit("NeighborsClassifier", flat, costs.size_of(X, 2))

@@ -4,7 +4,7 @@ Families that were run on all folds may be members: trees, the kernel softmax, a
 of a family was chosen among several, one more fit per fold gives its probabilities. Scores that are not probabilities
 are divided by the temperature that is best for the same rows.
 
-The blend is taken unless the paired measure per row says that it is worse than the best single family. Its own answers
+The blend is taken unless the paired measure per row says that it is worse than the best single family. Its predictions
 come from weights that were learned on the other folds.
 """
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from kway import progress
 from kway.auto.race.paired import CLEAR, paired_difference
 from kway.auto.race.rounds import Race, Runner
-from kway.auto.race.scoring import ACCURACY, MEASURES, Answers, LeaderboardRow, Scan, leaderboard_row, spread
+from kway.auto.race.scoring import ACCURACY, MEASURES, LeaderboardRow, Predictions, Scan, leaderboard_row, spread
 from kway.confidence.blend import learn_weights, log_probabilities
 from kway.confidence.temperature import SCORES, best_temperature, score_columns
 from kway.errors import KwayError
@@ -30,7 +30,7 @@ BLEND = "blend"  # its name on the leaderboard
 
 
 class HeldOut(NamedTuple):
-    """What a family answers for rows that it did not learn from: probabilities, or scores without them."""
+    """What a family predicts for rows that it did not learn from: probabilities, or scores without them."""
 
     values: NDArray[np.float64]  # (m, K)
     source: str  # of the values, as in TemperatureScaledClassifier
@@ -44,7 +44,7 @@ class HeldOut(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Members with their answers for the same rows, and the weights of the blend."""
+    """Members with their predictions for the same rows, and the weights of the blend."""
 
     held_out: dict[str, HeldOut]  # by family
     codes: NDArray[np.int64]  # (m,)
@@ -56,12 +56,10 @@ class Pool:
 
 def pool_of(race: Race, single: str, seed: int) -> Pool | None:
     """Return the blend of a race, or None if fewer than two families can be members; `single` is the best family."""
-    lessons = {name: len(race.runners[name].answers) for name in {single: 0, **dict.fromkeys(race.members())}}
-    most = max(
-        lessons.values()
-    )  # a family that was run on less than half of these folds would cost the others too many
-    names = [name for name in lessons if race.runners[name].rows == race.all_rows and 2 * lessons[name] >= most]
-    n_folds = min(int(race.folds.max()) + 1, *(lessons[name] for name in names)) if names else 0
+    splits = {name: len(race.runners[name].predictions) for name in {single: 0, **dict.fromkeys(race.members())}}
+    most = max(splits.values())  # a family that was run on less than half of these folds would cost the others too many
+    names = [name for name in splits if race.runners[name].rows == race.all_rows and 2 * splits[name] >= most]
+    n_folds = min(int(race.folds.max()) + 1, *(splits[name] for name in names)) if names else 0
     if n_folds == 0:
         return None
     codes, fold = [np.concatenate(parts) for parts in zip(*_held_out_rows(race, n_folds))]
@@ -78,26 +76,27 @@ def pool_of(race: Race, single: str, seed: int) -> Pool | None:
     weights = learn_weights(tables, codes, sample_weight)
     pooled = _cross_fitted(tables, codes, fold, weights, sample_weight)
     kept = {name: float(weight) for name, weight in zip(held_out, weights) if weight > 0}
-    row, answers = _row(pooled, codes, fold, kept, race)
-    worse = _is_worse(answers, codes, held_out[single].probabilities(codes), race.runners[single])
+    row, predictions = _row(pooled, codes, fold, kept, race)
+    worse = _is_worse(predictions, codes, held_out[single].probabilities(codes), race.runners[single])
     return Pool(held_out, codes, fold, row, kept, worse)
 
 
 def _held_out_rows(race: Race, n_folds: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    rows = [race.lessons[number].held_out for number in range(n_folds)]
+    rows = [race.splits[number].held_out for number in range(n_folds)]
     return [(race.codes[own], np.full(len(own), number)) for number, own in enumerate(rows)]
 
 
 def _held_out(runner: Runner, race: Race, n_folds: int, seed: int) -> HeldOut | None:
-    """Return what a family answers for the held-out rows of the folds; None if there is no time, or it cannot."""
-    kept = [answers.probabilities for answers in runner.answers[:n_folds] if answers.probabilities is not None]
+    """Return what a family predicts for the held-out rows of the folds; None if there is no time, or it cannot."""
+    kept = [p for each in runner.predictions[:n_folds] if (p := each.probabilities) is not None]
     if len(kept) == n_folds:
         return HeldOut(np.concatenate(kept), "")
-    tables, source = list[NDArray](), ""
+    tables, source, seconds = list[NDArray](), "", race.fit_seconds(runner.family.name)
     for number in range(n_folds):
-        if race.clock.up():
+        if race.clock.up(seconds):
             return None
-        learn, held_out = race.lessons[number]
+        race.clock.charge(seconds, seconds)
+        learn, held_out = race.splits[number]
         try:
             model = runner.family.make(runner.scan.settings[runner.scan.best], seed)
             model.fit(runner.data.X[learn], runner.data.codes[learn])
@@ -133,12 +132,12 @@ def _cross_fitted(
 
 def _row(
     p: NDArray[np.float64], codes: NDArray[np.int64], fold: NDArray[np.int64], weights: dict[str, float], race: Race
-) -> tuple[LeaderboardRow, Answers]:
-    """Return the row of the blend on the leaderboard, and its answers on all held-out rows."""
+) -> tuple[LeaderboardRow, Predictions]:
+    """Return the row of the blend on the leaderboard, and its predictions on all held-out rows."""
     losses = log_losses(p[np.arange(len(p)), codes])
-    answers = Answers(p.argmax(axis=1)[:, None].astype(np.int32), losses[:, None].astype(np.float32), 0.0)
+    predictions = Predictions(p.argmax(axis=1)[:, None].astype(np.int32), losses[:, None].astype(np.float32), 0.0)
     parts = [fold == number for number in range(int(fold.max()) + 1)]
-    each = [(Answers(answers.predicted[own], answers.losses[own], 0.0), codes[own]) for own in parts]
+    each = [(Predictions(predictions.predicted[own], predictions.losses[own], 0.0), codes[own]) for own in parts]
     measure = next(iter(race.runners.values())).measure
     scan = Scan(
         settings=[{name: round(weight, 3) for name, weight in sorted(weights.items(), key=lambda item: -item[1])}],
@@ -150,10 +149,10 @@ def _row(
         rows=race.all_rows,
         seconds=0.0,
     )
-    return leaderboard_row(BLEND, scan, "", len(race.lessons)), answers
+    return leaderboard_row(BLEND, scan, "", len(race.splits)), predictions
 
 
-def _is_worse(blend: Answers, codes: NDArray[np.int64], single: NDArray[np.float64], runner: Runner) -> bool:
+def _is_worse(blend: Predictions, codes: NDArray[np.int64], single: NDArray[np.float64], runner: Runner) -> bool:
     """Return whether the blend is clearly worse than a single family, in log loss unless classes count alike."""
     measure = runner.measure if runner.measure.by_class else MEASURES["log-loss"]
     losses = log_losses(single[np.arange(len(codes)), codes])

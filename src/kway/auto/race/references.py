@@ -18,8 +18,9 @@ from sklearn.base import clone, is_classifier
 from kway import progress
 from kway.auto.race.clock import Clock
 from kway.auto.race.families import PlainFamily
+from kway.auto.race.folds import Split
 from kway.auto.race.rounds import Runner
-from kway.auto.race.scoring import Answers, FoldedRows, LeaderboardRow, Lesson, Measure, leaderboard_row
+from kway.auto.race.scoring import FoldedRows, LeaderboardRow, Measure, Predictions, leaderboard_row
 from kway.errors import InputError
 from kway.memory import CACHE_BYTES
 
@@ -34,10 +35,10 @@ class Reference(PlainFamily):
         """Return an unfitted copy."""
         return clone(self.foreign)
 
-    def answer(self, data: FoldedRows, lesson: Lesson, *args: Any) -> Answers:
+    def fit_predict(self, data: FoldedRows, split: Split, *args: Any) -> Predictions:
         """Fit once, with few threads if rows are few."""
         with _few_threads(data.size().rows_bytes):
-            return super().answer(data, lesson, *args)
+            return super().fit_predict(data, split, *args)
 
 
 @contextmanager
@@ -64,7 +65,7 @@ def score_references(
         try:
             with progress.stage(f"{reference.name}: for comparison"):
                 runner.add_folds(stop)
-            if runner.answers:
+            if runner.predictions:
                 rows.append(leaderboard_row(reference.name, runner.scan, "", data.n_folds))
         except Exception as error:  # any error of another library
             problems[reference.name] = " ".join(str(error).split())[:200]

@@ -1,8 +1,7 @@
 """Scores of families on validation rows, the measures, and the rows of the leaderboard.
 
 FoldedRows       rows (n, d), class codes (n,) and folds (n,) that families are scored on; one per view of the data
-Lesson           which rows a family learns from, and which rows of one fold it is scored on
-Answers          what a family answers on these rows, for each of its settings
+Predictions          what a family predicts on these rows, for each of its settings
 Scan             scores of all settings of one family, of shape (folds, settings); nan if a setting was not run
 LeaderboardRow   the best setting of one family
 Measure          the score that decides
@@ -44,15 +43,15 @@ class Measure:
     rises: bool = True
     by_class: bool = False
 
-    def of(self, answers: Answers, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+    def of(self, predictions: Predictions, codes: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the score of each setting on rows with these codes, higher is better; nan if not available."""
         if not self.rises:
-            return -answers.losses.mean(axis=0, dtype=np.float64)
-        run = answers.run
-        scores = np.where(run, (answers.predicted == codes[:, None]).mean(axis=0), np.nan)
+            return -predictions.losses.mean(axis=0, dtype=np.float64)
+        run = predictions.run
+        scores = np.where(run, (predictions.predicted == codes[:, None]).mean(axis=0), np.nan)
         if self.by_class:
             scores[run] = getattr(
-                class_scores(codes, answers.predicted[:, run].astype(np.int64)), self.name.replace("-", "_")
+                class_scores(codes, predictions.predicted[:, run].astype(np.int64)), self.name.replace("-", "_")
             )
         return scores
 
@@ -138,15 +137,8 @@ class FoldedRows(NamedTuple):
         return size if n is None else replace(size, n=n)
 
 
-class Lesson(NamedTuple):
-    """Rows to learn from (m,) and to be scored on (v,), by number."""
-
-    learn: NDArray[np.int64]
-    held_out: NDArray[np.int64]
-
-
-class Answers(NamedTuple):
-    """What a family answers on v held-out rows, for each of S settings."""
+class Predictions(NamedTuple):
+    """What a family predicts on v held-out rows, for each of S settings."""
 
     predicted: NDArray[np.int32]  # (v, S) class codes; -1 if a setting was not run
     losses: NDArray[np.float32]  # (v, S) log losses; nan if not run or without probabilities
@@ -154,8 +146,8 @@ class Answers(NamedTuple):
     probabilities: NDArray | None = None  # (v, K), if there is a single setting
 
     @classmethod
-    def empty(cls, n_rows: int, n_settings: int) -> Answers:
-        """Return answers that are to be filled."""
+    def empty(cls, n_rows: int, n_settings: int) -> Predictions:
+        """Return predictions that are to be filled."""
         missing = np.full((n_rows, n_settings), np.nan, np.float32)
         return cls(np.full((n_rows, n_settings), -1, np.int32), missing, 0.0)
 
@@ -169,15 +161,15 @@ class Answers(NamedTuple):
         return self.losses.mean(axis=0, dtype=np.float64)
 
 
-def answers_of(model: Any, X: Rows, codes: NDArray[np.int64], n_classes: int) -> Answers:
-    """Return the answers of a fitted model, with class codes as labels, on rows that it has not seen."""
-    answers = Answers.empty(len(codes), 1)
-    answers.predicted[:, 0] = model.predict(X)
+def held_out_predictions(model: Any, X: Rows, codes: NDArray[np.int64], n_classes: int) -> Predictions:
+    """Return the predictions of a fitted model, with class codes as labels, on rows that it has not seen."""
+    predictions = Predictions.empty(len(codes), 1)
+    predictions.predicted[:, 0] = model.predict(X)
     if not hasattr(model, "predict_proba"):
-        return answers
+        return predictions
     p = model.predict_proba(X)
-    answers.losses[:, 0] = log_losses(own_probability(p, codes, np.asarray(model.classes_)))
-    return answers._replace(probabilities=None if n_classes > MOST_POOLED else spread(p, model.classes_, n_classes))
+    predictions.losses[:, 0] = log_losses(own_probability(p, codes, np.asarray(model.classes_)))
+    return predictions._replace(probabilities=None if n_classes > MOST_POOLED else spread(p, model.classes_, n_classes))
 
 
 def spread(values: NDArray, classes: NDArray, n_classes: int, missing: float = 0.0) -> NDArray[np.float32]:
