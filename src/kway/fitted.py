@@ -199,8 +199,8 @@ def fit(data: Any, target: Any = None, *, test: Any = None, **options: Any) -> F
     alpha : float, default=None
         Weight of the penalty of linear families; None chooses it by cross-validation.
     budget : float or str, default=None
-        Time for the whole job, in seconds or as "60s", "2m" or "1h"; None is 60 seconds for up to 10,000 rows of 50
-        columns, and more for more.
+        Time for the whole job, in seconds or as "60s", "2m" or "1h". None depends on the size: planned seconds, 60 for
+        10,000 rows of 50 columns, which are the same on every machine.
     embed : str, default=None
         Sentence-transformers model for text or images.
     metric : {"accuracy", "balanced", "macro-f1", "log-loss"}, default="accuracy"

@@ -117,8 +117,8 @@ class FitOptions:
     )
     budget: float | None = option(
         None,
-        "Time limit for the whole job: seconds, or 60s, 2m, 1h; default: 60 s for up to 10,000 rows of 50 columns, and "
-        "more for more.",
+        "Time limit for the whole job: seconds, or 60s, 2m, 1h. The default grows with the table to 60 s for 10,000 "
+        "rows of 50 columns; it is in planned seconds, so that every machine chooses the same model.",
         check=_seconds,
         metavar="TIME",
     )

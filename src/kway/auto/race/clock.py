@@ -21,7 +21,7 @@ from kway import progress
 from kway.planning.costs import Size
 
 REPORT_SECONDS = 4.0  # seconds that are reserved for test and report (T11)
-SMALL_SECONDS, DEFAULT_SECONDS = 10.0, 60.0  # the default budget of few rows, and of DEFAULT_ROWS of 50 columns (T11)
+SMALL_SECONDS, DEFAULT_SECONDS = 20.0, 60.0  # the default budget of few rows, and of DEFAULT_ROWS of 50 columns (T11)
 DEFAULT_ROWS, DEFAULT_VALUES = 10_000, 10_000 * 50
 MOST_COUNTED = 128  # numbers per row that count; rows with more are images, texts or embeddings (T11)
 _SAFETY = 3.0  # a default budget ends when so many times its seconds have really passed

@@ -387,7 +387,7 @@ FAMILIES: dict[str, Any] = {  # name -> Family
         PlainFamily(
             "perceptron", "PerceptronClassifier", planned=lambda size: costs.one_vs_all(size, Rates()).fit_seconds
         ),
-        LinearFamily("svm", "SVMClassifier", "hinge", _EVERY_SECOND, passes=30.0),
+        LinearFamily("svm", "SVMClassifier", "hinge", _EVERY_SECOND, passes=4.0),
     )
 }
 # A baseline, which runs only if it is named.
