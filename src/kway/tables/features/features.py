@@ -44,8 +44,6 @@ from kway.tables.features.parts import (
     EmbeddedPart,
     LearnedFeatures,
     embed_words,
-    keep_matrix,
-    learn_columns,
     learn_image_shapes,
     learn_matrix,
     learn_table,
@@ -192,11 +190,7 @@ class Features(TransformerMixin, BaseEstimator):
         self._refuse_unknown(dict(self.kinds or {}), table.column_names)
         self.is_table_ = True
         table = self._learn_written(table)
-        kinds = dict(self.kinds or {})
-        if self.form == "columns":
-            learned = learn_columns(table, kinds, self._embedder)
-        else:
-            learned = learn_table(table, kinds, self.scale, self._embedder)
+        learned = learn_table(table, dict(self.kinds or {}), self._scale(), self._embedder)
         self.feature_names_in_ = np.array(table.column_names, dtype=object)
         self.n_features_in_ = table.num_columns
         self.words_ = learned.words
@@ -220,10 +214,11 @@ class Features(TransformerMixin, BaseEstimator):
         self.n_features_in_ = rows.shape[1]
         if self.shapes:
             return self._learn_shapes(rows)
-        rows = self._embedded(rows)
-        if self.form == "columns":
-            return keep_matrix(rows)
-        return learn_matrix(rows, self.scale, self._form(), self._embedder)
+        return learn_matrix(self._embedded(rows), self._scale(), self._form(), self._embedder)
+
+    def _scale(self) -> str | None:
+        """Return the scaling, None if nothing is scaled."""
+        return None if self.form == "columns" else self.scale
 
     def _learn_shapes(self, rows: Any) -> LearnedFeatures:
         form = self._form()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,9 +28,11 @@ from kway.tables.features.columns import ColumnKind, as_numbers, as_parts, as_ve
 from kway.tables.features.numbers import (
     MANY_FEATURES,
     Numbers,
+    Scaling,
     SparseScaling,
     choose_scaling,
     learn_numbers,
+    missing_counts,
     narrowed,
     unscaled,
 )
@@ -123,10 +125,22 @@ class NumbersPart:
 
 
 @dataclass(frozen=True, eq=False)
-class WordsPart:
-    """A category or a text column."""
+class _ColumnPart:
+    """A part that reads one column of the table."""
 
     column: str
+    made: ClassVar[Any]  # names of the columns of the result
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column of the table that each column of the result is made of."""
+        return (self.column,) * len(self.made)
+
+
+@dataclass(frozen=True, eq=False)
+class WordsPart(_ColumnPart):
+    """A category or a text column."""
+
     encoder: Levels | Terms | Codes
 
     @property
@@ -134,34 +148,34 @@ class WordsPart:
         """Names of the columns of the result."""
         return self.encoder.made
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The column of the table that each column of the result is made of."""
-        return (self.column,) * len(self.made)
-
     def apply(self, table: Any) -> Any:
         """Return CSR (n, levels or terms), or dense (n, 1) codes."""
         return self.encoder.apply(table.column(self.column))
 
 
 @dataclass(frozen=True, eq=False)
-class VectorPart:
+class EmbeddedPart(_ColumnPart):
+    """A text column that an embedder turns into vectors; a missing text becomes a vector of zeros."""
+
+    width: int
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """Names of the columns of the result."""
+        return _entry_names(self.column, self.width)
+
+
+@dataclass(frozen=True, eq=False)
+class VectorPart(_ColumnPart):
     """A column of vectors of one width; numbers is None if they are not scaled."""
 
-    column: str
     width: int
     numbers: Numbers | None
 
     @property
     def made(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
-        plain = tuple(f"{self.column}[{j}]" for j in range(self.width))
-        return plain if self.numbers is None else self.numbers.made
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The column of the table that each column of the result is made of."""
-        return (self.column,) * len(self.made)
+        return _entry_names(self.column, self.width) if self.numbers is None else self.numbers.made
 
     def apply(self, table: Any) -> NDArray[np.float32]:
         """Return dense (n, width + flags)."""
@@ -169,22 +183,8 @@ class VectorPart:
         return vectors if self.numbers is None else self.numbers.apply(vectors)
 
 
-@dataclass(frozen=True)
-class EmbeddedPart:
-    """A text column that an embedder turns into vectors; a missing text becomes a vector of zeros."""
-
-    column: str
-    width: int
-
-    @property
-    def made(self) -> tuple[str, ...]:
-        """Names of the columns of the result."""
-        return tuple(f"{self.column}[{j}]" for j in range(self.width))
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The column of the table that each column of the result is made of."""
-        return (self.column,) * self.width
+def _entry_names(column: str, width: int) -> tuple[str, ...]:
+    return tuple(f"{column}[{j}]" for j in range(width))
 
 
 def gather(table: Any, sources: Sequence[Source]) -> NDArray[np.float64]:
@@ -251,32 +251,20 @@ class LearnedFeatures:
             self.blocks.append(block)
 
 
-def learn_matrix(rows: Any, scale: str, form: ImageForm | None, embedder: Any) -> LearnedFeatures:
-    """Learn the part of a matrix; there is none if the matrix is not changed."""
-    scaling = choose_scaling(rows, (), scale)
-    gaps = _missing_share_of_matrix(rows)
-    kind = "matrix" if form is None else f"images, {form}"
+def learn_matrix(rows: Any, scale: str | None, form: ImageForm | None, embedder: Any) -> LearnedFeatures:
+    """Learn the part of a matrix; there is none if the matrix is not changed, as for trees (`scale` is None)."""
+    scaling = Scaling(None, "not changed") if scale is None else choose_scaling(rows, (), scale)
+    kind = "matrix" if form is None or scale is None else f"images, {form}"
     done = f"{rows.shape[1]:,} columns {scaling.done}"
     if embedder is not None:
         done = f"embedded by {embedder.identity}: {done}"
+    gaps = 0.0 if sp.issparse(rows) else float(missing_counts(rows).sum()) / rows.size
     learned = LearnedFeatures(records=[ColumnRecord("(all)", kind, done, gaps)])
     if scaling.encoder is None:
         learned.blocks = [rows]
     else:
         learned.add(scaling.encoder, scaling.encoder.apply(rows))
     return learned
-
-
-def keep_matrix(rows: Any) -> LearnedFeatures:
-    """Return a matrix as it is, for trees: missing values stay NaN."""
-    record = ColumnRecord("(all)", "matrix", f"{rows.shape[1]:,} columns, not changed", _missing_share_of_matrix(rows))
-    return LearnedFeatures(blocks=[rows], records=[record])
-
-
-def _missing_share_of_matrix(rows: Any) -> float:
-    if sp.issparse(rows) or rows.dtype.kind != "f":
-        return 0.0
-    return float(np.isnan(rows).mean()) if np.isnan(np.sum(rows, dtype=np.float64)) else 0.0
 
 
 def learn_image_shapes(rows: Any, form: ImageForm) -> LearnedFeatures:
@@ -290,33 +278,40 @@ def learn_image_shapes(rows: Any, form: ImageForm) -> LearnedFeatures:
     return learned
 
 
-def learn_table(table: Any, kinds: dict[str, str], scale: str, embedder: Any) -> LearnedFeatures:
-    """Learn the parts of a table. Numbers and parts of dates make one dense block, every other column its own."""
+def learn_table(table: Any, kinds: dict[str, str], scale: str | None, embedder: Any) -> LearnedFeatures:
+    """Learn the parts of a table. Numbers and parts of dates make one dense block, every other column its own.
+
+    If `scale` is None, as for trees, every column makes one column: nothing is scaled, and missing values stay NaN.
+    """
     learned = LearnedFeatures(words=text_columns(table))
     found = {c: _kind_of_column(table.column(c), c, kinds.get(c)) for c in table.column_names}
-    if _learn_as_matrix(learned, table, found, scale):
+    if scale is not None and _learn_as_matrix(learned, table, found, scale):
         return learned
-    sources: list[Source] = []
+    sources = list[Source]()
     for name, kind in found.items():
         column = table.column(name)
         missing = _missing_share(column)
         if kind.name in ("number", "true/false"):
-            source = Source(name)
-            sources.append(source)
-            missing = float(np.isnan(gather(table, [source])).mean())
-            record = ColumnRecord(name, kind.name, _number_words(kind, missing), missing)
+            sources.append(Source(name))
+            missing = float(np.isnan(gather(table, sources[-1:])).mean())
+            record = ColumnRecord(name, kind.name, _number_words(kind, missing, scale), missing)
         elif kind.name == "date":
-            record = _learn_date(column, name, missing, sources)
+            record = _learn_date(column, name, missing, sources, scale)
         elif kind.name in USED:
-            record = _LEARN[kind.name](learned, column, name, missing, kind, scale, embedder)
+            part, block, done = _learn_column(column, name, kind, scale, embedder)
+            if block is not None:
+                learned.add(part, block)
+            levels = None if block is None else getattr(getattr(part, "encoder", None), "kept", None)
+            used = block is not None and block.shape[1] > 0
+            record = ColumnRecord(name, kind.name, done, missing, levels and len(levels), used)
         else:
             record = ColumnRecord(name, kind.name, f"dropped: {kind.note}", missing, used=False)
         learned.records.append(record)
     if sources:
         values = gather(table, sources)
-        numbers = learn_numbers(values, tuple(s.name for s in sources))
+        numbers = None if scale is None else learn_numbers(values, tuple(s.name for s in sources))
         learned.parts.insert(0, NumbersPart(tuple(sources), numbers))
-        learned.blocks.insert(0, numbers.apply(values))
+        learned.blocks.insert(0, values if numbers is None else numbers.apply(values))
     _refuse_nothing_left(learned, embedder)
     return learned
 
@@ -344,49 +339,6 @@ def _learn_as_matrix(learned: LearnedFeatures, table: Any, found: dict[str, Colu
     return True
 
 
-def learn_columns(table: Any, kinds: dict[str, str], embedder: Any) -> LearnedFeatures:
-    """Learn the parts of a table for trees: one column per column, missing values stay NaN, nothing is scaled."""
-    learned, sources = LearnedFeatures(words=text_columns(table)), list[Source]()
-    for name in table.column_names:
-        column = table.column(name)
-        kind, missing = _kind_of_column(column, name, kinds.get(name)), _missing_share(column)
-        if kind.name in ("number", "true/false"):
-            sources.append(Source(name))
-            missing = float(np.isnan(gather(table, sources[-1:])).mean())
-            record = ColumnRecord(name, kind.name, _noted("not changed", kind), missing)
-        elif kind.name == "date":
-            record = _learn_date(column, name, missing, sources, scaled=False)
-        elif kind.name == "vector":
-            vectors = as_vectors(column, name)
-            learned.add(VectorPart(name, vectors.shape[1], None), vectors)
-            record = ColumnRecord(name, "vector", f"{vectors.shape[1]} columns, not changed", missing)
-        elif kind.name == "text" and embedder is not None:
-            record = _learn_words(learned, column, name, missing, kind, "none", embedder)
-        elif kind.name in ("category", "text"):
-            record = _learn_codes(learned, column, name, missing, kind)
-        else:
-            record = ColumnRecord(name, kind.name, f"dropped: {kind.note}", missing, used=False)
-        learned.records.append(record)
-    if sources:
-        part = NumbersPart(tuple(sources), None)
-        learned.parts.insert(0, part)
-        learned.blocks.insert(0, part.apply(table))
-    _refuse_nothing_left(learned, embedder)
-    return learned
-
-
-def _learn_codes(learned: LearnedFeatures, column: Any, name: str, missing: float, kind: ColumnKind) -> ColumnRecord:
-    if kind.name == "text" and not repeats_levels(column):
-        return ColumnRecord(name, "text", "dropped: free text, which trees cannot use", missing, used=False)
-    codes = learn_codes(column, name)
-    if not codes.kept:
-        return ColumnRecord(name, kind.name, "dropped: no level occurs twice", missing, used=False)
-    learned.add(WordsPart(name, codes), codes.apply(column))
-    done = f"{len(codes.kept):,} levels as numbers, the most frequent first"
-    done += "" if codes.is_category else "; too many for sets of levels, compared by frequency"
-    return ColumnRecord(name, kind.name, _noted(done, kind), missing, levels=len(codes.kept))
-
-
 def _kind_of_column(column: Any, name: str, asked: str | None) -> ColumnKind:
     if asked is None:
         return kind_of(column, name)
@@ -399,61 +351,73 @@ def _kind_of_column(column: Any, name: str, asked: str | None) -> ColumnKind:
     return kind_as_asked(column, asked)
 
 
-def _learn_date(column: Any, name: str, missing: float, sources: list[Source], scaled: bool = True) -> ColumnRecord:
+def _learn_date(column: Any, name: str, missing: float, sources: list[Source], scale: str | None) -> ColumnRecord:
     parts = as_parts(column, name)
     vary = [part for part, values in parts.items() if len(np.unique(values[~np.isnan(values)])) > 1]
     sources += [Source(name, part) for part in vary]
-    done = (
-        f"{listing(vary)} as numbers{', standardized' if scaled else ''}"
-        if vary
-        else "dropped: the same date in every row"
-    )
-    return ColumnRecord(name, "date", done, missing, used=bool(vary))
+    done = f"{listing(vary)} as numbers{'' if scale is None else ', standardized'}"
+    return ColumnRecord(name, "date", done if vary else "dropped: the same date in every row", missing, used=bool(vary))
 
 
-def _learn_category(
-    learned: LearnedFeatures, column: Any, name: str, missing: float, kind: ColumnKind, scale: str, embedder: Any
-) -> ColumnRecord:
-    levels = learn_levels(column, name, kind.levels)
-    learned.add(WordsPart(name, levels), levels.apply(column))
-    done = f"{len(levels.kept)} levels, one column of 0 and 1 per level"
-    if levels.has_others:
-        done += "; rare and unknown levels as (other)"
-    if levels.has_missing:
-        done += "; missing values as (missing)"
-    return ColumnRecord(name, "category", _noted(done, kind), missing, levels=len(levels.kept))
+class _LearnedColumn(NamedTuple):
+    """The part of a column, its block of training rows (None if it is left out), and what was done."""
+
+    part: Any
+    block: Any
+    done: str
 
 
-def _learn_words(
-    learned: LearnedFeatures, column: Any, name: str, missing: float, kind: ColumnKind, scale: str, embedder: Any
-) -> ColumnRecord:
-    if embedder is not None:
+def _learn_column(column: Any, name: str, kind: ColumnKind, scale: str | None, embedder: Any) -> _LearnedColumn:
+    """Learn the part of a category, of text or of vectors."""
+    if kind.name == "vector":
+        return _learn_vectors(column, name, kind, scale)
+    if kind.name == "text" and embedder is not None:
         vectors = embed_words(column, embedder)
-        learned.add(EmbeddedPart(name, vectors.shape[1]), vectors)
-        return ColumnRecord(name, "text", f"embedded by {embedder.identity}: {vectors.shape[1]} numbers", missing)
+        width = vectors.shape[1]
+        return _LearnedColumn(EmbeddedPart(name, width), vectors, f"embedded by {embedder.identity}: {width} numbers")
+    if scale is None:
+        return _learn_codes(column, name, kind)
+    if kind.name == "category":
+        return _learn_category(column, name, kind)
     encoder, block = learn_text(column, name)
-    learned.add(WordsPart(name, encoder), block)
     words, pieces = len(encoder.word_idf), len(encoder.piece_idf)
     done = f"tf-idf of {words:,} words and pairs of words and {pieces:,} pieces of 2 to 5 letters; rows of length 1"
-    return ColumnRecord(name, "text", _noted(done, kind), missing, used=bool(words + pieces))
+    return _LearnedColumn(WordsPart(name, encoder), block, _noted(done, kind))
 
 
-def _learn_vectors(
-    learned: LearnedFeatures, column: Any, name: str, missing: float, kind: ColumnKind, scale: str, embedder: Any
-) -> ColumnRecord:
+def _learn_codes(column: Any, name: str, kind: ColumnKind) -> _LearnedColumn:
+    if kind.name == "text" and not repeats_levels(column):
+        return _LearnedColumn(None, None, "dropped: free text, which trees cannot use")
+    codes = learn_codes(column, name)
+    if not codes.kept:
+        return _LearnedColumn(None, None, "dropped: no level occurs twice")
+    done = f"{len(codes.kept):,} levels as numbers, the most frequent first"
+    done += "" if codes.is_category else "; too many for sets of levels, compared by frequency"
+    return _LearnedColumn(WordsPart(name, codes), codes.apply(column), _noted(done, kind))
+
+
+def _learn_category(column: Any, name: str, kind: ColumnKind) -> _LearnedColumn:
+    levels = learn_levels(column, name, kind.levels)
+    done = f"{len(levels.kept)} levels, one column of 0 and 1 per level"
+    done += "; rare and unknown levels as (other)" if levels.has_others else ""
+    done += "; missing values as (missing)" if levels.has_missing else ""
+    return _LearnedColumn(WordsPart(name, levels), levels.apply(column), _noted(done, kind))
+
+
+def _learn_vectors(column: Any, name: str, kind: ColumnKind, scale: str | None) -> _LearnedColumn:
     vectors = as_vectors(column, name)
     width = vectors.shape[1]
-    scaling = choose_scaling(vectors, tuple(f"{name}[{j}]" for j in range(width)), scale)
+    scaling = Scaling(None, "not changed")
+    if scale is not None:
+        scaling = choose_scaling(vectors, _entry_names(name, width), scale)
     encoder: Any = scaling.encoder  # vectors are dense, so this is Numbers or None
-    part = VectorPart(name, width, encoder)
-    learned.add(part, vectors if encoder is None else encoder.apply(vectors))
-    return ColumnRecord(name, "vector", _noted(f"{width} columns {scaling.done}", kind), missing)
+    block = vectors if encoder is None else encoder.apply(vectors)
+    return _LearnedColumn(VectorPart(name, width, encoder), block, _noted(f"{width} columns {scaling.done}", kind))
 
 
-_LEARN = {"category": _learn_category, "text": _learn_words, "vector": _learn_vectors}
-
-
-def _number_words(kind: ColumnKind, missing: float) -> str:
+def _number_words(kind: ColumnKind, missing: float, scale: str | None) -> str:
+    if scale is None:
+        return _noted("not changed", kind)
     gaps = "missing values filled by the median and flagged; " if missing else ""
     return _noted(f"{gaps}standardized (mean 0, standard deviation 1)", kind)
 
@@ -464,9 +428,7 @@ def _noted(done: str, kind: ColumnKind) -> str:
 
 def _missing_share(column: Any) -> float:
     column = whole_column(column)
-    if is_text(column.type):
-        return as_words(column).null_count / len(column)
-    return column.null_count / len(column)
+    return (as_words(column) if is_text(column.type) else column).null_count / len(column)
 
 
 def _refuse_nothing_left(learned: LearnedFeatures, embedder: Any) -> None:
