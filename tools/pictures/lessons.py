@@ -50,7 +50,7 @@ def losses_by_margin(low: float = -3.0, high: float = 3.0, n_classes: int = 10) 
     axes.set(xlim=(low, high), ylim=(-0.08, 4.2))
     for away, side, words in ((-6, "right", "wrong"), (6, "left", "right")):  # spaces would be lost in an svg
         axes.annotate(
-            words, (0, 4.05), xytext=(away, 0), textcoords="offset points", ha=side, va="top", fontsize=style.SMALL,
+            words, (0, 4.05), xytext=(away, 0), textcoords="offset points", ha=side, va="top", fontsize=style.TEXT,
             color=style.MUTED,
         )  # fmt: skip
     style.legend_above(axes, columns=3)
@@ -128,7 +128,7 @@ def label_smoothing(
         _probability_bars(grid[0, column], target, names, f"eps = {smooth:g}", room, true)
         _probability_bars(grid[1, column], answer, names, "", room, true)
     for row, words in zip(grid, ("target", "answer of the model")):
-        row[0].set_ylabel(words, fontsize=style.LABEL, color=style.INK)
+        row[0].set_ylabel(words, fontsize=style.TEXT, color=style.INK)
         for axes in row[1:]:
             axes.set_yticklabels([])
     style.headline(
@@ -175,7 +175,7 @@ def _two_classes(axes: Any) -> None:
 
 def _bars(axes: Any, values: NDArray, names: list[str], title: str, colours: Any, room: int) -> None:
     style.dress(axes, "", "", "", grid="y")
-    axes.set_title(title, fontsize=style.LABEL, color=style.INK)
+    axes.set_title(title, fontsize=style.TEXT, color=style.INK)
     axes.bar(np.arange(len(values)), values, width=0.75, color=colours)
     upright = max(map(len, names)) > 2
     step = -(-len(names) // room)  # so that names stay apart
@@ -261,8 +261,8 @@ def same_distance(image: ArrayLike, pixels: int = 1, other: ArrayLike | None = N
     figure = style.figure(height=0.95 + style.FIGURE_WIDTH / len(shown) * x.shape[0] / x.shape[1])
     for axes, one in zip(figure.subplots(1, len(shown)), shown):
         axes.imshow(np.clip(one.image, 0, 1), interpolation="nearest")
-        style.bare(axes, one.name, style.LABEL)
-        axes.set_xlabel(f"distance {one.distance:.3f}", fontsize=style.SMALL, color=style.INK)
+        style.bare(axes, one.name, style.TEXT)
+        axes.set_xlabel(f"distance {one.distance:.3f}", fontsize=style.TEXT, color=style.INK)
     nearer = other is not None and shown[-1].distance < shown[1].distance
     note = "and an image of another class is nearer than any of them" if nearer else ""
     style.headline(figure, "Raw pixels: different changes, the same L2 distance", note)

@@ -81,7 +81,7 @@ def transferred() -> Any:
         for axes, image in zip(grid[line], images):
             style.bare(axes)
             axes.imshow(1 - image.reshape(28, 28), cmap="gray", vmin=0, vmax=1)
-        grid[line, 0].set_ylabel(title, fontsize=style.SMALL, color=style.MUTED)
+        grid[line, 0].set_ylabel(title, fontsize=style.TEXT, color=style.MUTED)
     return figure
 
 

@@ -106,7 +106,7 @@ def decision_lines(scenes: Sequence[Scene], title: str = "") -> Figure:
             for segment in boundary_segments(class_rows(model), extent):
                 axes.plot(*segment.ends.T, color=colour, linestyle=dashes, linewidth=1.8, label=name, zorder=4)
         axes.set(xlim=extent[:2], ylim=extent[2:], aspect="equal")
-        style.bare(axes, scene.title, style.LABEL)
+        style.bare(axes, scene.title, style.TEXT)
     _line_legend(figure, looks)
     if title:
         style.headline(figure, title)
@@ -124,7 +124,7 @@ def _line_legend(figure: Figure, looks: Mapping[str, tuple[str, Any]]) -> None:
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], color=c, linestyle=d, linewidth=1.8, label=name) for name, (c, d) in looks.items()]
-    figure.legend(handles=handles, loc="outside lower left", ncols=4, frameon=False, fontsize=style.SMALL)
+    figure.legend(handles=handles, loc="outside lower left", ncols=4, frameon=False, fontsize=style.TEXT)
 
 
 def linear_boundaries(models: Mapping[str, Any], X: ArrayLike, y: ArrayLike, title: str = "") -> Figure:
@@ -142,7 +142,7 @@ def linear_boundaries(models: Mapping[str, Any], X: ArrayLike, y: ArrayLike, tit
         for segment in boundary_segments(class_rows(model), extent):
             axes.plot(*segment.ends.T, color=style.INK, linewidth=1.2, zorder=2)
         right = np.mean(model.predict(rows) == labels)
-        style.bare(axes, f"{name}: {right:.1%} right", style.SMALL)
+        style.bare(axes, f"{name}: {right:.1%} right", style.TEXT)
     style.class_legend(figure, np.unique(labels))
     if title:
         style.headline(figure, title)
@@ -164,7 +164,7 @@ def neighbor_regions(
         for axes, k in zip(row, ks):
             model = kway.NeighborsClassifier(k, metric=metric).fit(X, y)
             draw_regions(axes, predict_around(model, X, y, resolution), len(model.classes_))
-            style.bare(axes, f"k = {k}, {_NAMES.get(metric, metric)}", style.LABEL)
+            style.bare(axes, f"k = {k}, {_NAMES.get(metric, metric)}", style.TEXT)
     style.class_legend(figure, np.unique(y))
     style.headline(figure, "The answer of the k nearest rows, everywhere in the plane")
     return figure
@@ -178,6 +178,6 @@ def model_regions(models: Mapping[str, Any], X: ArrayLike, y: ArrayLike, columns
     panels = figure.subplots(rows, columns, squeeze=False)
     for axes, (name, model) in zip(panels.flat, models.items()):
         draw_regions(axes, predict_around(model, X, y, 300), len(model.classes_))
-        style.bare(axes, name, style.LABEL)
+        style.bare(axes, name, style.TEXT)
     style.class_legend(figure, np.unique(y))
     return figure

@@ -104,35 +104,35 @@ class FitOptions:
 
     models: Sequence[Any] | None = option(
         None,
-        "Families to compare, such as softmax or neighbors,svm; default: all.",
+        "Families of classifiers to compare, separated by commas (listed below); default: all.",
         check=_models,
         flags=("--model", "-m"),
         metavar="NAMES",
     )
     alpha: float | None = option(
         None,
-        "Strength of the regularization of linear models; default: chosen by cross-validation.",
+        "Regularization of linear models, a number of 0 or more; default: chosen by cross-validation.",
         check=_rule(lambda rules: rules.NONE | rules.at_least(0)),
         typed=float | None,
     )
     budget: float | None = option(
         None,
-        "Time limit for the whole job: seconds, or 60s, 2m, 1h. The default grows with the table to 60 s for 10,000 "
-        "rows of 50 columns; it is in planned seconds, so that every machine chooses the same model.",
+        "Time limit for the whole job, such as 60s, 2m or 1h. The default grows with the table, to 60 s for 10,000 rows "
+        "of 50 columns. It counts planned seconds, so that every machine chooses the same model.",
         check=_seconds,
         metavar="TIME",
     )
     embed: Any = option(None, "Name or folder of a sentence-transformers model that turns text or images into vectors.")
     metric: str = option(
         "accuracy",
-        "Metric that decides which model is best: accuracy, balanced, macro-f1 or log-loss.",
+        "Metric that decides which model is best: accuracy, balanced (mean recall per class), macro-f1 or log-loss.",
         check=_metric,
         typed=str,
         metavar="NAME",
     )
     class_weight: str | None = option(
         None,
-        "Pass balanced to give every class the same total weight.",
+        "balanced: give every class the same total weight; default: every row has the same weight.",
         check=_rule(lambda rules: rules.NONE | rules.one_of("balanced")),
         metavar="NAME",
     )
@@ -141,13 +141,13 @@ class FitOptions:
     )
     repeats: int = option(
         1,
-        "Repeat the cross-validation this many times, with new folds.",
+        "How often the cross-validation is repeated, each time with new folds.",
         check=_rule(lambda rules: rules.whole(1)),
         typed=int,
     )
     also: Sequence[Any] | None = option(
         None,
-        "Also score a classifier of another library, such as sklearn.svm.SVC, on the same folds.",
+        "Also score a classifier of another library on the same folds, such as sklearn.svm.SVC. It is never chosen.",
         check=_references,
         typed=list[str] | None,
         metavar="MODULE.CLASS",
@@ -161,7 +161,7 @@ class FitOptions:
     )
     sets: float | None = option(
         None,
-        "Also predict a set of labels per row that contains the correct label with this probability, such as 0.9.",
+        "Also predict a set of labels per row. It contains the correct label with this probability, such as 0.9.",
         check=_rule(lambda rules: rules.NONE | rules.between(0, 1)),
         typed=float | None,
         metavar="SHARE",
@@ -169,13 +169,18 @@ class FitOptions:
     )
     unknown: float | None = option(
         None,
-        'Answer "unknown" for unfamiliar rows. At most this share of rows of known classes is rejected, such as 0.05.',
+        'Predict "unknown" for unfamiliar rows. At most this share of rows of known classes is rejected, such as 0.05.',
         check=_rule(lambda rules: rules.NONE | rules.between(0, 1)),
         typed=float | None,
         metavar="SHARE",
         commands=("fit",),
     )
-    seed: int = option(0, "Seed of the random numbers.", check=_rule(lambda rules: rules.SEED), typed=int)
+    seed: int = option(
+        0,
+        "Seed of the random numbers. The same seed gives the same folds and test rows.",
+        check=_rule(lambda rules: rules.SEED),
+        typed=int,
+    )
     device: str = option(
         "cpu",
         "Where to compute: cpu, cuda (GPU) or auto.",

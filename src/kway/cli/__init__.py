@@ -34,7 +34,8 @@ _FAMILIES = "\n".join(
     [
         "Families:",
         *(f"{name}: {about}." for name, about in FAMILY_DESCRIPTIONS.items()),
-        "Images add families that end in -edges, and tables with text add families that end in -no-text.",
+        "For images there are also families that end in -edges, which learn from edges and patches instead of pixels.",
+        "For tables with text there are also families that end in -no-text, which ignore the text.",
     ]
 )
 
@@ -69,7 +70,10 @@ def options(
         bool, flag("--version", "Print the version and exit.", callback=show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Classify rows into K classes: compare classifiers, keep the best, predict with it.
+    """Classify tables, texts, images and embeddings into any number of classes.
+
+    `kway fit` finds the best classifier for your data and saves it.
+    `kway predict` uses it for new rows.
 
     Example: kway fit offers.csv --target kind, then kway predict model.kway new.csv
     """

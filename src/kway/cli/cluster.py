@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kway.cli.options import flag
+from kway.cli.options import JsonOption
 from kway.cli.output import count, emit_json, say, show_table
 
 app = typer.Typer(no_args_is_help=True)
@@ -24,11 +24,13 @@ def cluster() -> None:
 def status(
     address: Annotated[
         str,
-        typer.Option("--address", help="Address of the cluster: host:port or ray://...; auto: that of this machine."),
+        typer.Option(
+            "--address", help="Address of the cluster, host:port or ray://host:port; auto: the cluster of this machine."
+        ),
     ] = "auto",
-    json: Annotated[bool, flag("--json", "Print the nodes as one JSON object.")] = False,
+    json: JsonOption = False,
 ) -> None:
-    """Show the nodes of a cluster: whether they are alive, and their cores, memory, GPUs and Ray actors.
+    """Show the nodes of a Ray cluster: whether they are alive, and their cores, memory, GPUs and running actors.
 
     Example: kway cluster status --address 10.0.0.5:6379
     """
@@ -38,18 +40,11 @@ def status(
     if json:
         emit_json({"nodes": [node._asdict() for node in nodes]})
         return
-    alive = [node for node in nodes if node.alive]
-    say(f"{len(alive)} of {count(len(nodes), 'node')} alive, {sum(node.cores for node in alive):g} cores")
-    rows = [
-        (
-            n.node,
-            n.address,
-            "yes" if n.alive else "no",
-            f"{n.cores:g}",
-            f"{n.memory / 2**30:.1f} GiB",
-            f"{n.gpus:g}",
-            str(n.actors),
-        )
-        for n in nodes
-    ]
+    up = [node for node in nodes if node.alive]
+    say(f"{len(up)} of {count(len(nodes), 'node')} alive, {sum(node.cores for node in up):g} cores")
+    rows = []
+    for n in nodes:
+        alive = "yes" if n.alive else "no"
+        size = f"{n.cores:g}", f"{n.memory / 2**30:.1f} GiB", f"{n.gpus:g}", str(n.actors)
+        rows.append((n.node, n.address, alive, *size))
     show_table("Nodes", ("node", "address", "alive", "cores", "memory", "GPUs", "Ray actors"), rows)

@@ -20,7 +20,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.callback()
 def data() -> None:
-    """List the datasets that kway knows by name, or write one to a file.
+    """List the datasets that can be used by name, or write one to a file.
 
     Example: kway data export iris --out iris.csv
     """
@@ -28,7 +28,7 @@ def data() -> None:
 
 @app.command("list")
 def list_sets(json: JsonOption = False) -> None:
-    """List the datasets that can be used as DATA.
+    """List the datasets that can be used by name as DATA, with their size.
 
     Example: kway data list
     """
@@ -46,16 +46,18 @@ def list_sets(json: JsonOption = False) -> None:
 @app.command()
 @with_options
 def export(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A dataset, or a file to convert.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of a dataset (see `kway data list`), or a file to convert.")
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write: csv, csv.gz, jsonl, parquet or npz.")],
     reading: ReadOptions,
     part: Annotated[
-        str, typer.Option("--part", help="Rows to write: train, test or all. An npz file always gets both.")
+        str, typer.Option("--part", help="Rows to write: train, test or all. An npz file always contains both parts.")
     ] = "all",
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Write a dataset to a file. The labels are in the column `target`.
+    """Write a dataset, or a file in another format, to a file. The column `target` contains the labels.
 
     Example: kway data export iris --out iris.csv
     """

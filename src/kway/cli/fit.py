@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 VerboseOption = Annotated[
     bool,
     typer.Option(
-        "--verbose", "-v", help="Also list every column, and explain why a family left the race or was skipped."
+        "--verbose", "-v", metavar="", help="Also list every column, and why families stopped early or were not run."
     ),
 ]
 
@@ -58,7 +58,10 @@ def compare(
     verbose: VerboseOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Compare families of classifiers on DATA by cross-validation. Writes no files and does not use the test rows.
+    """Compare families of classifiers on DATA by cross-validation, without writing files or using the test rows.
+
+    A family is one kind of classifier with all its settings, such as softmax
+    or neighbors. The families are listed below.
 
     Example: kway compare offers.csv --target kind --model softmax,neighbors
     """
@@ -100,7 +103,10 @@ def fit(
     out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write.")] = Path("model.kway"),
     report: Annotated[Path, typer.Option("--report", help="HTML report to write.")] = Path("report.html"),
     figures: Annotated[
-        Path | None, typer.Option("--figures", help="Folder to write the figures to, as svg and png.")
+        Path | None,
+        typer.Option(
+            "--figures", help="Folder for the figures of the report as svg and png files; default: not written."
+        ),
     ] = None,
     test: Annotated[
         str | None,
@@ -116,7 +122,14 @@ def fit(
     verbose: VerboseOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Compare families of classifiers on DATA, test the best one once, save it and write a report.
+    """Find the best classifier for DATA, test it, save it and write a report.
+
+    kway sets test rows aside, compares families of classifiers on the other
+    rows by cross-validation, and blends the best ones if that helps. It
+    measures the result once on the test rows.
+
+    A family is one kind of classifier with all its settings, such as softmax
+    or neighbors. The families are listed below.
 
     Example: kway fit offers.csv --target kind
     """

@@ -30,22 +30,21 @@ def flag(name: str, help: str, **more: Any) -> Any:
 
 
 JsonOption = Annotated[bool, flag("--json", "Print the result as one JSON object instead of text.")]
-ForceOption = Annotated[bool, flag("--force", "Overwrite files that kway did not write.")]
+ForceOption = Annotated[bool, flag("--force", "Also overwrite existing files that kway did not write.")]
 EmbedOption = Annotated[
     str | None,
     typer.Option(
         "--embed",
         metavar="NAME",
-        help="Allow MODEL to load this embedding model (name or folder). Required if MODEL was fitted with --embed.",
+        help="Embedding model (name or folder) that MODEL may load. Required if MODEL was fitted with --embed.",
     ),
 ]
 DataArgument = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="A file (csv, tsv, jsonl, parquet, xlsx, sqlite, arff, feather, npz, libsvm), a folder of "
-        "images or of parquet files, or the name of "
-        "a dataset (`kway data list`).",
+        help="A file (csv, tsv, jsonl, parquet, xlsx, sqlite, arff, feather, npz, libsvm), a folder of images with one "
+        "sub-folder per class, a folder of parquet files, or the name of a dataset (see `kway data list`).",
     ),
 ]
 ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="A model file that `kway fit` has written.")]
@@ -53,7 +52,8 @@ RowsArgument = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="Data as for `kway fit`, an image, or - for stdin. If a dataset has test rows, only those are used.",
+        help="Rows in a form that `kway fit` accepts, an image, or - for stdin. If a dataset has test rows, only these "
+        "are used.",
     ),
 ]
 _CLUSTER = "Cluster"
@@ -66,7 +66,8 @@ AddressOption = Annotated[
     typer.Option(
         "--address",
         rich_help_panel=_CLUSTER,
-        help="Run on the cluster at host:port or ray://...; local: start one on this machine for this job.",
+        help="Run on the Ray cluster at this address, host:port or ray://host:port; local: start one on this machine "
+        "for this job.",
     ),
 ]
 _PANELS = {ReadOptions: "How DATA is read", FitOptions: "How models are chosen and fitted"}  # headings of --help

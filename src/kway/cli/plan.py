@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kway.cli.options import as_usage, flag, with_options
+from kway.cli.options import JsonOption, as_usage, with_options
 from kway.cli.output import emit_json, safe, say, show_table
 from kway.errors import UsageError
 from kway.tables.options import ReadOptions
@@ -21,7 +21,8 @@ def plan(
     data: Annotated[
         str | None,
         typer.Argument(
-            metavar="DATA", help="Data as for `kway fit`. Without DATA, pass --samples, --features and --classes."
+            metavar="DATA",
+            help="Rows in a form that `kway fit` accepts. Without DATA, pass --samples, --features and --classes.",
         ),
     ] = None,
     *,
@@ -35,18 +36,27 @@ def plan(
     classes: Annotated[float | None, typer.Option("--classes", metavar="N", help="Number of classes.")] = None,
     neighbors: Annotated[int, typer.Option("--neighbors", "-k", min=1, help="Number of neighbors that vote.")] = 5,
     density: Annotated[
-        float, typer.Option("--density", help="Share of nonzero values; less than 1 for sparse data.")
+        float,
+        typer.Option(
+            "--density", help="Share of the values that are not 0: below 1 for sparse rows, such as word counts."
+        ),
     ] = 1.0,
-    dtype: Annotated[str, typer.Option("--dtype", help="Type of the numbers: float32 or float64.")] = "float32",
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="Type of the numbers in memory: float32 or float64.")
+    ] = "float32",
     memory: Annotated[
-        str | None, typer.Option("--memory", help="Memory that may be used, such as 24GB; default: the free memory.")
+        str | None,
+        typer.Option("--memory", help="Memory that may be used, such as 24GB; default: the memory that is free now."),
     ] = None,
     machines: Annotated[
-        int, typer.Option("--machines", min=1, help="Number of machines in a Ray cluster that share the rows.")
+        int, typer.Option("--machines", min=1, help="Number of machines of a Ray cluster that share the rows.")
     ] = 1,
-    json: Annotated[bool, flag("--json", "Print the figures of every approach as one JSON object.")] = False,
+    json: JsonOption = False,
 ) -> None:
-    """Estimate the memory, disk space and time of each approach on this machine, and recommend one.
+    """Estimate how much memory, disk space and time each approach needs on this machine, and recommend one.
+
+    The size is measured on DATA, or given by --samples, --features and
+    --classes. Nothing is fitted.
 
     Example: kway plan --samples 1e6 --features 512 --classes 1000
     """

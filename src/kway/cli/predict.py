@@ -29,6 +29,7 @@ from kway.cli.options import (
     ClusterOption,
     EmbedOption,
     ForceOption,
+    JsonOption,
     ModelArgument,
     RowsArgument,
     as_usage,
@@ -53,29 +54,34 @@ def predict(
     data: RowsArgument,
     reading: ReadOptions,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="File to write: csv, jsonl (or .gz) or parquet; default: stdout.")
+        Path | None,
+        typer.Option("--out", "-o", help="File to write: csv, csv.gz, jsonl, jsonl.gz or parquet; default: stdout."),
     ] = None,
     format: Annotated[
-        str | None, typer.Option("--format", help="Format: csv, jsonl or parquet; default: by the ending of --out.")
+        str | None,
+        typer.Option(
+            "--format",
+            help="Format of the output: csv, jsonl or parquet; default: the ending of --out, csv for stdout.",
+        ),
     ] = None,
     topk: Annotated[
-        int | None, typer.Option("--topk", min=1, metavar="N", help="Also write the N best labels and their scores.")
+        int | None,
+        typer.Option("--topk", min=1, metavar="N", help="Also write the N best labels of each row with their scores."),
     ] = None,
-    proba: Annotated[bool, flag("--proba", "Also write the probability of every class.")] = False,
+    proba: Annotated[bool, flag("--proba", "Also write the probability of every class, one column per class.")] = False,
     embed: EmbedOption = None,
     force: ForceOption = False,
     cluster: ClusterOption = False,
     address: AddressOption = None,
-    json: Annotated[
-        bool,
-        flag("--json", "Print the predictions as one JSON object. With --out, print the number of rows and the file."),
-    ] = False,
+    json: JsonOption = False,
 ) -> None:
-    """Predict the label of every row of DATA. A column with the labels, named with --target, is ignored.
+    """Predict the label of every row of DATA.
 
-    With --cluster, DATA must be parquet, csv or npy, and --out names a folder.
-    If an earlier run stopped early, running the command again writes only the
-    missing parts.
+    If DATA has a column with labels, name it with --target. It is ignored.
+
+    With --cluster, DATA must be parquet, csv or npy, and --out is a folder.
+    If a run stops early, run the command again: it writes only the parts that
+    are missing.
 
     Example: kway predict model.kway new.csv --out predictions.csv
     """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kway.cli.options import EmbedOption, ModelArgument, RowsArgument, flag, with_options
+from kway.cli.options import EmbedOption, JsonOption, ModelArgument, RowsArgument, flag, with_options
 from kway.cli.output import emit_json, format_number, plain, safe, say, show_table
 from kway.tables.options import ReadOptions
 from kway.text_tables import clipped, one_line
@@ -24,9 +24,7 @@ def evaluate(
     data: RowsArgument,
     reading: ReadOptions,
     embed: EmbedOption = None,
-    json: Annotated[
-        bool, flag("--json", "Print all scores as one JSON object, with precision, recall and F1 of every class.")
-    ] = False,
+    json: JsonOption = False,
 ) -> None:
     """Measure how well a model predicts DATA with known labels.
 
@@ -99,19 +97,24 @@ def explain(
         str | None,
         typer.Argument(
             metavar="DATA",
-            help="Labeled rows to measure on. Required if MODEL is not linear and `kway fit` measured nothing.",
+            help="Rows with labels, to measure which columns matter. Required if MODEL is not linear and contains no "
+            "measurement by `kway fit`.",
         ),
     ] = None,
-    columns: Annotated[int, typer.Option("--columns", "-n", min=1, help="Number of columns to list per class.")] = 8,
-    seconds: Annotated[float, typer.Option("--seconds", help="Time limit for measuring on DATA, in seconds.")] = 20.0,
+    columns: Annotated[
+        int, typer.Option("--columns", "-n", min=1, help="Number of columns to list, per class if the model is linear.")
+    ] = 8,
+    seconds: Annotated[
+        float, typer.Option("--seconds", help="Time limit for the measurement on DATA, in seconds.")
+    ] = 20.0,
     embed: EmbedOption = None,
-    json: Annotated[bool, flag("--json", "Print all classes and their columns as one JSON object.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Explain what the predictions of a model depend on.
 
-    For linear models, list the columns and words that favor each class.
-    For other models, pass labeled DATA to measure which columns matter most.
-    Without DATA, the measurement of `kway fit` is shown.
+    For a linear model, this lists the columns and words that favor each
+    class. For any other model, it lists by how much the accuracy falls if a
+    column is shuffled: measured on DATA, or by `kway fit` if DATA is left out.
 
     Example: kway explain model.kway
     """
@@ -152,14 +155,12 @@ def neighbors(
         int | None, typer.Option("--k", "-k", min=1, help="Number of neighbors that vote; default: that of the model.")
     ] = None,
     rows: Annotated[
-        int | None, typer.Option("--rows", min=1, help="Use only this many rows of DATA, from its beginning.")
+        int | None, typer.Option("--rows", min=1, help="Use only the first so many rows of DATA; default: all.")
     ] = None,
     embed: EmbedOption = None,
-    json: Annotated[
-        bool, flag("--json", "Print the prediction and all neighbors of each row as one JSON object.")
-    ] = False,
+    json: JsonOption = False,
 ) -> None:
-    """For each row of DATA, list the training rows that voted: row number, label, distance and weight.
+    """List the training rows that voted on each row of DATA, with their labels, distances and weights.
 
     Example: kway neighbors model.kway new.csv --rows 3
     """
@@ -232,11 +233,11 @@ def show_votes(votes: list[dict[str, Any]], most: int = 5) -> None:
 def info(
     model: ModelArgument,
     verify: Annotated[
-        bool, flag("--verify", "Read the whole file and compare its contents with the stored SHA-256 digest.")
+        bool, flag("--verify", "Also read the whole file and compare it with its SHA-256 digest, to find damage.")
     ] = False,
-    json: Annotated[bool, flag("--json", "Print the contents as one JSON object.")] = False,
+    json: JsonOption = False,
 ) -> None:
-    """Show what a model file contains: type of classifier, number of classes and features, parameters and arrays.
+    """Show what a model file contains: class of the model, number of classes and features, parameters and arrays.
 
     Example: kway info model.kway
     """

@@ -30,7 +30,10 @@ def announce_compilation(seconds: int = 20) -> None:
 
 
 def warmup(json: JsonOption = False) -> None:
-    """Compile the kernels, so that later commands start without a delay. Needed once per machine and version.
+    """Compile the kernels, so that later commands start without a delay.
+
+    Kernels are compiled when they are first used, once per machine and version
+    of kway. This command compiles the usual ones beforehand.
 
     Example: kway warmup
     """

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.errors import InputError, ModelFileError
-from kway.memory import CACHE_BYTES, rows_per_block
+from kway.memory import expands_too_much, rows_per_block
 from kway.modelfile.schema import LARGEST, FileLimit
 from kway.tables.outputs import describe_kind, replacing, resolve_output
 
@@ -53,7 +53,6 @@ _DTYPES = {
     "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1",
 }  # fmt: skip
 _CODES = {np.dtype(v): k for k, v in _DTYPES.items()}
-_MOST_PADDING = 16  # times its bytes that text may take if each is as wide as the longest; else objects (tests/attack)
 _UNKNOWN = "0" * 64  # placeholder of a digest, of the same length
 
 
@@ -395,7 +394,7 @@ def _from_text(content: NDArray, offsets: NDArray, kind: Any) -> NDArray:
     if kind not in ("text", "object text") or not ordered or not (lengths >= 0).all():
         raise ModelFileError("text in the model file is damaged: its offsets are not in order; copy the file again")
     size = 4 * len(lengths) * int(lengths.max(initial=0))  # numpy stores all texts with the width of the longest
-    padded = size > max(CACHE_BYTES, _MOST_PADDING * (content.nbytes + offsets.nbytes))
+    padded = expands_too_much(content.nbytes + offsets.nbytes, size)
     whole = content.tobytes()
     pieces = [whole[a:b].decode("utf-8", "surrogatepass") for a, b in itertools.pairwise(offsets.tolist())]
     return np.array(pieces, dtype=object if kind == "object text" or padded else np.str_)

@@ -15,8 +15,13 @@ A check of a single value returns None if the value is allowed, and otherwise a 
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import importlib
 import math
 import sys
+import types
+import typing
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -339,6 +344,44 @@ def record(fields: Mapping[str, Check], optional: Collection[str] = ()) -> Check
         return next((f"{name} is {short_repr(value[name])}, expected {want}" for name, want in found if want), None)
 
     return check
+
+
+def fields_of(place: str, **own: Check) -> Check:
+    """Require a table with the fields of a dataclass, such as "kway.neighbors.agreement:Agreement".
+
+    The module is imported when the first such table is checked. `own` has checks that replace those of annotations,
+    and checks of further fields.
+    """
+    module, _, name = place.partition(":")
+
+    @functools.cache
+    def check() -> Check:
+        return record(annotated_checks(getattr(importlib.import_module(module), name)) | own)
+
+    return lambda value: check()(value)
+
+
+def annotated_checks(cls: type) -> dict[str, Check]:
+    """Return a check per field of a dataclass by its annotation, such as a whole number of 0 or more.
+
+    Arrays are left out, because they are not stored in a table.
+    """
+    hints = typing.get_type_hints(cls)
+    stored = [f.name for f in dataclasses.fields(cls) if typing.get_origin(hints[f.name]) is not np.ndarray]
+    return {name: _check_of(hints[name]) for name in stored}
+
+
+def _check_of(hint: Any) -> Check:
+    args = typing.get_args(hint)
+    if isinstance(hint, types.UnionType):
+        kinds = either(*(_check_of(arg) for arg in args if arg is not type(None)))
+        return maybe(kinds) if type(None) in args else kinds
+    if typing.get_origin(hint) is tuple:
+        return many(_check_of(args[0]), None if args[-1] is ... else len(args))
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return record({"type": one_of(hint.__name__), **annotated_checks(hint)})
+    simple: dict[Any, Check] = {int: whole(), float: number(finite=False), str: text(), bool: flag}
+    return simple.get(hint, anything)
 
 
 def missing_and_unknown(found: Collection[Any], fields: Collection[str], optional: Collection[str] = ()) -> str | None:

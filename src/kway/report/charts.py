@@ -269,7 +269,7 @@ def _write_values(axes: Any, rows: NDArray, values: NDArray, spread: NDArray, wi
     for row, value, std in zip(rows, values, spread):
         text = f"{value:.3f} ± {std:.3f}" if with_spread and std > 0 else f"{value:.3f}"
         axes.annotate(
-            text, (value + std, row), xytext=(6, 0), textcoords="offset points", va="center", fontsize=style.SMALL,
+            text, (value + std, row), xytext=(6, 0), textcoords="offset points", va="center", fontsize=style.TEXT,
             color=style.INK, annotation_clip=False,
         )  # fmt: skip
     # room for the text, whose width does not depend on the scale

@@ -1,7 +1,7 @@
 """The confusion matrix: counts (K, K), where counts[t, p] rows of class t were predicted as p.
 
-Correct predictions are blue and wrong ones orange, each cell as a share of its row (its true class). Up to 20 classes
-every count is written, and up to 40 every class is named. For more classes, those that are confused with each other are
+Correct predictions are blue and wrong ones orange, each cell as a share of its row (its true class). Up to 40 classes
+are named, and their counts are written if there is room. Of more classes, those that are confused with each other are
 put side by side, so that confusion shows as blocks along the diagonal, and the most frequent mistakes are listed next
 to the matrix.
 """
@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from kway.errors import InputError
 from kway.report import style
 
-# Classes up to which counts are written, names are written, and all classes are drawn (tests/report/test_figures.py)
-MOST_WRITTEN, MOST_NAMED, MOST_DRAWN = 20, 40, 200
+# Classes up to which names are written, and all classes are drawn (tests/report/test_confusion.py)
+MOST_NAMED, MOST_DRAWN = 40, 200
 
 
 class Pair(NamedTuple):
@@ -139,7 +139,7 @@ def _count_table(counts: Any, labels: ArrayLike | None) -> tuple[NDArray, list[s
 
 def _small(table: NDArray, names: list[str], title: str) -> Figure:
     k = len(table)
-    size = style.SMALL if k <= 12 else style.TINY if k <= MOST_WRITTEN else 6.5
+    size = style.TEXT if k <= 12 else style.TINY if k <= 20 else 6.5
     short = [style.shorten(n, 18) for n in names]
     longest = max(map(len, short))
     name = longest * size * 0.62 / 72  # inches
@@ -158,7 +158,7 @@ def _small(table: NDArray, names: list[str], title: str) -> Figure:
     axes.set_xticks(np.arange(k + 1) - 0.5, minor=True)
     axes.set_yticks(np.arange(k + 1) - 0.5, minor=True)
     axes.grid(True, which="minor", color=style.GRID, linewidth=0.6)
-    if k <= MOST_WRITTEN:
+    if len(str(int(table.max()))) * size * 0.62 / 72 < side / k:  # else counts would touch
         _write_counts(axes, table, share, wrong, size)
     style.headline(figure, title, _summary(table))
     return figure
@@ -200,10 +200,10 @@ def _large(table: NDArray, names: list[str], title: str, clustered: bool) -> Fig
     _draw_correct(axes, share)
     wrong = _draw_wrong(axes, share)
     style.bare(axes)
-    axes.set_xlabel("predicted class", fontsize=style.LABEL, color=style.INK)
-    axes.set_ylabel("true class, in the same order", fontsize=style.LABEL, color=style.INK)
+    axes.set_xlabel("predicted class", fontsize=style.TEXT, color=style.INK)
+    axes.set_ylabel("true class, in the same order", fontsize=style.TEXT, color=style.INK)
     bar = figure.colorbar(wrong, ax=axes, location="bottom", shrink=0.7, aspect=30, pad=0.02)
-    bar.set_label("wrong, as a share of the true class", fontsize=style.SMALL, color=style.INK)
+    bar.set_label("wrong, as a share of the true class", fontsize=style.TEXT, color=style.INK)
     bar.ax.tick_params(labelsize=style.TINY, length=2)
     bar.outline.set_visible(False)
     axes.set(xlim=(-0.5, len(table) - 0.5), ylim=(len(table) - 0.5, -0.5))
@@ -226,10 +226,10 @@ def _draw_wrong(axes: Any, share: NDArray) -> Any:
 
 
 def _list_pairs(axes: Any, pairs: list[Pair], names: list[str]) -> None:
-    axes.set_title("Most frequent mistakes", fontsize=style.LABEL, color=style.INK, loc="left")
+    axes.set_title("Most frequent mistakes", fontsize=style.TEXT, color=style.INK, loc="left")
     axes.set_axis_off()
     if not pairs:
-        axes.text(0, 0.95, "none", va="top", fontsize=style.SMALL, transform=axes.transAxes)
+        axes.text(0, 0.95, "none", va="top", fontsize=style.TEXT, transform=axes.transAxes)
     for i, pair in enumerate(pairs):
         y = 0.985 - i / max(len(pairs), 10)
         words = f"{style.shorten(names[pair.true], 24)}\n→ {style.shorten(names[pair.predicted], 22)}"

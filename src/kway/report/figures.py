@@ -26,11 +26,10 @@ from kway.report import charts, confusion, model_views
 from kway.report.mistakes import Mistake, find_mistakes, picture_shape, worst_mistakes
 from kway.report.shapes import column_shapes, draw_shapes
 from kway.report.style import page_svg, save, svg_document
+from kway.rows.blocks import SAMPLE_ROWS
 from kway.tables.outputs import replacing
 
-_MOST_COLUMNS = 1500  # columns up to which decision regions are drawn: principal components need a d x d matrix (T11)
 _SHAPES = 4  # columns whose shape is drawn: they fit on the page next to each other (T11)
-_MOST_ROWS = 4000  # rows that the principal components are computed from (T11)
 
 
 class Drawn(NamedTuple):
@@ -242,9 +241,9 @@ def _regions(found: JobResult) -> Drawn | None:
     X = found.X
     if found.hurried:
         return Drawn(None, "Left out because the budget was used up.")
-    if hasattr(X, "tocsr") or not 2 <= X.shape[1] <= _MOST_COLUMNS or len(found.model.classes_) > confusion.MOST_NAMED:
+    if hasattr(X, "tocsr") or X.shape[1] < 2 or len(found.model.classes_) > confusion.MOST_NAMED:
         return None
-    step = -(-X.shape[0] // _MOST_ROWS)
+    step = -(-X.shape[0] // SAMPLE_ROWS)
     # points of the plane are far from all rows, which makes a neighbor search slow: 15 s for 160^2 and 16,000 rows
     resolution = 160 if _winner(found, LinearFamily) is not None else 80 // min(step, 2)
     line = next((s for s in found.leaderboard if _takes(s, X)), None)  # a blend takes raw rows: its best member

@@ -193,9 +193,9 @@ def _draw_labels(axes: Any, mistake: Mistake) -> None:
     ]
     for i, (name, what, color) in enumerate(lines):
         y = 0.66 - 0.34 * i
-        axes.text(0, y, name, fontsize=style.SMALL, color=style.MUTED, va="center", transform=axes.transAxes)
+        axes.text(0, y, name, fontsize=style.TEXT, color=style.MUTED, va="center", transform=axes.transAxes)
         axes.annotate(what, (0, y), xytext=(50, 0), xycoords="axes fraction", textcoords="offset points",
-                      fontsize=style.LABEL, color=color, va="center", annotation_clip=False)  # fmt: skip
+                      fontsize=style.TEXT, color=color, va="center", annotation_clip=False)  # fmt: skip
 
 
 def _image(axes: Any, values: Any, shape: tuple[int, ...], title: str, color: str) -> None:

@@ -68,7 +68,7 @@ def weight_templates(
         style.bare(
             axes,
             style.shorten(name, max(int(cell / 0.066), 22 if len(w) == 1 else 0)),
-            style.TINY if cell < 1 else style.SMALL,
+            style.TINY if cell < 1 else style.TEXT,
         )
     more = f" (the first {len(drawn)} of {len(w)})" if len(w) > len(drawn) else ""
     style.headline(figure, title + more)
@@ -76,7 +76,7 @@ def weight_templates(
         bar = figure.colorbar(image, ax=list(grid), shrink=0.75, aspect=28, extend="both", pad=0.015)
         bar.ax.tick_params(labelsize=style.TINY, length=2)
         bar.outline.set_visible(False)
-        bar.set_label("weight", fontsize=style.SMALL, color=style.INK)
+        bar.set_label("weight", fontsize=style.TEXT, color=style.INK)
     return figure
 
 
@@ -130,7 +130,7 @@ def where_it_looks(
         words = "" if np.isnan(fall) else f"{-100 * fall:+.1f}".replace("-", "\N{MINUS SIGN}")
         words = "0" if words in ("+0.0", "\N{MINUS SIGN}0.0") else words
         axes.text((across[j] + across[j + 1]) / 2, (down[i] + down[i + 1]) / 2, words, ha="center", va="center",
-                  fontsize=style.SMALL, color=style.INK)  # fmt: skip
+                  fontsize=style.TEXT, color=style.INK)  # fmt: skip
     axes.set(xticks=across, yticks=down)
     axes.tick_params(labelsize=style.TINY, length=2)
     if title:
@@ -206,7 +206,7 @@ def projected_regions(
     axes = figure.axes[0]
     for axis, share, name in zip((axes.xaxis, axes.yaxis), plane.share, ("first", "second")):
         text = f"{name} principal component, {share:.0%} of the variance"
-        axis.set_label_text(text, fontsize=style.LABEL, color=style.INK)
+        axis.set_label_text(text, fontsize=style.TEXT, color=style.INK)
     note = "a slice through the mean; rows are projected onto it" if len(plane.mean) > 2 else ""
     style.headline(figure, title or f"{type(model).__name__} on two principal components", note)
     return figure
@@ -301,7 +301,8 @@ def principal_slice(model: Any, X: ArrayLike) -> Slice:
         raise InputError(f"two principal components need rows of at least 2 columns, got shape {rows.shape}")
     mean = rows.mean(axis=0)
     centered = rows - mean
-    values, vectors = np.linalg.eigh(centered.T @ centered)  # ascending
-    axes = vectors[:, :-3:-1].T  # (2, d)
+    from sklearn.utils.extmath import randomized_svd
+
+    _, values, axes = randomized_svd(centered, 2, n_iter=10, random_state=0)  # (2,), (2, d)
     axes *= np.sign(axes[np.arange(2), np.abs(axes).argmax(axis=1)])[:, None]  # the same sign every time
-    return Slice(model, mean, axes, values[:-3:-1] / max(values.sum(), 1e-300))
+    return Slice(model, mean, axes, values**2 / max(float((centered**2).sum()), 1e-300))

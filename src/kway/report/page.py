@@ -15,7 +15,7 @@ from kway.auto.race.pool import BLEND
 from kway.auto.race.scoring import setting_in_words
 from kway.auto.reasons import Reasons
 from kway.auto.refit import size_in_words
-from kway.report.confusion import MOST_WRITTEN
+from kway.report.confusion import MOST_NAMED
 from kway.report.figures import PagePicture, draw_pictures
 from kway.tables.outputs import replacing
 
@@ -71,7 +71,7 @@ def facts(found: JobResult, drawn: list[PagePicture], command: str, most_classes
             **{name: family.description for name, family in found.comparison.families.items()},
         },
         "n_tested": len(hardest),
-        "open_classes": len(found.model.classes_) <= MOST_WRITTEN,
+        "open_classes": len(found.model.classes_) <= MOST_NAMED,
         "n_classes": len(found.model.classes_),
         "features": summarize_columns(found.features, found.data),
         "pictures": drawn,

@@ -22,8 +22,7 @@ from kway.report import style
 from kway.rows.blocks import take_rows
 from kway.tables.sources.frames import n_rows
 
-_VALUES = 12  # values per column: enough to show a step or a bend
-_LEVELS = 6  # levels of a category that fit on an axis
+_VALUES = 10  # values per column: enough to show a step, and levels of a category that fit on an axis
 
 
 class Shape(NamedTuple):
@@ -64,7 +63,7 @@ def _values(column: NDArray) -> NDArray:
         levels = np.quantile(column, np.linspace(0.02, 0.98, _VALUES), method="nearest") if len(column) else column
         return np.unique(levels)
     levels, counts = np.unique(column.astype(str), return_counts=True) if column.dtype.kind in "OU" else ([], [])
-    return np.asarray(levels)[np.argsort(-np.asarray(counts), kind="stable")[:_LEVELS]]
+    return np.asarray(levels)[np.argsort(-np.asarray(counts), kind="stable")[:_VALUES]]
 
 
 def _with(rows: Any, column: str, value: Any) -> Any:

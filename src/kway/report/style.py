@@ -32,7 +32,7 @@ from kway.errors import InputError
 from kway.tables.outputs import replacing
 
 FIGURE_WIDTH = 6.4  # inches; at 100 dots per inch a figure has 640 px and the fonts below 10 to 15 px
-TITLE, LABEL, SMALL, TINY = 11.0, 9.5, 8.5, 7.5  # font sizes in points (tests/report: nothing is smaller than 6.5)
+TITLE, TEXT, TINY = 11.0, 9.0, 7.5  # font sizes in points (tests/report: nothing is smaller than 6.5)
 INK, MUTED, FAINT, GRID = "#222222", "#6b6b6b", "#b8b8b8", "#e6e6e6"
 ACCENT, CONTRAST = "#3f90da", "#e76300"  # right and wrong, chosen and not chosen
 ACCENT_INK, CONTRAST_INK = "#1f69ad", "#b04a00"  # the same for text: contrast of at least 4.5 : 1 on white
@@ -105,19 +105,19 @@ def dress(axes: Any, title: str = "", x: str = "", y: str = "", grid: str = "bot
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(FAINT)
-    axes.tick_params(labelsize=SMALL, colors=MUTED, labelcolor=INK, length=3, width=0.8)
+    axes.tick_params(labelsize=TEXT, colors=MUTED, labelcolor=INK, length=3, width=0.8)
     axes.tick_params(which="minor", length=0)
     if grid == "none":
         axes.grid(False)
     else:
         axes.grid(True, axis=grid, color=GRID, linewidth=0.8)
     axes.set_title(title, fontsize=TITLE, color=INK, loc="left")
-    axes.set_xlabel(x, fontsize=LABEL, color=INK)
-    axes.set_ylabel(y, fontsize=LABEL, color=INK)
+    axes.set_xlabel(x, fontsize=TEXT, color=INK)
+    axes.set_ylabel(y, fontsize=TEXT, color=INK)
     return axes
 
 
-def bare(axes: Any, title: str = "", size: float = SMALL, color: str = INK) -> Any:
+def bare(axes: Any, title: str = "", size: float = TEXT, color: str = INK) -> Any:
     """Style the axes of an image: no ticks, a thin frame, a centered title."""
     axes.set_xticks([])
     axes.set_yticks([])
@@ -134,7 +134,7 @@ def legend(axes: Any, **options: Any) -> Any:
     if not labels:
         return None
     settings: dict[str, Any] = {
-        "fontsize": SMALL, "labelcolor": INK, "framealpha": 0.85, "edgecolor": "none", "handlelength": 1.6,
+        "fontsize": TEXT, "labelcolor": INK, "framealpha": 0.85, "edgecolor": "none", "handlelength": 1.6,
     }  # fmt: skip
     return axes.legend(handles, labels, **{**settings, **options})
 
@@ -165,7 +165,7 @@ def class_legend(figure: Figure, labels: ArrayLike, most: int = 12) -> Any:
     ]  # fmt: skip
     wide = sum(len(shorten(n)) + 4 for n in names) > 80 * figure.get_figwidth() / FIGURE_WIDTH
     return figure.legend(
-        handles=handles, loc="outside lower left", ncols=4 if wide else len(names), frameon=False, fontsize=SMALL,
+        handles=handles, loc="outside lower left", ncols=4 if wide else len(names), frameon=False, fontsize=TEXT,
         labelcolor=INK, handletextpad=0.3, columnspacing=1.4,
     )  # fmt: skip
 
@@ -177,8 +177,8 @@ def headline(figure: Figure, title: str, note: str = "") -> None:
     figure.text(0.012, 1 - top / height, title, ha="left", va="top", fontsize=TITLE, color=INK)
     used = top + (TITLE * 1.25 / 72 if title else 0)
     if note:
-        figure.text(0.012, 1 - (used + 0.03) / height, note, ha="left", va="top", fontsize=SMALL, color=MUTED)
-        used += 0.03 + SMALL * 1.25 / 72
+        figure.text(0.012, 1 - (used + 0.03) / height, note, ha="left", va="top", fontsize=TEXT, color=MUTED)
+        used += 0.03 + TEXT * 1.25 / 72
     figure.set_layout_engine("constrained", w_pad=0.06, h_pad=0.06, rect=(0, 0, 1, 1 - (used + 0.04) / height))
 
 
@@ -186,7 +186,7 @@ def write_empty(axes: Any, what: str) -> None:
     """Write a text in place of missing data, so that an empty figure does not look broken."""
     axes.set_xticks([])
     axes.set_yticks([])
-    axes.text(0.5, 0.5, what, ha="center", va="center", fontsize=LABEL, color=MUTED, transform=axes.transAxes)
+    axes.text(0.5, 0.5, what, ha="center", va="center", fontsize=TEXT, color=MUTED, transform=axes.transAxes)
 
 
 def shorten(text: Any, most: int = 24) -> str:

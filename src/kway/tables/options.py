@@ -98,47 +98,56 @@ class ReadOptions:
         Whether the model gave the name of the target, and not the user.
     """
 
-    target: str | None = option(None, "Column with the labels.", flags=("--target", "-t"), metavar="COL")
+    target: str | None = option(
+        None,
+        "Column with the labels. A table needs it; datasets, images and files of arrays contain their labels.",
+        flags=("--target", "-t"),
+        metavar="COL",
+    )
     group: str | None = option(
         None,
-        "Keep rows with the same value of this column together, all in training or all in test.",
+        "Column of groups, such as patients. All rows of a group are training rows, or all are test rows.",
         metavar="COL",
         commands=("fit", "compare"),
     )
     order: str | None = option(
         None,
-        "Time column: train on earlier rows, test on later ones.",
+        "Time column: the model is trained on earlier rows and tested on later ones.",
         metavar="COL",
         commands=("fit", "compare"),
     )
-    drop: tuple[str, ...] = option((), "Columns to leave out.", metavar="COLS", parse=split_names)
+    drop: tuple[str, ...] = option((), "Columns to leave out, separated by commas.", metavar="COLS", parse=split_names)
     skip_bad: bool = option(
-        False, "Skip images, lines and rows that cannot be used, and read stray cells as missing values.", typed=bool
+        False,
+        "Leave out images, lines and rows that cannot be used, and read cells of the wrong type as missing values.",
+        typed=bool,
     )
     types: Mapping[str, str] = option(
         None,
-        "Set the type of columns, for example zip=category,when=day-first. Types: number, category, text, date, "
-        "day-first, month-first, true/false, vector or drop.",
+        "Types of columns, such as zip=category,when=day-first. A type is number, category, text, true/false, date, "
+        "day-first or month-first (dates such as 1/2/2024), vector (a list of numbers) or drop.",
         metavar="COL=TYPE,...",
         parse=_split_types,
     )
-    id: str | None = option(None, "Column that identifies each row. It is not used as a feature.", metavar="COL")
-    sep: str | None = option(None, "Column separator: a comma, ; | or tab; default: detected.")
+    id: str | None = option(None, "Column that identifies each row. The model does not learn from it.", metavar="COL")
+    sep: str | None = option(None, "Column separator: a comma, a semicolon, | or tab; default: detected.")
     decimal: str | None = option(None, "Decimal mark: a point or a comma; default: detected.")
     encoding: str | None = option(None, "Encoding, such as utf-8, latin-1 or utf-16; default: detected.")
     header: bool | None = option(
         None,
-        "Whether the first row names the columns; default: detected.",
+        "Whether the first row contains the names of the columns; default: detected.",
         typed=bool | None,
         flags=("--header/--no-header",),
     )
     skip_rows: int | None = option(
-        None, "Number of lines above the table, such as a title; default: 0.", typed=int | None, metavar="N"
+        None, "Number of lines above the table to skip, such as a title; default: 0.", typed=int | None, metavar="N"
     )
-    table: str | None = option(None, "Sheet of an Excel file, or table of a SQLite file.", metavar="NAME")
+    table: str | None = option(
+        None, "Sheet of an Excel file, or table of a SQLite file, if it has several.", metavar="NAME"
+    )
     join_labels: bool = option(
         False,
-        "Join labels that differ only in case or blanks, such as Yes and yes.",
+        "Treat labels that differ only in case or blanks as one label, such as Yes and yes.",
         typed=bool,
         commands=("fit", "compare", "evaluate"),
     )
@@ -150,7 +159,7 @@ class ReadOptions:
     )
     keep: tuple[str, ...] = option(
         (),
-        "Columns of DATA to write next to the predictions; all for every column.",
+        "Columns of DATA to write next to the predictions, separated by commas; all: every column.",
         metavar="COLS",
         parse=split_names,
         commands=("predict",),

@@ -23,13 +23,13 @@ from kway.modelfile.schema import (
     below,
     counts,
     either,
+    fields_of,
     finite,
     flag,
     many,
     maybe,
     number,
     one_of,
-    record,
     same_dtype,
     scalar,
     text,
@@ -133,17 +133,8 @@ KERNEL_SOFTMAX = Schema(
 
 
 _SHARE = number(0.0, 1.0)
-_AGREEMENT = record(
-    {
-        "target": _SHARE,
-        "confidence": _SHARE,
-        "of": one_of("votes", "recall"),
-        "n_queries": whole(),
-        "disagreements": whole(),
-        "bound": _SHARE,
-        "probes": maybe(whole(1)),
-        "n_rows": whole(1),
-    }
+_AGREEMENT = fields_of(
+    "kway.neighbors.agreement:Agreement", **dict.fromkeys(("target", "confidence", "bound"), _SHARE), n_rows=whole(1)
 )
 
 

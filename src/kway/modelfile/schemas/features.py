@@ -20,13 +20,12 @@ from numpy.typing import NDArray
 
 from kway.modelfile.schema import (
     Array,
-    Check,
     Schema,
     StoredObject,
     Values,
     ascending,
     below,
-    either,
+    fields_of,
     finite,
     flag,
     many,
@@ -42,29 +41,26 @@ from kway.modelfile.schemas.wrappers import inner_manifest, reasons, same_labels
 from kway.tables.features.shapes import LEAST_SIDE, patch_values, shape_columns
 
 _NAMES = many(text())
-_SOURCE = record({"type": one_of("Source"), "column": text(), "part": text(100)})
-_NUMBERS = record({"type": one_of("Numbers"), "names": _NAMES})
-_DIVIDED = record({"type": one_of("SparseScaling"), "names": _NAMES})
-_SHAPES = record({"type": one_of("Shapes"), "form": many(whole(1, 2**31), 3), "top": number(0.0, above=True)})
-_LEVELS = record({"type": one_of("Levels"), "name": text(), "kept": _NAMES, "has_others": flag, "has_missing": flag})
-_CODES = record({"type": one_of("Codes"), "name": text(), "kept": _NAMES})
-_TEXT = record({"type": one_of("Terms"), "name": text()})
-_PARTS: dict[str, Check] = {
-    "NumbersPart": record({"type": one_of("NumbersPart"), "sources": many(_SOURCE), "numbers": maybe(_NUMBERS)}),
-    "WordsPart": record({"type": one_of("WordsPart"), "column": text(), "encoder": either(_LEVELS, _CODES, _TEXT)}),
-    "VectorPart": record(
-        {"type": one_of("VectorPart"), "column": text(), "width": whole(1), "numbers": maybe(_NUMBERS)}
-    ),
-    "EmbeddedPart": record({"type": one_of("EmbeddedPart"), "column": text(), "width": whole(1)}),
-    "Numbers": _NUMBERS,  # the one part of a matrix
-    "SparseScaling": _DIVIDED,
-    "Shapes": _SHAPES,
+_WIDTH = {"width": whole(1)}
+_PARTS = {  # the last three are the one part of a matrix
+    "NumbersPart": {},
+    "WordsPart": {},
+    "VectorPart": _WIDTH,
+    "EmbeddedPart": _WIDTH,
+    "Numbers": {},
+    "SparseScaling": {},
+    "Shapes": {"form": many(whole(1, 2**31), 3), "top": number(0.0, above=True)},
+}
+_PART_CHECKS = {
+    name: fields_of(f"kway.tables.features.parts:{name}", type=one_of(name), **own) for name, own in _PARTS.items()
 }
 
 
 def _part(value: Any) -> str | None:
     kind = value.get("type") if isinstance(value, dict) else None
-    return _PARTS[kind](value) if isinstance(kind, str) and kind in _PARTS else f"one of {', '.join(_PARTS)}"
+    if not isinstance(kind, str) or kind not in _PARTS:
+        return f"a part: {', '.join(_PARTS)}"
+    return _PART_CHECKS[kind](value)
 
 
 def _image_form(value: Any) -> str | None:
@@ -83,20 +79,10 @@ def _written(value: Any) -> str | None:
     return None if fits and all(isinstance(c, str) for c in value) else "a decimal mark or a date format per column"
 
 
-_RECORD = record(
-    {
-        "column": text(),
-        "kind": text(),
-        "done": text(),
-        "missing": number(),
-        "levels": maybe(whole()),
-        "used": flag,
-    }
-)
 _LEARNED = record(
     {
         "parts": many(_part),
-        "records": many(_RECORD),
+        "records": many(fields_of("kway.tables.features.parts:ColumnRecord")),
         "columns": maybe(_NAMES),
         "words": _NAMES,
         "written": _written,
@@ -116,7 +102,6 @@ _SETTINGS = record(
         "written": maybe(_written),
         "form": one_of("scaled", "columns"),
     },
-    optional=("form",),  # files of version 0.2 have none
 )
 
 

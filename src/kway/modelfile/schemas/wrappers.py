@@ -23,9 +23,9 @@ from kway.modelfile.schema import (
     FileLimit,
     Schema,
     StoredObject,
-    anything,
     ascending,
     below,
+    fields_of,
     finite,
     flag,
     many,
@@ -120,17 +120,7 @@ TEMPERATURE = Schema(
     facts={
         "inner": inner_manifest,
         "losses": many(_NUMBER, 2),
-        "fit": record(
-            {
-                "temperature": number(0.0, above=True),
-                "low": _NUMBER,
-                "high": _NUMBER,
-                "slope_low": _NUMBER,
-                "slope_high": _NUMBER,
-                "n_rows": whole(),
-                "assumed_error": flag,
-            }
-        ),
+        "fit": fields_of("kway.confidence.temperature:TemperatureFit", temperature=number(0.0, above=True)),
         "scores": record({"source": one_of("decision_function", "log-probabilities"), "smoothing": _SHARE}),
     },
     arrays=_reliability,
@@ -152,18 +142,7 @@ def _gives_probabilities(model: Any) -> str | None:
     return None if has else "needs probabilities that its inner classifier does not have"
 
 
-_GUARANTEE = record(
-    {
-        "coverage": _WITHIN,
-        "method": text(100),
-        "per_class": flag,
-        "n_calibration": whole(),
-        "n_short": whole(),
-        "n_classes": whole(1),
-        "n_full": whole(),
-        "n_zero": whole(),
-    },
-)
+_GUARANTEE = fields_of("kway.confidence.conformal:CoverageGuarantee", coverage=_WITHIN)
 
 
 def _threshold(value: Any) -> str | None:
@@ -247,19 +226,7 @@ BLEND = Schema(
 
 # ---- open set
 
-_REPORT = record(
-    {
-        "score": one_of(*_NEEDS),
-        "impostors": text(100),
-        "auroc": _NUMBER,
-        "accepted": whole(),
-        "n_impostors": whole(),
-        "bound": _NUMBER,
-        "confidence": _NUMBER,
-        "worst_class": anything,
-        "worst_share": _NUMBER,
-    }
-)
+_REPORT = fields_of("kway.confidence.impostors:FalseAccepts", score=one_of(*_NEEDS))
 
 
 def _index_arrays(stored: StoredObject) -> dict[str, Array]:
@@ -290,14 +257,11 @@ OPEN_SET = Schema(
     facts={
         "inner": inner_manifest,
         "unknown": scalar,
-        "guarantee": record(
-            {
-                "score": one_of(*_NEEDS),
-                "false_rejects": _WITHIN,
-                "n_calibration": whole(),
-                "threshold": _NUMBER,
-                "false_accepts": maybe(_REPORT),
-            }
+        "guarantee": fields_of(
+            "kway.confidence.openset:OpenSetGuarantee",
+            score=one_of(*_NEEDS),
+            false_rejects=_WITHIN,
+            false_accepts=maybe(_REPORT),
         ),
         "reports": many(_REPORT),
         "index": maybe(index_facts),
