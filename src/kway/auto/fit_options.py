@@ -117,7 +117,7 @@ class FitOptions:
     )
     budget: float | None = option(
         None,
-        "Time limit for the whole job, such as 60s, 2m or 1h. The default grows with the table, to 60 s for 10,000 rows "
+        "Time limit for the whole job, such as 60s, 2m or 1h. The default grows with the table: 60 s for 10,000 rows "
         "of 50 columns. It counts planned seconds, so that every machine chooses the same model.",
         check=_seconds,
         metavar="TIME",
