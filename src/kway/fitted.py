@@ -20,6 +20,7 @@ from kway.auto.evaluation import Scores
 from kway.auto.fit_options import FitOptions
 from kway.auto.hierarchy import LevelScores, job_levels
 from kway.auto.job import JobResult, run_job
+from kway.auto.leaks import Leak
 from kway.auto.race.compare import Comparison
 from kway.auto.reasons import Reasons, explain
 from kway.auto.train_test import read_train_test
@@ -63,6 +64,8 @@ class Fitted(Printed):
         Notes on the data and on what was left out.
     levels : LevelScores or None
         Accuracy per level of the hierarchy on the test rows; None without `hierarchy`.
+    leaks : tuple of Leak
+        Suspects of a leak in the training rows, with the scores of a random and of an honest split.
 
     Examples
     --------
@@ -106,6 +109,11 @@ class Fitted(Printed):
     def levels(self) -> LevelScores | None:
         """Accuracy per level of the hierarchy on the test rows; None without `hierarchy`."""
         return job_levels(self.result)
+
+    @property
+    def leaks(self) -> tuple[Leak, ...]:
+        """Suspects of a leak in the training rows, with the score of the honest split; see `Leak.warns`."""
+        return self.result.leaks
 
     def predict(self, X: Any) -> NDArray:
         """Return the predicted labels (n,)."""
@@ -180,7 +188,9 @@ class Fitted(Printed):
             f"test: accuracy {test.accuracy:.4f} (95% interval {test.low:.4f} to {test.high:.4f}) on "
             f"{test.rows:,} untouched rows"
         )
-        return board._replace(more="\n  ".join(filter(None, (board.more, line))))
+        leaks = [f"possible leak: {leak}" for leak in self.leaks if leak.warns]
+        title = "\n".join([*leaks, board.title])
+        return board._replace(title=title, more="\n  ".join(filter(None, (board.more, line))))
 
 
 def fit(data: Any, target: Any = None, *, test: Any = None, **options: Any) -> Fitted:

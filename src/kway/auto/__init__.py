@@ -4,6 +4,8 @@ fit_options          the options of a job: one dataclass for `kway.fit`, `kway.c
 train_test           read DATA, encode its labels, split it into training and test rows
 larger_than_memory   DATA of which memory holds only a part
 columns              how each column was read
+leaks                rows and columns that tell the label here, but will not in new rows
+suspects             what may leak, by the values of the training rows
 compare_data         learn features and compare the families on them
 race/                the comparison: families, folds, rounds, scores
 checkpoint           what an interrupted job leaves, and how it continues

@@ -18,8 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from kway import progress
 from kway.auto.fit_options import FitOptions
-from kway.auto.race.clock import Clock
+from kway.auto.leaks import Leak, find_leaks
+from kway.auto.race.clock import Clock, default_budget
 from kway.auto.race.compare import Comparison, compare_rows
 from kway.auto.race.families import COLUMNS, EDGES, NO_TEXT, TEXT
 from kway.auto.race.folds import few_rows_note
@@ -54,6 +56,7 @@ class DataComparison:
     comparison: Comparison
     notes: tuple[str, ...] = ()
     blend: bool = False  # whether the race was run for a blend
+    leaks: tuple[Leak, ...] = ()  # and suspects that are none
     seconds: dict[str, float] = field(default_factory=dict)
 
     def view(self, model: str) -> View:
@@ -86,6 +89,7 @@ def compare_data(
     views = {"": View(features, features.fit_transform(data.rows))}
     if on_features is not None:
         on_features(features)
+    leaks = _leaks(data, features, views[""].X, clock.budget, options.seed)
     if options.models is None or "naive-bayes" in options.models:
         views |= dict(other_views(features, data.rows, views[""].X))
     blend = can_blend(data, options, views[""].X)
@@ -98,7 +102,13 @@ def compare_data(
     notes = [*data.notes, *_fold_notes(found, data, options), *few_rows_note(data.labels.codes, found.folds)]
     notes += [*_cut_notes(found, clock), *_left_out_notes(found.problems)]
     notes += [reference_note(found.best, other, found.measure.rises) for other in found.references]
-    return DataComparison(data, options, views, found, tuple(notes), blend)
+    return DataComparison(data, options, views, found, tuple(notes), blend, leaks)
+
+
+def _leaks(data: TrainTest, features: Features, X: Any, budget: float | None, seed: int) -> tuple[Leak, ...]:
+    with progress.stage("looking for leaks"):
+        size = costs.size_of(X, data.labels.n_classes)
+        return find_leaks(data, features, X, default_budget(size) if budget is None else budget, seed)
 
 
 def can_blend(data: TrainTest, options: FitOptions, X: Any) -> bool:

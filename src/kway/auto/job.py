@@ -33,6 +33,7 @@ from kway.auto.checkpoint import UNFINISHED, Checkpoint
 from kway.auto.compare_data import DataComparison, View, compare_data
 from kway.auto.evaluation import Evaluation, McNemar, evaluate_model, mcnemar
 from kway.auto.fit_options import FitOptions
+from kway.auto.leaks import Leak
 from kway.auto.learning_curve import LearningCurve, learning_curve
 from kway.auto.race.clock import REPORT_SECONDS, Clock
 from kway.auto.race.compare import Comparison
@@ -96,6 +97,7 @@ class JobResult:
     reasons: Reasons | None = None
     fitted_rows: int = 0  # rows that the winner learned from
     weights: dict[str, float] = field(default_factory=dict)  # of the members of the blend; empty for a single family
+    leaks: tuple[Leak, ...] = ()  # and suspects that are none
 
     @property
     def best(self) -> LeaderboardRow:
@@ -177,6 +179,7 @@ def run_job(
         reasons=reasons,
         fitted_rows=winner.fitted_rows,
         weights={} if winner.pool is None else winner.pool.weights,
+        leaks=chosen.leaks,
     )
 
 

@@ -1,7 +1,7 @@
 """`kway fit` compares, chooses, calibrates, tests, saves and reports. `kway compare` stops after the comparison.
 
-Both print, in this order: what was read, the leaderboard, the winner, its test result with baselines, the files, and
-the next command. Columns and families that need no attention are listed only with --verbose.
+Both print, in this order: what was read, possible leaks, the leaderboard, the winner, its test result with baselines,
+the files, and the next command. Columns and families that need no attention are listed only with --verbose.
 """
 
 from __future__ import annotations
@@ -78,6 +78,8 @@ def compare(
             chosen = compare_data(rows, options, Clock(options.budget, started), on_features)
     found = chosen.comparison
     result = {
+        "leaks": [leak.record() for leak in chosen.leaks],
+        "warnings": [str(leak) for leak in chosen.leaks if leak.warns],
         "best": found.best.model,
         "models": found.records(),
         "references": [row.record() for row in found.references],
@@ -227,6 +229,8 @@ def fit_facts(found: JobResult, seconds: float) -> dict[str, Any]:
     runner, comparison, levels = found.runner_up, found.comparison, job_levels(found)
     data = data_facts(found.data, found.X.shape[1], len(found.model.classes_))
     return {
+        "leaks": [leak.record() for leak in found.leaks],
+        "warnings": [str(leak) for leak in found.leaks if leak.warns],
         "best": found.best.model,
         "setting": dict(found.best.setting),
         "weights": dict(found.weights),
@@ -292,8 +296,10 @@ def _column_table(columns: list[ColumnSummary], verbose: bool, most: int = 12, c
 
 
 def show_comparison(result: dict[str, Any], verbose: bool) -> None:
-    """Print the size of DATA, the leaderboard and the notes."""
+    """Print the leaks, the size of DATA, the leaderboard and the notes."""
     data, models, skipped = result["data"], result["models"], result["skipped"]
+    for warning in result["warnings"]:
+        say(f"[bold yellow]Possible leak:[/] {safe(_wrapped(with_flags(warning), 15))}")
     say(
         f"[bold]{safe(data['name'])}[/]: {count(data['train_rows'], 'training row')}, "
         f"{count(data['test_rows'], 'test row')}, {count(data['features'], 'feature')}, "
@@ -326,7 +332,12 @@ def _left_out(stopped: int, skipped: int) -> str:
 
 
 def _note(text: str) -> str:
-    return textwrap.fill(f"Note: {with_flags(text)}.", max(terminal_width(), 80), subsequent_indent="  ")
+    return f"Note: {_wrapped(with_flags(text), 6)}"
+
+
+def _wrapped(text: str, before: int) -> str:
+    """Return a sentence in lines as wide as the terminal, to be printed after `before` characters."""
+    return textwrap.fill(f"{' ' * before}{text}.", max(terminal_width(), 80), subsequent_indent="  ")[before:]
 
 
 def _show_leaderboard(

@@ -55,6 +55,7 @@ def facts(found: JobResult, drawn: list[PagePicture], command: str, most_classes
     hardest = sorted(found.evaluation.scores.classes, key=lambda c: c["f1"])
     return {
         "found": found,
+        "leaks": [str(leak) for leak in found.leaks if leak.warns],
         "data": found.data,
         "test": found.evaluation.scores,
         "best": found.best,
