@@ -53,6 +53,7 @@ _HOME = {  # public name -> the module that defines it; the name of a module -> 
     "errors": "kway.errors",
     "explain": "kway.auto.reasons",
     "fit": "kway.fitted",
+    "inspect": "kway.fitted",
     "load": "kway.modelfile",
     "pairwise": "kway.search.pairwise",
     "plan": "kway.planning.plan",
@@ -91,6 +92,7 @@ __all__ = [
     "errors",
     "explain",
     "fit",
+    "inspect",
     "load",
     "pairwise",
     "plan",
@@ -111,7 +113,7 @@ if TYPE_CHECKING:
         OpenSetClassifier,
         TemperatureScaledClassifier,
     )
-    from kway.fitted import fit
+    from kway.fitted import fit, inspect
     from kway.linear.classifier import LinearClassifier
     from kway.linear.kernel_softmax import KernelSoftmaxClassifier
     from kway.linear.naive_bayes import NaiveBayesClassifier

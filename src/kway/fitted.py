@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 from kway.auto.evaluation import Scores
 from kway.auto.fit_options import FitOptions
 from kway.auto.hierarchy import LevelScores, job_levels
+from kway.auto.inspection import Inspection, inspect_by, inspect_rows
 from kway.auto.job import JobResult, run_job
 from kway.auto.leaks import Leak
+from kway.auto.race.clock import REPORT_SECONDS, Clock
 from kway.auto.race.compare import Comparison
 from kway.auto.reasons import Reasons, explain
 from kway.auto.train_test import read_train_test
@@ -32,7 +34,7 @@ from kway.search.results import TopK
 from kway.tables.options import ReadOptions
 from kway.tables.outputs import is_model, is_report, python_output, refuse_foreign, refuse_inputs
 from kway.tables.reading import RowsInMemory
-from kway.tables.sources.frames import is_table
+from kway.tables.sources.frames import as_table, is_table
 from kway.text_tables import Printed, Table
 
 
@@ -289,6 +291,63 @@ def fit(data: Any, target: Any = None, *, test: Any = None, **options: Any) -> F
     _refuse_text_options(reading, source, test_source)
     train_test = read_train_test(source, reading, test_source, asked.seed)
     return Fitted(run_job(train_test, asked, begun), column, reading.id, _files(data=source, test=test_source))
+
+
+def inspect(
+    data: Any, target: Any = None, *, by: Any = None, test: Any = None, rows: int | None = None, **options: Any
+) -> Inspection:
+    """Find rows whose label is probably wrong, by confident learning [1]_.
+
+    Parameters
+    ----------
+    data : table, array-like, str or Path
+        A table, a matrix, a file, a folder or the name of a dataset.
+    target : str or array-like of shape (n_samples,), default=None
+        Column of the labels, or the labels themselves.
+    by : classifier, default=None
+        A fitted classifier that did not learn from these rows and judges their labels; `data` is then a table or a
+        matrix. None compares families, and each row is judged by models that did not learn from it.
+    test : table, array-like, str, Path or tuple (X, y), default=None
+        Test rows; those that are nearly equal to a row of the data are listed.
+    rows : int, default=None
+        Return so many rows, most suspicious first; None returns those whose label is probably wrong.
+    **options : object
+        Options of `kway.compare` and of reading, as for `kway.fit`.
+
+    Returns
+    -------
+    Inspection
+        Rows with their suggested labels and nearest rows. It prints as a table.
+
+    References
+    ----------
+    .. [1] C. Northcutt, L. Jiang and I. Chuang (2021), Confident learning: estimating uncertainty in dataset labels.
+       JAIR.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> found = inspect(*load_iris(return_X_y=True), models=["softmax"], alpha=1e-2, rows=2)
+    >>> found.rows
+    array([ 83, 106])
+    """
+    begun = time.perf_counter()
+    of_job, of_reading = options_of(FitOptions, "inspect"), options_of(ReadOptions, "inspect")
+    refuse_unknown(options, [*of_job, *of_reading])
+    column = str(target) if isinstance(target, str) or (is_table(data) and np.isscalar(target)) else None
+    if by is not None:
+        if isinstance(data, str | Path) or test is not None or options:
+            raise InputError("with by, give a table or a matrix as data, and neither test rows nor options")
+        table = as_table(data) if is_table(data) else data
+        y = target if column is None else table.column(column).to_numpy(zero_copy_only=False)
+        return inspect_by(by, table if column is None else table.drop_columns([column]), np.asarray(y), most=rows)
+    reading = ReadOptions(target=column, **{name: value for name, value in options.items() if name in of_reading})
+    asked = FitOptions(**{name: value for name, value in options.items() if name in of_job})
+    source = _source(data, None if column is not None else target, "the data")
+    test_rows, test_y = test if isinstance(test, tuple) and len(test) == 2 else (test, None)
+    other = _source(test_rows, test_y, "the test rows")
+    clock = Clock(asked.budget, begun, REPORT_SECONDS)
+    return inspect_rows(source, reading, asked, other, rows, clock)
 
 
 def _files(**sources: Any) -> dict[str, Path]:

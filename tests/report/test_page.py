@@ -68,7 +68,7 @@ def test_the_page_is_whole_and_needs_nothing_else(digits, written):
     assert "could not be drawn" not in text
     assert text.count("--wide: ") == text.count('class="figure"')  # no figure is blown up beyond its own size
     names = {"leaderboard", "neighbors", "alpha", "confusion", "reliability", "regions", "templates", "mistakes",
-             "more-rows", "where", "history"}  # fmt: skip
+             "more-rows", "where", "wrong-labels", "history"}  # fmt: skip
     assert {f.name for f in (written / "figures").iterdir()} == {f"{n}{e}" for n in names for e in (".svg", ".png")}
 
 
@@ -156,7 +156,7 @@ def test_mistakes_in_texts_are_listed_with_the_text_first(tmp_path):
     found = kway.fit(frame, rng.choice(["x", "y"], 200), models="neighbors", also=(), folds=2)
     found.report(tmp_path / "r.html")
     text = (tmp_path / "r.html").read_text()
-    table = text[text.index('<section id="mistakes">') : text.index('<section id="reasons">')]
+    table = text[text.index('<section id="mistakes">') : text.index('<section id="wrong-labels">')]
     assert re.search(r'<th class="words">note (red|blue|&lt;b&gt;) .*, n -?[0-9]', table)
     assert "T-" not in table
     assert table.count("<table>") == 6

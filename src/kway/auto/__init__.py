@@ -13,6 +13,8 @@ refit                fit the families of the leaderboard on all rows
 calibration          probabilities, prediction sets and "unknown", from held-out rows
 evaluation           scores of a model on labeled rows
 hierarchy            accuracy per level of labels that are paths
+wrong_labels         rows whose label is probably wrong
+inspection           these, conflicts and shared test rows, for `kway inspect`
 learning_curve       would more rows help?
 reasons              which features count for each class (`kway.explain`)
 job                  all of these in order

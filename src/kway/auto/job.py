@@ -39,7 +39,7 @@ from kway.auto.race.clock import REPORT_SECONDS, Clock
 from kway.auto.race.compare import Comparison
 from kway.auto.race.families import CLASS_NUMBER
 from kway.auto.race.pool import Pool, pool_of
-from kway.auto.race.scoring import FoldedRows, LeaderboardRow
+from kway.auto.race.scoring import MOST_POOLED, FoldedRows, LeaderboardRow
 from kway.auto.reasons import (
     MOST_PARTS,
     SECONDS,
@@ -52,6 +52,7 @@ from kway.auto.reasons import (
 )
 from kway.auto.refit import AllDataFit, fit_all_data, fit_families, fitted_row
 from kway.auto.train_test import TrainTest
+from kway.auto.wrong_labels import WrongLabels, find_wrong_labels, out_of_fold
 from kway.confidence.blend import BlendClassifier, learn_weights
 from kway.confidence.temperature import SCORES, scale_fitted
 from kway.errors import KwayError
@@ -95,6 +96,7 @@ class JobResult:
     unknown: Tradeoff | None = None
     curve: LearningCurve | None = None
     reasons: Reasons | None = None
+    wrong_labels: WrongLabels | None = None  # among the training rows; None if there was no time to judge them
     fitted_rows: int = 0  # rows that the winner learned from
     weights: dict[str, float] = field(default_factory=dict)  # of the members of the blend; empty for a single family
     leaks: tuple[Leak, ...] = ()  # and suspects that are none
@@ -159,6 +161,7 @@ def run_job(
     with progress.portion(0.88, 0.92), progress.stage("explaining"):
         curve, curve_note = _learning_curve(winner, chosen, clock)
         reasons = _reasons(winner.explained, chosen, clock)
+        wrong_labels = _wrong_labels(winner, chosen, clock)
     stages.end("reasons")
     winner.model.reasons_ = None if reasons is None else kept_facts(reasons)
     return JobResult(
@@ -177,6 +180,7 @@ def run_job(
         interrupted=clock.interrupted,
         curve=curve,
         reasons=reasons,
+        wrong_labels=wrong_labels,
         fitted_rows=winner.fitted_rows,
         weights={} if winner.pool is None else winner.pool.weights,
         leaks=chosen.leaks,
@@ -199,6 +203,7 @@ class Winner:
     temperature: float | None = None
     guaranteed: GuaranteedModel | None = None
     pool: Pool | None = None  # of the blend, if it was chosen
+    compared: Pool | None = None  # of the blend, also if a single family was chosen
     fitted_rows: int = 0
 
 
@@ -239,8 +244,9 @@ def _blend(pool: Pool, leaderboard: list[LeaderboardRow], notes: tuple[str, ...]
     row = replace(row, fit_seconds=sum(rows[name].fit_seconds or 0.0 for name in pool.weights))
     best = leaderboard[0]
     return Winner(
-        [row, *leaderboard], row.fitted, row.fitted, chosen.view(best.model), best, notes, pool=pool, fitted_rows=data.n
-    )
+        [row, *leaderboard], row.fitted, row.fitted, chosen.view(best.model), best, notes, pool=pool, compared=pool,
+        fitted_rows=data.n,
+    )  # fmt: skip
 
 
 def _single(
@@ -274,6 +280,7 @@ def _single(
         (*notes, *filter(None, (note, fit.note))),
         getattr(calibrated, "temperature_", None),
         guaranteed,
+        compared=pool,
         fitted_rows=fit.rows,
     )
 
@@ -324,6 +331,22 @@ def _reasons(model: Any, chosen: DataComparison, clock: Clock) -> Reasons | None
             return own
         most = {} if form is None else {"n_columns": MOST_PARTS}
         return shuffled(model, data.test_rows, data.test_y, whose="test rows", **most)
+    except KwayError:
+        return None
+
+
+def _wrong_labels(winner: Winner, chosen: DataComparison, clock: Clock) -> WrongLabels | None:
+    """Find training rows whose label is probably wrong, if there is time and memory for probabilities of all rows."""
+    found, codes = chosen.comparison, chosen.data.labels.codes
+    if winner.compared is None:
+        n_folds = int(chosen.folds.max()) + 1
+        if chosen.data.labels.n_classes > MOST_POOLED or clock.extra_seconds() < n_folds * found.fit_seconds(
+            found.best.model
+        ):
+            return None
+    try:
+        answers = out_of_fold(chosen, winner.compared)
+        return None if answers is None or clock.up() else find_wrong_labels(answers, codes, winner.view.X)
     except KwayError:
         return None
 

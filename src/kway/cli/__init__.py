@@ -5,6 +5,7 @@ object on stdout. Nothing heavy is imported until a command runs, so that `--hel
 
 fit.py           the commands fit and compare
 predict.py       the command predict, also over a cluster
+inspect.py       the command inspect
 saved_model.py   the commands evaluate, explain, neighbors and info
 plan.py, data.py, cluster.py, warmup.py: one command each
 model_rows.py    DATA for a saved model
@@ -24,7 +25,7 @@ import typer
 
 import kway
 from kway.auto.fit_options import FAMILY_DESCRIPTIONS
-from kway.cli import cluster, data, fit, plan, predict, saved_model, warmup
+from kway.cli import cluster, data, fit, inspect, plan, predict, saved_model, warmup
 from kway.cli.options import flag, with_flags
 from kway.cli.output import allow_any_character, report_lost_output
 from kway.errors import UsageError
@@ -49,6 +50,7 @@ app = typer.Typer(
 app.command(epilog=_FAMILIES)(fit.fit)
 app.command(epilog=_FAMILIES)(fit.compare)
 app.command()(predict.predict)
+app.command(epilog=_FAMILIES)(inspect.inspect)
 for command in (saved_model.evaluate, saved_model.explain, saved_model.neighbors, saved_model.info):
     app.command()(command)
 app.command()(plan.plan)

@@ -242,6 +242,7 @@ def fit_facts(found: JobResult, seconds: float) -> dict[str, Any]:
         "unknown": None if found.unknown is None else _guarantee_facts(found.unknown, "answered", "accuracy"),
         "levels": None if levels is None else levels.records(),
         "more_rows": None if found.curve is None else str(found.curve),
+        "wrong_labels": _wrong_label_facts(found),
         "baselines": found.baselines,
         "runner_up": None if runner is None else {**vars(runner), "test": vars(runner.test)},
         "temperature": found.temperature,
@@ -252,6 +253,12 @@ def fit_facts(found: JobResult, seconds: float) -> dict[str, Any]:
         "stages": found.seconds,
         "data": {**data, "fitted_rows": found.fitted_rows},
     }
+
+
+def _wrong_label_facts(found: JobResult) -> dict[str, Any] | None:
+    """Return how many training rows have a label that is probably wrong, of how many that were judged."""
+    wrong = found.wrong_labels
+    return None if wrong is None else {"rows": len(wrong.suspects.rows), "judged": wrong.judged}
 
 
 def _guarantee_facts(found: Tradeoff, x: str, y: str) -> dict[str, Any]:
@@ -423,6 +430,11 @@ def _guarantee_lines(result: dict[str, Any]) -> list[str]:
         lines.append(
             f"Unknown: {safe(unknown['guarantee'])}. Of the test rows, [bold]{unknown['answered']:.4f}[/] are "
             f"answered, and {unknown['accuracy']:.4f} of the answers are correct."
+        )
+    if (wrong := result["wrong_labels"]) is not None and wrong["rows"]:
+        lines.append(
+            f"Labels: {wrong['rows']:,} of {wrong['judged']:,} are probably wrong (see the report); kway inspect lists "
+            "them."
         )
     if result["more_rows"]:
         lines.append(safe(result["more_rows"]))

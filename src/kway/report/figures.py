@@ -23,7 +23,7 @@ from kway.auto.race.scoring import ACCURACY, LeaderboardRow
 from kway.auto.reasons import as_grid, image_form
 from kway.labels import encode_as
 from kway.report import charts, confusion, model_views
-from kway.report.mistakes import Mistake, find_mistakes, picture_shape, worst_mistakes
+from kway.report.mistakes import Mistake, find_mistakes, find_suspects, picture_shape, worst_mistakes
 from kway.report.shapes import column_shapes, draw_shapes
 from kway.report.style import page_svg, save, svg_document
 from kway.rows.blocks import SAMPLE_ROWS
@@ -322,6 +322,23 @@ def _mistakes_picture(found: JobResult) -> Drawn | None:
     text = (
         "The wrong predictions of highest confidence, with the training rows nearest to them. Blue neighbors have the "
         "true class: the model is at fault. Orange neighbors have the predicted class: a label may be wrong."
+    )
+    if shape is None:
+        return Drawn(None, text, mistakes)
+    return Drawn(worst_mistakes(mistakes, shape, title=""), text)
+
+
+@picture("wrong-labels", "Labels that are probably wrong")
+def _wrong_labels(found: JobResult) -> Drawn | None:
+    wrong = found.wrong_labels
+    if wrong is None or not len(wrong.suspects.rows):
+        return None
+    shape, mistakes = picture_shape(found), find_suspects(found)
+    text = (
+        f"{len(wrong.suspects.rows):,} of {wrong.judged:,} labels of training rows are probably wrong: models that did "
+        "not learn from these rows predict another class with confidence. The least probable labels come first, each "
+        "with the nearest training rows. Classes that overlap give such rows, too, so check each one. kway inspect "
+        "writes all of them to a file."
     )
     if shape is None:
         return Drawn(None, text, mistakes)

@@ -1,6 +1,7 @@
 """The wrong predictions of highest confidence with their nearest training rows.
 
 find_mistakes    finds them in the result of a job
+find_suspects    finds training rows whose label is probably wrong, in the same form
 worst_mistakes   draws them if they are images; the page lists others
 """
 
@@ -61,7 +62,7 @@ def find_mistakes(found: JobResult, most: int = 6, k: int = 4) -> list[Mistake]:
         wrong = wrong[np.argsort(-found.evaluation.confidence[wrong], kind="stable")]
     wrong = wrong[:most]
     distances, near = _nearest_training_rows(found, found.test_X[wrong], min(k, found.data.n))
-    queries, neighbors = _as_drawn(found, wrong, near)
+    queries, neighbors = _as_drawn(found, found.data.test_rows, wrong, near)
     confidence = found.evaluation.confidence
     return [
         Mistake(
@@ -74,6 +75,26 @@ def find_mistakes(found: JobResult, most: int = 6, k: int = 4) -> list[Mistake]:
             None if confidence is None else float(confidence[row]),
         )
         for i, row in enumerate(wrong)
+    ]
+
+
+def find_suspects(found: JobResult, most: int = 6, k: int = 4) -> list[Mistake]:
+    """Return the training rows whose label is most probably wrong: `true` is the label, `predicted` the suggestion."""
+    assert found.wrong_labels is not None
+    suspects, near = found.wrong_labels.suspects.at(slice(most)), found.wrong_labels.near[:most, :k]
+    classes, codes = found.data.labels.classes, found.data.labels.codes
+    queries, neighbors = _as_drawn(found, found.data.rows, suspects.rows, near)
+    return [
+        Mistake(
+            queries[i],
+            str(classes[suspects.label[i]]),
+            str(classes[suspects.suggested[i]]),
+            neighbors[i],
+            [str(label) for label in classes[codes[near[i]]].tolist()],
+            found.wrong_labels.distances[i, :k].tolist(),
+            float(suspects.p_suggested[i]),
+        )
+        for i in range(len(suspects.rows))
     ]
 
 
@@ -97,15 +118,15 @@ def _nearest_training_rows(found: JobResult, queries: Any, k: int) -> tuple[NDAr
     return np.asarray(distances), np.asarray(rows)
 
 
-def _as_drawn(found: JobResult, wrong: NDArray, near: NDArray) -> tuple[Any, Any]:
-    """Return queries and neighbors as pixels (m, d) and (m, k, d), or as texts."""
-    train, test = found.data.rows, found.data.test_rows
+def _as_drawn(found: JobResult, rows: Any, some: NDArray, near: NDArray) -> tuple[Any, Any]:
+    """Return some of the rows and their nearest training rows as pixels (m, d) and (m, k, d), or as texts."""
+    train = found.data.rows
     if picture_shape(found) is not None:
-        return test[wrong], train[near]
-    records = found.model.features_.records_
-    queries = rows_as_text(take_rows(test, wrong), records)
+        return rows[some], train[near]
+    records = found.features.records_
+    queries = rows_as_text(take_rows(rows, some), records)
     flat = rows_as_text(take_rows(train, near.ravel()), records)
-    return queries, [flat[i * near.shape[1] : (i + 1) * near.shape[1]] for i in range(len(wrong))]
+    return queries, [flat[i * near.shape[1] : (i + 1) * near.shape[1]] for i in range(len(some))]
 
 
 def rows_as_text(rows: Any, records: Sequence[ColumnRecord] = (), columns: int = 6, length: int = 300) -> list[str]:

@@ -108,13 +108,13 @@ class ReadOptions:
         None,
         "Column of groups, such as patients. All rows of a group are training rows, or all are test rows.",
         metavar="COL",
-        commands=("fit", "compare"),
+        commands=("fit", "compare", "inspect"),
     )
     order: str | None = option(
         None,
         "Time column: the model is trained on earlier rows and tested on later ones.",
         metavar="COL",
-        commands=("fit", "compare"),
+        commands=("fit", "compare", "inspect"),
     )
     drop: tuple[str, ...] = option((), "Columns to leave out, separated by commas.", metavar="COLS", parse=split_names)
     skip_bad: bool = option(
@@ -149,7 +149,7 @@ class ReadOptions:
         False,
         "Treat labels that differ only in case or blanks as one label, such as Yes and yes.",
         typed=bool,
-        commands=("fit", "compare", "evaluate"),
+        commands=("fit", "compare", "evaluate", "inspect"),
     )
     hierarchy: str | None = option(
         None,

@@ -296,6 +296,11 @@ def is_predictions(path: Path, kept: Sequence[str] = ()) -> bool:
     return set(names[:first]) <= set(kept) and _PREDICTIONS.fullmatch("\n".join(names[first:])) is not None
 
 
+def has_columns(path: Path, names: Sequence[str]) -> bool:
+    """Return whether a file is a table that kway wrote with these columns, among others."""
+    return set(names) <= set(_column_names(path))
+
+
 def is_empty(path: Path) -> bool:
     """Return whether a file has no content."""
     return path.stat().st_size == 0

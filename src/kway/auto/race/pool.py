@@ -66,7 +66,7 @@ def pool_of(race: Race, single: str, seed: int) -> Pool | None:
     held_out = dict[str, HeldOut]()
     for name in names:
         with progress.stage(f"{name}: probabilities for the blend", left=race.clock.left()):
-            found = _held_out(race.runners[name], race, n_folds, seed)
+            found = held_out_predictions(race.runners[name], race, n_folds, seed)
         if found is not None:
             held_out[name] = found
     if len(held_out) < 2 or single not in held_out:
@@ -86,7 +86,7 @@ def _held_out_rows(race: Race, n_folds: int) -> list[tuple[NDArray[np.int64], ND
     return [(race.codes[own], np.full(len(own), number)) for number, own in enumerate(rows)]
 
 
-def _held_out(runner: Runner, race: Race, n_folds: int, seed: int) -> HeldOut | None:
+def held_out_predictions(runner: Runner, race: Race, n_folds: int, seed: int) -> HeldOut | None:
     """Return what a family predicts for the held-out rows of the folds; None if there is no time, or it cannot."""
     kept = [p for each in runner.predictions[:n_folds] if (p := each.probabilities) is not None]
     if len(kept) == n_folds:

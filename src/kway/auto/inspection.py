@@ -1,0 +1,290 @@
+"""Inspect labeled rows: labels that are probably wrong, nearly equal rows with different labels, shared test rows.
+
+The probabilities come from folds (`inspect_rows`), or from a fitted model that did not learn from the rows
+(`inspect_by`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway import progress
+from kway.auto.compare_data import compare_data
+from kway.auto.fit_options import FitOptions
+from kway.auto.larger_than_memory import read_what_fits
+from kway.auto.race.clock import REPORT_SECONDS, Clock
+from kway.auto.race.pool import pool_of
+from kway.auto.race.scoring import spread
+from kway.auto.train_test import TrainTest, checked_labels
+from kway.auto.wrong_labels import (
+    OutOfFold,
+    WrongLabels,
+    close_pairs,
+    find_wrong_labels,
+    nearest_rows,
+    out_of_fold,
+    search_seconds,
+    shared_rows,
+)
+from kway.errors import InputError
+from kway.labels import Labels, encode, encode_as
+from kway.memory import rows_per_block
+from kway.pipelines import features_of
+from kway.rows.blocks import count_rows
+from kway.tables.options import ReadOptions
+from kway.tables.reading import read_rows
+from kway.tables.sources.frames import n_rows, take_rows
+from kway.tables.sources.labels import joined_labels
+from kway.text_tables import Printed, Table
+from kway.threads import spans
+
+WRONG, CONFLICT, SHARED = "wrong label", "conflict", "shared"  # the kinds of problems
+COLUMNS = ("problem", "row", "label", "suggested", "p_label", "p_suggested", "neighbors", "neighbor_labels")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Inspection(Printed):
+    """What is wrong with labeled rows. Rows are counted from 0, in the order of the data.
+
+    Attributes
+    ----------
+    name : str
+        Name of the data.
+    model : str
+        The model that judged the labels.
+    labels : Labels
+        Classes, and the codes (n,) of the labels.
+    wrong : WrongLabels
+        Rows whose label is probably wrong, most suspicious first.
+    conflicts : ndarray of shape (m, 2) or None
+        Pairs of nearly equal rows with different labels; None if the search would take too long.
+    shared : ndarray of shape (s, 2)
+        Pairs of a row and a nearly equal test row.
+    test_y : ndarray or None
+        Labels of the test rows.
+    ids : tuple (str, ndarray) or None
+        Column that names the rows, and its values.
+    notes : tuple of str
+        Notes on the data.
+    """
+
+    name: str
+    model: str
+    labels: Labels
+    wrong: WrongLabels
+    conflicts: NDArray[np.int64] | None
+    shared: NDArray[np.int64]
+    test_y: NDArray | None = None
+    ids: tuple[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Numbers of the rows whose label is probably wrong, most suspicious first."""
+        return self.wrong.suspects.rows
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one record per problem: wrong labels, then conflicts, then shared rows."""
+        return [*self._wrong(), *self._pairs(CONFLICT, self.conflicts), *self._pairs(SHARED, self.shared)]
+
+    def columns(self) -> dict[str, Any]:
+        """Return the records as columns, for a file."""
+        import pyarrow as pa
+
+        records = self.records()
+        names = list(COLUMNS)
+        if self.ids is not None:
+            names.insert(2, "id")
+        lists = {name: [record.get(name) for record in records] for name in names}
+        for name in ("neighbors", "neighbor_labels"):
+            lists[name] = ["|".join(map(str, record[name])) for record in records]
+        return {name: pa.array(values) for name, values in lists.items()}
+
+    def _wrong(self) -> Iterator[dict[str, Any]]:
+        classes = self.labels.classes.tolist()
+        for suspect, near in zip(zip(*self.wrong.suspects), self.wrong.near.tolist()):
+            row, label, suggested, p_label, p_suggested, _ = suspect
+            yield {
+                "problem": WRONG,
+                **self._place(int(row)),
+                "label": classes[label],
+                "suggested": classes[suggested],
+                "p_label": float(p_label),
+                "p_suggested": float(p_suggested),
+                "neighbors": near,
+                "neighbor_labels": [classes[code] for code in self.labels.codes[near]],
+            }
+
+    def _pairs(self, problem: str, pairs: NDArray[np.int64] | None) -> Iterator[dict[str, Any]]:
+        """Yield pairs of rows; the first of a shared pair is the training row."""
+        y = self.labels.classes[self.labels.codes]
+        for i, j in [] if pairs is None else pairs.tolist():
+            if problem == SHARED:
+                label = None if self.test_y is None else self.test_y[j : j + 1].tolist()[0]
+                place, other = {"row": j}, i
+            else:
+                label, place, other = y[i : i + 1].tolist()[0], self._place(i), j
+            labels = y[other : other + 1].tolist()
+            yield {"problem": problem, **place, "label": label, "neighbors": [other], "neighbor_labels": labels}
+
+    def _place(self, row: int) -> dict[str, Any]:
+        if self.ids is None:
+            return {"row": row}
+        value = self.ids[1][row]
+        return {"row": row, "id": value.as_py() if hasattr(value, "as_py") else value}
+
+    def summary(self) -> dict[str, Any]:
+        """Return the numbers of rows and problems."""
+        return {
+            "data": self.name,
+            "model": self.model,
+            "rows": len(self.labels.codes),
+            "judged": self.wrong.judged,
+            "wrong": int(self.wrong.suspects.wrong.sum()),
+            "conflicts": None if self.conflicts is None else len(self.conflicts),
+            "shared": len(self.shared),
+            "notes": list(self.notes),
+        }
+
+    def _table(self, most: int = 10) -> Table:
+        records = list(self._wrong())
+        lines = [suspect_line(record) for record in records[:most]]
+        title = f"{self.summary()['wrong']:,} of {self.wrong.judged:,} labels of {self.name} are probably wrong"
+        more = f"… {len(records) - most:,} more rows" if len(records) > most else ""
+        return Table(title, SUSPECT_COLUMNS, lines, more)
+
+
+SUSPECT_COLUMNS = ("row", "label", "suggested", "p label", "p suggested", "labels of the nearest rows")
+
+
+def suspect_line(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the cells of a row whose label is probably wrong."""
+    return (
+        str(record.get("id", record["row"])),
+        str(record["label"]),
+        str(record["suggested"]),
+        f"{record['p_label']:.3f}",
+        f"{record['p_suggested']:.3f}",
+        ", ".join(map(str, record["neighbor_labels"])),
+    )
+
+
+# ---- by folds
+
+
+def inspect_rows(
+    data: Any, how: ReadOptions, options: FitOptions, test: Any = None, most: int | None = None,
+    clock: Clock | None = None,
+) -> Inspection:  # fmt: skip
+    """Inspect all rows of DATA by the families of a comparison, each row by models that did not learn from it.
+
+    `most` returns so many rows, most suspicious first, instead of those whose label is probably wrong.
+    """
+    rows = _read(data, how, test)
+    clock = clock or Clock(options.budget, reserve=REPORT_SECONDS)
+    with progress.portion(0.02, 0.9):
+        chosen = compare_data(rows, options, clock)
+    single = chosen.comparison.rows[0].model
+    with progress.portion(0.9, 0.95):
+        pool = pool_of(chosen.comparison.race, single, options.seed) if chosen.blend else None  # type: ignore[arg-type]
+        found = out_of_fold(chosen, pool)
+    if found is None:
+        raise InputError(f"the time was up before any row was judged; pass a larger budget= than {clock.budget:.3g} s")
+    with progress.portion(0.95, 1.0), progress.stage("nearest rows"):
+        view = chosen.view(single)
+        wrong = find_wrong_labels(found, rows.labels.codes, view.X, most)
+        shared = _no_pairs() if rows.test_rows is None else shared_rows(view.X, view.features.transform(rows.test_rows))
+        conflicts = find_conflicts(view.X, rows.labels)
+    name = single if pool is None else ", ".join(f"{n} {w:.2f}" for n, w in pool.weights.items())
+    return Inspection(
+        rows.name, name, rows.labels, wrong, conflicts, shared, rows.test_y, _ids(rows.kept_columns, how.id, rows.n),
+        (*chosen.notes, *_unjudged(rows.n, found), *_too_slow(conflicts)),
+    )  # fmt: skip
+
+
+def _read(data: Any, how: ReadOptions, test: Any) -> TrainTest:
+    """Read all rows of DATA as training rows, with the test rows of a dataset or a file."""
+    found, _ = read_what_fits(data, how)
+    y = joined_labels(found.required_labels()) if how.join_labels else found.required_labels()
+    labels, notes = checked_labels(y, f"target {how.target!r} of {found.name}")
+    if test is not None:
+        other = read_rows(test, replace(how, group=None, order=None, id=None), found.requirements())
+        found = replace(found, test_rows=other.rows, test_y=other.y)
+    columns = set(getattr(found.rows, "column_names", ()))
+    kinds = {c: kind for c, kind in how.kinds.items() if c in columns}
+    return TrainTest(
+        **{**vars(found), "y": y, "notes": (*found.notes, *found.left_out, *notes)}, labels=labels, kinds=kinds
+    )
+
+
+def find_conflicts(X: Any, labels: Labels, seconds: float = 60.0) -> NDArray[np.int64] | None:
+    """Return pairs of nearly equal rows with different labels; None if the search would take longer than this."""
+    n = count_rows(X)
+    if n < 2 or search_seconds(X, labels.n_classes) > seconds:
+        return None
+    distances, near = nearest_rows(X, np.arange(n))
+    pairs = close_pairs(X, near, distances)
+    return pairs[labels.codes[pairs[:, 0]] != labels.codes[pairs[:, 1]]]
+
+
+def _no_pairs() -> NDArray[np.int64]:
+    return np.empty((0, 2), np.int64)
+
+
+def _unjudged(n: int, found: OutOfFold) -> list[str]:
+    left = n - int(found.judged.sum())
+    return [f"{left:,} of {n:,} rows were not judged, because no model learned their class from other rows"] * (
+        left > 0
+    )
+
+
+def _too_slow(conflicts: NDArray | None) -> list[str]:
+    return [] if conflicts is not None else ["nearly equal rows were not searched, because that would take minutes"]
+
+
+def _ids(kept: Mapping[str, Any], id: str | None, n: int) -> tuple[str, Any] | None:
+    """Return the column with the names of the rows, if there is one value per row."""
+    name = id if id in kept else "file" if "file" in kept else None
+    return (name, kept[name]) if name is not None and n_rows(kept[name]) == n else None
+
+
+# ---- by a model
+
+
+def inspect_by(
+    model: Any,
+    X: Any,
+    y: NDArray,
+    name: str = "the rows",
+    most: int | None = None,
+    kept: Mapping[str, Any] | None = None,
+) -> Inspection:
+    """Inspect rows X with labels y (n,) by a model that did not learn from them."""
+    if not hasattr(model, "predict_proba"):
+        raise InputError(f"{type(model).__name__} gives no probabilities; pass a model that does, as `kway fit` writes")
+    labels, known = encode(y), np.asarray(model.classes_)
+    judged = np.isin(labels.classes, known)[labels.codes]
+    if not judged.any():
+        raise InputError(f"no label of {name} is a class of the model, such as {known[:1].tolist()[0]!r}")
+    labels, unseen = labels_among(y, known), int((~judged).sum())
+    blocks = spans(len(y), rows_per_block(8 * len(labels.classes)))
+    p = np.concatenate([model.predict_proba(take_rows(X, np.arange(len(y))[block])) for block in blocks])
+    found = OutOfFold(np.arange(len(y)), spread(p, encode_as(known, labels.classes), labels.n_classes), judged)
+    features = features_of(model)
+    numbers = features[0].transform(X) if features else X
+    wrong, conflicts = find_wrong_labels(found, labels.codes, numbers, most), find_conflicts(numbers, labels)
+    notes = [f"{unseen:,} rows have labels that the model has not learned; they were not judged"] * (unseen > 0)
+    ids = _ids(kept or {}, next(iter(kept or {}), None), len(y))
+    notes += _too_slow(conflicts)
+    return Inspection(name, type(model).__name__, labels, wrong, conflicts, _no_pairs(), ids=ids, notes=tuple(notes))
+
+
+def labels_among(y: NDArray, known: NDArray) -> Labels:
+    """Encode labels (n,) as codes of their own classes and of `known` together."""
+    whole = encode(np.concatenate([known, y]))
+    return Labels(whole.classes, whole.codes[len(known) :])

@@ -1,0 +1,113 @@
+"""`kway inspect`: rows whose label is probably wrong, nearly equal rows with different labels, shared test rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kway.auto.fit_options import FitOptions
+from kway.cli.options import DataArgument, ForceOption, JsonOption, as_usage, with_flags, with_options
+from kway.cli.output import count, emit_json, live_view, safe, say, show_table
+from kway.tables.options import ReadOptions
+
+if TYPE_CHECKING:
+    from kway.auto.inspection import Inspection
+
+
+@with_options
+def inspect(
+    data: DataArgument,
+    reading: ReadOptions,
+    options: FitOptions,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            "--by",
+            metavar="MODEL",
+            help="Judge the labels by this model, which must not have learned from DATA; of a dataset with test rows, "
+            "these are inspected. Default: models that each learn from a part of DATA judge the other rows.",
+        ),
+    ] = None,
+    test: Annotated[
+        str | None,
+        typer.Option("--test", help="File with test rows, of which those that also occur in DATA are listed."),
+    ] = None,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            "--rows", min=1, help="List so many rows, most suspicious first; default: those that are probably wrong."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="File to write the rows to: csv, jsonl (or .gz) or parquet.")
+    ] = None,
+    force: ForceOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Find rows of DATA whose label is probably wrong, by confident learning.
+
+    Also lists nearly equal rows with different labels, and rows that occur in the test rows, too.
+    Rows are counted from 0.
+
+    Example: kway inspect offers.csv --target kind -o wrong.csv
+    """
+    from kway.auto.inspection import COLUMNS, inspect_rows
+    from kway.errors import UsageError
+    from kway.tables.outputs import Output, check_places, has_columns
+    from kway.tables.sources.writing import format_of, write_columns
+
+    if by is not None and test is not None:
+        raise UsageError("--test compares DATA with test rows while models learn from it; leave it out with --by")
+    if out is not None:
+        with as_usage():
+            format_of(out)
+        ours = Output("--out", out, "file of inspected rows", lambda path: has_columns(path, COLUMNS))
+        check_places([ours], {"DATA": data, "--by": by, "--test": test}, force)
+    with live_view():
+        found = (
+            inspect_rows(data, reading, options, test, rows) if by is None else _by(by, data, reading, options, rows)
+        )
+    if out is not None:
+        write_columns(found.columns(), out)
+    if json:
+        emit_json({**found.summary(), "problems": found.records(), "out": out})
+        return
+    show_inspection(found)
+    if out is not None:
+        say(f"Wrote {count(len(found.records()), 'row')} to {safe(out)}.")
+
+
+def _by(model: str, data: str, reading: ReadOptions, options: FitOptions, rows: int | None) -> Inspection:
+    """Inspect DATA by a saved model."""
+    from kway.auto.inspection import inspect_by
+    from kway.cli.model_rows import read_all
+
+    fitted, found = read_all(model, data, reading, needs_labels=True, embed=options.embed)
+    assert found.y is not None
+    return inspect_by(fitted, found.X, found.y, "stdin" if data == "-" else data, rows, found.kept)
+
+
+def show_inspection(found: Inspection, most: int = 20) -> None:
+    """Print how many rows have which problem, and the most suspicious labels."""
+    from kway.auto.inspection import SUSPECT_COLUMNS, suspect_line
+
+    facts = found.summary()
+    for note in facts["notes"]:
+        say(f"Note: {safe(with_flags(note))}.")
+    say(
+        f"[bold]{safe(found.name)}[/]: [bold]{facts['wrong']:,}[/] of {count(facts['judged'], 'label')} are probably "
+        f"wrong, judged by {safe(found.model)}."
+    )
+    if facts["conflicts"] is not None:
+        say(f"{count(facts['conflicts'], 'pair')} of nearly equal rows have different labels.")
+    if found.test_y is not None:
+        say(f"{count(facts['shared'], 'pair')} of a row and a test row are nearly equal.")
+    records = found.records()
+    wrong = [record for record in records if record["problem"] == "wrong label"]
+    names = SUSPECT_COLUMNS if found.ids is None else (found.ids[0], *SUSPECT_COLUMNS[1:])
+    if wrong:
+        show_table("Least probable labels first", names, [suspect_line(record) for record in wrong[:most]])
+    if len(records) > min(len(wrong), most):
+        say(f"{len(records) - min(len(wrong), most):,} more; --out FILE.csv writes all.")
