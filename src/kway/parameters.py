@@ -1,9 +1,9 @@
-"""What a parameter may be: one rule a parameter, one sentence for all of them.
+"""Rules for the values of parameters. All errors have the same form.
 
     check_parameters(model, alpha=at_least(0), n_neighbors=whole(1))    "alpha must be a number of at least 0, got 'x'"
 
-Rules look at the kind before they compare, so that no value of the wrong kind ends in an error of Python's own. Numbers
-are finite ones, as an alpha of infinity has no optimum, but for limits that may be infinite (`endless`).
+A rule checks the type of a value before it compares it, so that a value of another type raises InputError and not a
+TypeError. Numbers must be finite, unless the rule says otherwise (`or_infinite`).
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from kway.errors import InputError
 
 @dataclass(frozen=True)
 class Rule:
-    """What is allowed, in words, and the test of it."""
+    """A description of the allowed values, and a function that tells whether a value is allowed."""
 
-    says: str
+    expected: str
     allows: Callable[[Any], bool]
 
     def __or__(self, other: Rule) -> Rule:
-        return Rule(f"{self.says} or {other.says}", lambda value: self.allows(value) or other.allows(value))
+        return Rule(f"{self.expected} or {other.expected}", lambda value: self.allows(value) or other.allows(value))
 
     def check(self, name: str, value: Any) -> None:
-        """Raise unless the value is allowed."""
+        """Raise InputError if the value is not allowed."""
         if not self.allows(value):
-            raise InputError(self.broken_by(name, value))
+            raise InputError(self.message(name, value))
 
-    def broken_by(self, name: str, value: Any) -> str:
-        """The sentence."""
-        endless = isinstance(value, float | np.floating) and not math.isfinite(value)
-        return f"{name} must be {self.says}, got {value!r:.100}{', which is not finite' if endless else ''}"
+    def message(self, name: str, value: Any) -> str:
+        """Return the error message for a value that is not allowed."""
+        infinite = isinstance(value, float | np.floating) and not math.isfinite(value)
+        return f"{name} must be {self.expected}, got {value!r:.100}{', which is not finite' if infinite else ''}"
 
 
 def check_parameters(model: Any, **rules: Rule) -> None:
-    """Refuse parameters of a model that their rules do not allow, all of them in one message."""
+    """Raise one InputError for all parameters of a model that their rules do not allow."""
     given = {name: getattr(model, name) for name in rules}
-    broken = [rule.broken_by(name, given[name]) for name, rule in rules.items() if not rule.allows(given[name])]
-    if broken:
-        raise InputError("; ".join(broken))
+    wrong = [rule.message(name, given[name]) for name, rule in rules.items() if not rule.allows(given[name])]
+    if wrong:
+        raise InputError("; ".join(wrong))
 
 
 def whole(least: int) -> Rule:
-    """Whole numbers from `least` on.
+    """Allow whole numbers of at least `least`.
 
     >>> [whole(1).allows(value) for value in (1, np.int64(3), 0, 2.5, "a", True, None)]
     [True, True, False, False, False, False, False]
@@ -59,39 +59,39 @@ def whole(least: int) -> Rule:
 
 
 def at_least(low: float) -> Rule:
-    """Numbers from `low` on."""
+    """Allow numbers of at least `low`."""
     return Rule(f"a number of at least {low:g}", lambda value: _is(Real, value) and bool(value >= low))
 
 
-def above(low: float, endless: bool = False) -> Rule:
-    """Numbers larger than `low`; `endless`: also infinity, the limit of what has none."""
+def above(low: float, or_infinite: bool = False) -> Rule:
+    """Allow numbers above `low`, and infinity if `or_infinite`."""
     return Rule(
         f"a number above {low:g}",
         lambda value: (
-            (_is(Real, value) and bool(value > low)) or (endless and isinstance(value, float) and value == math.inf)
+            (_is(Real, value) and bool(value > low)) or (or_infinite and isinstance(value, float) and value == math.inf)
         ),
     )
 
 
 def within(low: float, high: float) -> Rule:
-    """Numbers from `low` to `high`, both allowed."""
+    """Allow numbers from `low` to `high`, including both."""
     return Rule(f"a number from {low:g} to {high:g}", lambda value: _is(Real, value) and bool(low <= value <= high))
 
 
 def between(low: float, high: float) -> Rule:
-    """Numbers above `low` and below `high`."""
+    """Allow numbers above `low` and below `high`."""
     return Rule(f"a number between {low:g} and {high:g}", lambda value: _is(Real, value) and bool(low < value < high))
 
 
 def share(low: float = 0) -> Rule:
-    """Numbers from `low` on, below 1."""
+    """Allow numbers of at least `low` and below 1."""
     return Rule(f"a number from {low:g} to below 1", lambda value: _is(Real, value) and bool(low <= value < 1))
 
 
 def one_of(*known: str) -> Rule:
-    """One of these words."""
-    says = f"one of {', '.join(map(repr, known))}" if len(known) > 1 else repr(known[0])
-    return Rule(says, lambda value: isinstance(value, str) and value in known)
+    """Allow one of these strings."""
+    expected = f"one of {', '.join(map(repr, known))}" if len(known) > 1 else repr(known[0])
+    return Rule(expected, lambda value: isinstance(value, str) and value in known)
 
 
 AUTO = one_of("auto")
@@ -107,14 +107,14 @@ DEVICE = one_of(*DEVICES) | NUMBERED_GPU
 
 
 def checked_k(k: Any, n_classes: int) -> int:
-    """k of a top-k list: a whole number of at least 1, and no more than there are classes."""
+    """Return the length of a top-k list: k, which must be at least 1, or the number of classes if k is larger."""
     whole(1).check("k", k)
     return min(int(k), n_classes)
 
 
 def checked_rng(random_state: Any) -> np.random.RandomState:
-    """scikit-learn's random_state as a generator."""
-    from sklearn.utils import check_random_state  # recipes of indexes do without it
+    """Return the generator of a `random_state` of scikit-learn."""
+    from sklearn.utils import check_random_state  # imported here, because indexes need only the rules
 
     try:
         return check_random_state(random_state)
@@ -123,7 +123,7 @@ def checked_rng(random_state: Any) -> np.random.RandomState:
 
 
 def _is(kind: Any, value: Any) -> bool:
-    """Whether it is a finite number of a kind, and one that a machine's own type holds."""
+    """Return whether a value is a finite number of this type that fits in 64 bits."""
     if not isinstance(value, kind) or isinstance(value, bool | np.bool_):
         return False
     return math.isfinite(value) if isinstance(value, float | np.floating) else bool(-(2**63) <= value < 2**63)

@@ -80,7 +80,7 @@ def test_machines_share_the_rows():
     one, ten = (planned(1e8, 512, 1e6, machines=m).ways[-1] for m in (1, 10))
     assert ten.fit_bytes == pytest.approx(one.fit_bytes / 10, rel=0.01)
     assert ten.name == "kNN 10 machines"
-    assert "machines" in one.gives_up
+    assert "machines" in one.quality
 
 
 GPU = {"gpu": 7e14, "gpu_memory": 140e9}
@@ -100,7 +100,7 @@ def test_a_gpu_has_memory_of_its_own():
         assert way.device_bytes >= 4 * 2e6 * 1024  # the rows
         assert large.fits(way)
         assert not small.fits(way)
-        assert "on the GPU" in way.gives_up
+        assert "on the GPU" in way.quality
     assert large["sampled softmax, GPU"].device_bytes < large["softmax, GPU"].device_bytes
     assert large["softmax, GPU"].fit_seconds < large["softmax"].fit_seconds / 100
     assert "GPU" in large.advised.name

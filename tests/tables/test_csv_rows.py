@@ -5,8 +5,8 @@ import io
 
 import pytest
 
-from kway.tables.options import UNKNOWN_FORM
-from kway.tables.sources.csv_files import first_ragged
+from kway.tables.options import UNKNOWN_FORM, TextForm
+from kway.tables.sources.csv_files import ragged_error
 from kway.tables.sources.text_form import CsvRow, csv_rows, find_form, head_text
 
 
@@ -34,7 +34,9 @@ def test_a_head_is_text_without_its_mark_and_without_half_a_letter(encoding):
 
 def test_a_comment_behind_a_mark_is_seen_as_one():
     content = "\ufeff# made by hand\na,b\n".encode("utf-16-le")
-    assert first_ragged(content, "utf-16-le", ",").first == "# made by hand"
+    form = TextForm(",", "utf-16-le")
+    found = find_form(content, "t.csv", form)
+    assert "such as the first: '# made by hand'" in str(ragged_error(content, found.form, found, "t.csv"))
 
 
 def test_the_row_that_a_head_was_cut_in_is_not_looked_at(monkeypatch):

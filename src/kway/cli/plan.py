@@ -89,11 +89,11 @@ def _size(data: str | None, sizes: tuple[float | None, ...], density: float, rea
 
 
 def show_plan(found: Plan) -> None:
-    """Print one line per approach, what each gives up, and the advice."""
+    """Print one line per approach, whether each is exact, and the advice."""
     from kway.planning.plan import COLUMNS
 
     best = next((i for i, way in enumerate(found.ways) if way is found.advised), None)
     show_table(found.title(), COLUMNS, found.rows(), best)
     for way in found.ways:
-        say(f"  {way.name}: {safe(way.missing or way.gives_up)}")
+        say(f"  {way.name}: {safe(way.missing or way.quality)}.")
     say(f"\n{safe(found.advice())}")

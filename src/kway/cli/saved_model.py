@@ -259,9 +259,24 @@ def show_info(found: ModelInfo, verified: bool, value_width: int = 60) -> None:
     say(f"[bold]{found.class_name}[/]: {classes}{found.n_features:,} features, {found.n_bytes:,} bytes")
     checked = ", content verified" if verified else ""
     say(f"Written by kway {found.kway_version}, file format {found.format_version}{checked}.")
-    notes = {k: v for k, v in found.notes.items() if v is not None}
-    for title, values in (("Notes", notes), ("Parameters", found.params), ("Facts", found.facts)):
-        if values:
-            show_table(title, ("name", "value"), [(k, clipped(str(plain(v)), value_width)) for k, v in values.items()])
-    rows = [(t.name, t.dtype, " x ".join(map(str, t.shape)) or "scalar", f"{t.end - t.start:,}") for t in found.tensors]
-    show_table("Arrays", ("name", "dtype", "shape", "bytes"), rows)
+    groups = {"Notes": found.notes, "Parameters": found.params, "Learned values": found.facts}
+    for title, values in groups.items():
+        rows = [(name, clipped(_in_words(value), value_width)) for name, value in values.items() if value is not None]
+        if rows:
+            show_table(title, ("name", "value"), rows)
+    arrays = [
+        (t.name, t.numpy_dtype, " x ".join(map(str, t.shape)) or "scalar", f"{t.end - t.start:,}")
+        for t in found.tensors
+    ]
+    show_table("Arrays", ("name", "type", "shape", "bytes"), arrays)
+
+
+def _in_words(value: Any) -> str:
+    """Return a value of a model file as short text; a classifier inside the model as the name of its class."""
+    if isinstance(value, dict) and {"class", "params", "facts"} <= value.keys():
+        return str(value["class"])
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_in_words(each)}" for name, each in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_in_words, value))
+    return f"{value:.4g}" if isinstance(value, float) else str(plain(value))

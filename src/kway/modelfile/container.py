@@ -66,6 +66,11 @@ class TensorInfo:
     start: int
     end: int
 
+    @property
+    def numpy_dtype(self) -> str:
+        """The dtype as numpy names it: float32 for F32."""
+        return np.dtype(_DTYPES[self.dtype]).name
+
 
 @dataclass(frozen=True)
 class OpenedFile:

@@ -486,7 +486,7 @@ class NeighborsClassifier(VotingClassifier):
     def _check_parameters(self) -> None:
         """Raise an error for bad parameters before any data is read."""
         metric = pick_metric(self.metric)
-        farthest = NONE | above(-np.inf if metric.distance.signed else 0, endless=True)
+        farthest = NONE | above(-np.inf if metric.distance.signed else 0, or_infinite=True)
         check_parameters(self, n_neighbors=whole_number(1), max_distance=farthest, device=DEVICE)
         pick_vote(self.weights).weigh(np.ones((1, 1)), metric)  # raises if the metric lacks what the vote needs
         pick_ties(self.ties, np.ones(1))

@@ -137,7 +137,7 @@ class Cost:
     operations: float  # multiplications and additions of a fit
     fit_seconds: float
     predict_seconds: float  # per row, if many rows are predicted at once
-    gives_up: str
+    quality: str  # exact or approximate, and how
     missing: str = ""  # why it cannot be used; empty if it can
     device_bytes: int = 0  # memory on the GPU while fitting, rows included
 
@@ -162,13 +162,16 @@ Formula = Callable[[Size, Rates], Cost]
 def softmax(size: Size, rates: Rates) -> Cost:
     """Return the cost of softmax over all classes, by preconditioned L-BFGS."""
     fit_bytes = lbfgs_bytes(size, rates.cores)
-    return _passes_cost(size, rates, "softmax", "SoftmaxClassifier()", PASSES, fit_bytes, "gives up nothing")
+    return _passes_cost(size, rates, "softmax", "SoftmaxClassifier()", PASSES, fit_bytes, "exact optimum")
 
 
 def one_vs_all(size: Size, rates: Rates) -> Cost:
     """Return the cost of one binary problem per class, which takes twice the passes: a class is rarer than the rest."""
     call = "LogisticClassifier(), SVMClassifier(multiclass='one-vs-all')"
-    fit_bytes, why = lbfgs_bytes(size, rates.cores), "gives up scores that are made to be compared"
+    fit_bytes, why = (
+        lbfgs_bytes(size, rates.cores),
+        "exact optimum of each class on its own, so scores of classes are less comparable",
+    )
     return _passes_cost(size, rates, "one-vs-all", call, 2 * PASSES, fit_bytes, why)
 
 
@@ -176,7 +179,7 @@ def stochastic(size: Size, rates: Rates) -> Cost:
     """Return the cost of softmax by SGD, which keeps the weights and a running gradient only."""
     fit_bytes = size.data_bytes + 4 * size.parameters * size.itemsize
     call = "SoftmaxClassifier(solver='sgd', batch_size=256)"
-    why = "gives up the optimum, which is approached and not reached"
+    why = "approximate: the fit comes close to the optimum"
     return _passes_cost(size, rates, "softmax by SGD", call, PASSES, fit_bytes, why)
 
 
@@ -198,7 +201,7 @@ def centroids(size: Size, rates: Rates) -> Cost:
     """Return the cost of one mean per class."""
     fit_bytes = size.data_bytes + 4 * size.parameters * 8 + 64 * MIB  # means in float64, and blocks of rows
     seconds = (LABELED_ROW * size.n + 4 * size.rows_bytes) / rates.memory
-    why = "gives up the shape of classes: each is one round cloud"
+    why = "coarse: every class is described by its mean alone"
     return _linear_cost(size, rates, "centroids", "CentroidClassifier()", fit_bytes, 2.0 * size.values, seconds, why)
 
 
@@ -241,12 +244,12 @@ def pass_seconds(size: Size, rates: Rates) -> float:
     return pass_operations(size) / rates.product + moved / rates.memory
 
 
-def _passes_cost(size: Size, rates: Rates, name: str, call: str, passes: int, fit_bytes: float, gives_up: str) -> Cost:
+def _passes_cost(size: Size, rates: Rates, name: str, call: str, passes: int, fit_bytes: float, quality: str) -> Cost:
     """Return the cost of a linear fit by so many passes and the shared preconditioner."""
     factor = 0.0 if size.d > MAX_FACTOR_FEATURES else min(size.n, 8 * size.d + 1000) * (size.d + 1.0) ** 2
     operations = passes * 4.0 * size.values * size.scores + factor
     seconds = passes * (PASS_SECONDS + pass_seconds(size, rates)) + factor / rates.product
-    return _linear_cost(size, rates, name, call, fit_bytes, operations, seconds, gives_up)
+    return _linear_cost(size, rates, name, call, fit_bytes, operations, seconds, quality)
 
 
 def count_epochs(size: Size) -> float:
@@ -266,18 +269,18 @@ def _sampled_cost(size: Size, rates: Rates, name: str, call: str, fit_bytes: flo
     checked = min(size.n, 1000) * size.K * (2.0 * size.d + 3 * EXPONENTIAL)
     operations = 2 * products + size.n * seen * EXPONENTIAL + checked  # thin products reach half of the rate
     seconds = epochs * (operations / rates.product + steps * (PASS_SECONDS + moved / rates.memory))
-    why = "gives up the exact sum over classes, which is estimated"
+    why = "approximate: the sum over all classes is estimated from a sample"
     return _linear_cost(size, rates, name, call, fit_bytes, epochs * (products + checked), seconds, why)
 
 
 def _linear_cost(
-    size: Size, rates: Rates, name: str, call: str, fit_bytes: float, operations: float, seconds: float, gives_up: str
+    size: Size, rates: Rates, name: str, call: str, fit_bytes: float, operations: float, seconds: float, quality: str
 ) -> Cost:
     """Return the cost of a linear model from the bytes, operations and seconds of its fit."""
     model = size.parameters * size.itemsize + LABEL_BYTES * size.K
     row_seconds = size.scores * (2.0 * size.d * size.density + EXPONENTIAL) / rates.product
     row_seconds += (LABELED_ROW + 40.0 * size.d * size.density) / rates.memory
-    return Cost(name, call, size.parameters, int(fit_bytes), model, model, operations, seconds, row_seconds, gives_up)
+    return Cost(name, call, size.parameters, int(fit_bytes), model, model, operations, seconds, row_seconds, quality)
 
 
 # ---- nearest neighbors: the rows themselves
@@ -301,7 +304,7 @@ def flat(size: Size, rates: Rates) -> Cost:
         stored = StoredRows(size.rows_bytes, size.n * (46 + codes), size.n * (240 + codes) + 10 * MIB)
         seconds = size.n * ((size.d + 44) * INDEXED_VALUE + LABELED_ROW) / rates.memory
         row_seconds = SCANNED_ROW * (size.n + 33_000 + 120.0 * size.d) / rates.memory  # 33,000: the first cells
-    why = "gives up nothing: the neighbors are exact"
+    why = "exact neighbors"
     return _rows_cost("kNN flat", "NeighborsClassifier()", size, rates, stored, seconds, row_seconds, why)
 
 
@@ -318,7 +321,7 @@ def landmarks(size: Size, rates: Rates) -> Cost:
     stored = StoredRows(size.rows_bytes, index, size.rows_bytes + size.n * 450 + 60 * MIB)
     call, why = (
         "NeighborsClassifier(index='landmarks')",
-        "gives up 2 votes in 1,000, which may differ from exact search",
+        "approximate: about 2 votes in 1,000 differ from exact search",
     )
     cost = _rows_cost("kNN landmarks", call, size, rates, stored, seconds, row_seconds, why)
     return _dense_only(cost, size, "landmarks need dense rows")
@@ -330,7 +333,7 @@ def int8(size: Size, rates: Rates) -> Cost:
     seconds = size.n * (LABELED_ROW / 2 + 60 * size.d) / rates.memory
     stored = StoredRows(rows, 0, rows + min(20 * MIB, 2 * size.rows_bytes))
     call = "kway.search.Flat(store=Int8(rerank=False))"
-    why = "gives up digits: distances are those of rows rounded to bytes"
+    why = "approximate: distances are those of rows rounded to bytes"
     cost = _rows_cost("kNN bytes", call, size, rates, stored, seconds, size.n * size.d / rates.memory, why)
     return _dense_only(cost, size)
 
@@ -339,7 +342,7 @@ def bits(size: Size, rates: Rates) -> Cost:
     """Return the cost of rows stored as one bit per number after a rotation; the rows come as a stream."""
     wide = _padded_bits(size)
     rows = size.n * (wide // 8 + 2)
-    why = "gives up about 1 answer in 100, more if neighbors are far"
+    why = "approximate: about 1 answer in 100 differs, more if neighbors are far"
     call, row_seconds = "kway.search.Flat(store=Bits(1))", 4.0 * size.n / rates.memory
     cost = _rows_cost(
         "kNN bits", call, size, rates, StoredRows(rows, 0, 0), _coding_seconds(size, rates), row_seconds, why
@@ -356,7 +359,7 @@ def bit_cells(size: Size, rates: Rates) -> Cost:
     rows, index = size.n * (wide // 8 + 16), cells * (4 * size.d + 4 * wide)
     seconds = _coding_seconds(size, rates) + 4.0 * size.n * cells * short / rates.product
     row_seconds = 4.0 * cells * short / rates.product + (3e6 + PROBES * size.n / cells * 8) / rates.memory
-    why = "gives up answers in cells that are not looked into, and digits: needs rows in clusters"
+    why = "approximate: only the nearest cells are searched, so rows should form clusters"
     call, stored = "kway.search.Landmarks(store=Bits(1))", StoredRows(rows, index, 0)
     cost = _rows_cost("kNN bit cells", call, size, rates, stored, seconds, row_seconds, why)
     sorting = int(1.5 * cost.model_bytes)
@@ -367,12 +370,12 @@ def sharded(size: Size, rates: Rates, machines: int, memory: int) -> Cost:
     """Return the cost of exact neighbors with the rows on so many machines; bytes are those of one machine."""
     share = replace(size, n=ceil(size.n / machines), K=min(size.K, ceil(size.n / machines)))
     one, needed = flat(share, rates), ceil(flat(size, rates).fit_bytes / memory)
-    why = f"takes {format_count(needed)} machines like this one to hold the rows"
+    why = f"exact neighbors; the rows need {format_count(needed)} machines like this one"
     if needed <= 1:
-        why = "gives up nothing: one machine is enough"
+        why = "exact neighbors, but one machine is enough"
     return replace(
         one, name=f"kNN {machines} machine{'s' if machines > 1 else ''}", call="index=Sharded(...) on Ray",
-        parameters=size.n * size.d, predict_seconds=one.predict_seconds + 2e-3, gives_up=why,
+        parameters=size.n * size.d, predict_seconds=one.predict_seconds + 2e-3, quality=why,
         operations=2.0 * size.values, missing="" if find_spec("ray") else "install kway[cluster]",
     )  # fmt: skip
 
@@ -398,13 +401,13 @@ def _rows_cost(
     stored: StoredRows,
     seconds: float,
     row_seconds: float,
-    gives_up: str,
+    quality: str,
 ) -> Cost:
     labels = LABEL_BYTES * (size.n + 2 * size.K)
     fit_bytes = size.data_bytes + stored.lookup + stored.build + LABEL_BYTES * 2 * size.K
     model, disk = int(stored.rows + stored.lookup + labels), int(stored.rows + labels)
     return Cost(
-        name, call, size.n * size.d, int(fit_bytes), model, disk, 2.0 * size.values, seconds, row_seconds, gives_up
+        name, call, size.n * size.d, int(fit_bytes), model, disk, 2.0 * size.values, seconds, row_seconds, quality
     )
 
 
@@ -423,11 +426,14 @@ def gpu_softmax(size: Size, rates: Rates) -> Cost:
     cost, batches = softmax(size, rates), stochastic(size, rates)
     device_bytes = _gpu_rows_bytes(size) + 4 * size.parameters * size.itemsize + GIB
     if cost.fit_bytes > 4 * batches.fit_bytes:
-        cost, why = replace(batches, operations=_gpu_step_operations(size)), "the optimum, which is approached"
+        cost, why = (
+            replace(batches, operations=_gpu_step_operations(size)),
+            "approximate: the fit comes close to the optimum",
+        )
         seconds = gpu_step_seconds(size, rates)
     else:
         device_bytes += min(MAX_FACTOR_BYTES, 2 * size.scores * (size.d + 1) ** 2 * size.itemsize)
-        seconds, why = cost.operations / _gpu_rate(rates) * size.itemsize / 4, "nothing"
+        seconds, why = cost.operations / _gpu_rate(rates) * size.itemsize / 4, "exact optimum"
     return _gpu_cost(cost, "softmax, GPU", "SoftmaxClassifier(device='cuda')", size, rates, device_bytes, seconds, why)
 
 
@@ -439,7 +445,7 @@ def gpu_sampled(size: Size, rates: Rates) -> Cost:
     seconds = epochs * size.n / 256 * PASS_SECONDS + operations / _gpu_rate(rates)
     cost = replace(sampled_softmax(size, rates), operations=operations)
     call = "SoftmaxClassifier(solver='sampled', device='cuda')"
-    why = "the exact sum over classes"
+    why = "approximate: the sum over all classes is estimated from a sample"
     return _gpu_cost(cost, "sampled softmax, GPU", call, size, rates, device_bytes, seconds, why)
 
 
@@ -448,7 +454,7 @@ def gpu_flat(size: Size, rates: Rates) -> Cost:
     cost = flat(size, rates)
     device_bytes = _gpu_rows_bytes(size) + size.n * (size.d + 16) + GIB
     call = "NeighborsClassifier(device='cuda')"
-    found = _gpu_cost(cost, "kNN flat, GPU", call, size, rates, device_bytes, 0.0, "nothing")
+    found = _gpu_cost(cost, "kNN flat, GPU", call, size, rates, device_bytes, 0.0, "exact neighbors")
     row_seconds = 2.0 * size.n * size.d / (1.25 * (rates.gpu or TYPICAL_GPU))  # the int8 filter beats bfloat16 products
     missing = "a GPU searches dense rows" if size.sparse else ""
     return replace(found, predict_seconds=row_seconds, missing=missing)
@@ -485,14 +491,14 @@ def gpu_pays_for_predictions(size: Size, rates: Rates) -> bool:
 
 
 def _gpu_cost(
-    cost: Cost, name: str, call: str, size: Size, rates: Rates, device_bytes: float, seconds: float, gives_up: str
+    cost: Cost, name: str, call: str, size: Size, rates: Rates, device_bytes: float, seconds: float, quality: str
 ) -> Cost:
     dense_bytes = size.n * size.d * size.itemsize
     too_large = size.sparse and dense_bytes > 4 * GIB
     return replace(
         cost, name=name, call=call, device_bytes=int(device_bytes), fit_seconds=dense_bytes / rates.memory + seconds,
         predict_seconds=2.0 * size.d * size.scores / _gpu_rate(rates),
-        gives_up=f"gives up {gives_up}; {format_bytes(device_bytes)} on the GPU",
+        quality=f"{quality}; {format_bytes(device_bytes)} on the GPU",
         missing="a GPU takes dense rows, and these are too large to be made dense" if too_large else "",
     )  # fmt: skip
 

@@ -1,6 +1,6 @@
 """kway.plan: what every approach to a job costs, before any work starts, and which one is advised.
 
-Advised is the first approach, in the order of what they give up (nothing first), that can be used, fits into memory, is
+The approaches are listed from exact to approximate. Advised is the first one that can be used, fits into memory, is
 fitted within an hour and predicts a row within a tenth of a second; if none is that fast, the fastest to fit.
 """
 
@@ -107,8 +107,7 @@ class Plan:
         if self.advised is None:
             least = min(self.ways, key=lambda cost: cost.fit_bytes)
             return f"Nothing fits; {least.name} needs the least memory: {format_bytes(least.fit_bytes)} while fitting"
-        given_up = self.advised.gives_up
-        return f"Advised: {self.advised.name}, {self.advised.call}. {given_up[0].upper()}{given_up[1:]}."
+        return f"Advised: {self.advised.name}, {self.advised.call} ({self.advised.quality})."
 
     def __str__(self) -> str:
         rows = [COLUMNS, *self.rows()]

@@ -36,6 +36,7 @@ from kway.tables.options import UNKNOWN_FORM, TextForm
 from kway.tables.sources.frames import refuse_repeated
 from kway.tables.sources.text_form import (
     HEAD,
+    CsvRow,
     FileForm,
     csv_rows,
     encoding_note,
@@ -143,7 +144,7 @@ class _CsvFile:
             if "invalid UTF8" in str(error):
                 return None
             if self.bad:
-                raise self._ragged_error(form) from error
+                raise ragged_error(self.content, form, self.found, self.name) from error
             if not any(part in str(error) for part in ("conversion error", "straddling", "Empty CSV", "block size")):
                 raise
             table = self._read(form, words, only, block_size=_WHOLE_FILE)  # types from all rows
@@ -186,12 +187,6 @@ class _CsvFile:
             if watch() is not None:  # a thread of Arrow still has it, and would abort a process that ends now
                 with suppress(Empty):
                     released.get(timeout=_RELEASED)
-
-    def _ragged_error(self, form: TextForm) -> InputError:
-        found = first_ragged(self.content, str(form.encoding), str(form.sep), self.found.skipped)
-        bad = self.bad[0]
-        found = found or RaggedRow(bad.number or 0, bad.actual_columns, bad.expected_columns, bad.text)
-        return found.error(self.name, str(form.sep))
 
 
 # ---- columns that are read again
@@ -256,39 +251,23 @@ def first_words(content: Path | bytes, form: TextForm, columns: Sequence[str]) -
 # ---- rows with more or fewer cells than the first
 
 
-class RaggedRow(NamedTuple):
-    """A row of `cells` cells that begins in `line` (counted from 1); the `first` row has `expected` cells."""
-
-    line: int
-    cells: int
-    expected: int
-    text: str
-    first: str = ""
-
-    def error(self, name: str, sep: str) -> InputError:
-        """Return the error for this row, with advice."""
-        counts = f"line {self.line:,} has {_counted(self.cells, 'cell')}, but the first row has {self.expected:,}"
-        problem = f"{name} cannot be read: {counts}: {_short(self.text)}"
-        if self.first.startswith("#"):
-            return InputError(f"{problem}; remove lines that are not rows, such as the first: {_short(self.first)}")
-        if self.text.startswith("#"):
-            advice = "remove comment lines"
-        elif self.cells > self.expected:
-            advice = f'put quotes around cells that contain {sep!r} ("a{sep} b"), or give the separator with sep='
-        else:
-            advice = "complete the row, remove lines that are not rows, or give the separator with sep="
-        return InputError(f"{problem}; {advice}; skip_bad=True leaves such lines out")
-
-
-def first_ragged(content: Path | bytes, encoding: str, sep: str, skipped: int = 0) -> RaggedRow | None:
-    """Return the first row whose number of cells differs from the first row, which follows `skipped` lines."""
-    with _open_text(content, encoding) as text:
-        first: list[str] = []
-        for line, cells in csv_rows(text, sep, skipped):
-            first = first or cells
-            if len(cells) != len(first):
-                return RaggedRow(line, len(cells), len(first), sep.join(cells), sep.join(first))
-    return None
+def ragged_error(content: Path | bytes, form: TextForm, found: FileForm, name: str) -> InputError:
+    """Return the error for the first row whose number of cells differs from that of the first row, with advice."""
+    sep, first = str(form.sep), found.first
+    with _open_text(content, str(form.encoding)) as text:
+        rows = csv_rows(text, sep, found.skipped)
+        line, cells = next((row for row in rows if len(row.cells) != len(first)), CsvRow(0, []))
+    counts = f"line {line:,} has {_counted(len(cells), 'cell')}, but the first row has {len(first):,}"
+    problem = f"{name} cannot be read: {counts}: {_short(sep.join(cells))}"
+    if first[0].startswith("#"):
+        return InputError(f"{problem}; remove lines that are not rows, such as the first: {_short(sep.join(first))}")
+    if cells and cells[0].startswith("#"):
+        advice = "remove comment lines"
+    elif len(cells) > len(first):
+        advice = f'put quotes around cells that contain {sep!r} ("a{sep} b"), or give the separator with sep='
+    else:
+        advice = "complete the row, remove lines that are not rows, or give the separator with sep="
+    return InputError(f"{problem}; {advice}; skip_bad=True leaves such lines out")
 
 
 def _ragged_note(rows: int) -> str:
