@@ -59,6 +59,7 @@ _HOME = {  # public name -> the module that defines it; the name of a module -> 
     "plan": "kway.planning.plan",
     "save": "kway.modelfile",
     "search": "kway.search",
+    "suggest_rows": "kway.auto.suggest",
     "tune": "kway.auto.tune",
 }
 
@@ -98,6 +99,7 @@ __all__ = [
     "plan",
     "save",
     "search",
+    "suggest_rows",
     "tune",
 ]
 
@@ -105,6 +107,7 @@ if TYPE_CHECKING:
     from kway import datasets, errors, search
     from kway.auto.race.compare import compare
     from kway.auto.reasons import explain
+    from kway.auto.suggest import suggest_rows
     from kway.auto.tune import tune
     from kway.confidence import (
         BlendClassifier,

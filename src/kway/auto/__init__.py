@@ -15,6 +15,7 @@ evaluation           scores of a model on labeled rows
 hierarchy            accuracy per level of labels that are paths
 wrong_labels         rows whose label is probably wrong
 inspection           these, conflicts and shared test rows, for `kway inspect`
+suggest              which unlabeled rows to label next
 learning_curve       would more rows help?
 reasons              which features count for each class (`kway.explain`)
 job                  all of these in order

@@ -6,6 +6,7 @@ object on stdout. Nothing heavy is imported until a command runs, so that `--hel
 fit.py           the commands fit and compare
 predict.py       the command predict, also over a cluster
 inspect.py       the command inspect
+suggest.py       the command suggest
 saved_model.py   the commands evaluate, explain, neighbors and info
 plan.py, data.py, cluster.py, warmup.py: one command each
 model_rows.py    DATA for a saved model
@@ -25,7 +26,7 @@ import typer
 
 import kway
 from kway.auto.fit_options import FAMILY_DESCRIPTIONS
-from kway.cli import cluster, data, fit, inspect, plan, predict, saved_model, warmup
+from kway.cli import cluster, data, fit, inspect, plan, predict, saved_model, suggest, warmup
 from kway.cli.options import flag, with_flags
 from kway.cli.output import allow_any_character, report_lost_output
 from kway.errors import UsageError
@@ -53,6 +54,7 @@ app.command()(predict.predict)
 app.command(epilog=_FAMILIES)(inspect.inspect)
 for command in (saved_model.evaluate, saved_model.explain, saved_model.neighbors, saved_model.info):
     app.command()(command)
+app.command()(suggest.suggest)
 app.command()(plan.plan)
 app.add_typer(data.app, name="data")
 app.add_typer(cluster.app, name="cluster")

@@ -1,0 +1,63 @@
+"""`kway suggest`: the unlabeled rows that are worth labeling next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kway.cli.options import EmbedOption, ForceOption, JsonOption, ModelArgument, as_usage, with_options
+from kway.cli.output import count, emit_json, safe, say, show_table
+from kway.tables.options import ReadOptions
+
+
+@with_options
+def suggest(
+    model: ModelArgument,
+    pool: Annotated[str, typer.Argument(metavar="POOL", help="Unlabeled rows; a file, a folder or - for stdin.")],
+    reading: ReadOptions,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="Number of rows to choose.")] = 20,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random numbers.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="File to write the rows to: csv, jsonl (or .gz) or parquet.")
+    ] = None,
+    embed: EmbedOption = None,
+    force: ForceOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Choose the rows of POOL that are worth labeling next: uncertain, and different from each other.
+
+    Writes the row number (from 0), the predicted label and its margin over the second best label.
+
+    Example: kway suggest model.kway unlabeled.csv -o next.csv
+    """
+    from kway.auto.suggest import suggest_rows
+    from kway.cli.model_rows import read_all
+    from kway.tables.outputs import Output, check_places, has_columns
+    from kway.tables.sources.frames import take_rows
+    from kway.tables.sources.writing import format_of, write_columns
+
+    if out is not None:
+        with as_usage():
+            format_of(out)
+        ours = Output("--out", out, "file of suggested rows", lambda path: has_columns(path, ("row", "margin")))
+        check_places([ours], {"MODEL": model, "POOL": pool}, force)
+    fitted, found = read_all(model, pool, reading, needs_labels=False, embed=embed)
+    chosen = suggest_rows(fitted, found.X, rows, seed)
+    kept = {name: take_rows(values, chosen.rows) for name, values in found.kept.items()}
+    columns: dict[str, Any] = {"row": chosen.rows, **kept, **chosen.columns()}
+    if out is not None:
+        write_columns(columns, out)
+    lists = {
+        name: values.to_pylist() if hasattr(values, "to_pylist") else values.tolist()
+        for name, values in columns.items()
+    }
+    records = [dict(zip(lists, line)) for line in zip(*lists.values())]
+    if json:
+        emit_json({"rows": records, "out": out})
+        return
+    lines = [tuple(f"{v:.3f}" if name == "margin" else str(v) for name, v in each.items()) for each in records]
+    show_table("Rows to label next", list(lists), lines)
+    if out is not None:
+        say(f"Wrote {count(len(records), 'row')} to {safe(out)}.")
