@@ -22,6 +22,14 @@ from kway.auto.hierarchy import LevelScores, job_levels
 from kway.auto.inspection import Inspection, inspect_by, inspect_rows
 from kway.auto.job import JobResult, run_job
 from kway.auto.leaks import Leak
+from kway.auto.multilabel import (
+    LabelSetScores,
+    MultilabelResult,
+    SettingComparison,
+    check_options,
+    read_label_sets,
+    run_multilabel,
+)
 from kway.auto.race.clock import REPORT_SECONDS, Clock
 from kway.auto.race.compare import Comparison
 from kway.auto.reasons import Reasons, explain
@@ -46,7 +54,7 @@ class Fitted(Printed):
 
     Attributes
     ----------
-    result : JobResult
+    result : JobResult or MultilabelResult
         All results of the job.
     target : str or None
         Column of the labels.
@@ -58,9 +66,9 @@ class Fitted(Printed):
         The classifier with its features inside, as `save` writes it.
     classes_ : ndarray of shape (n_classes,)
         Labels.
-    leaderboard : Comparison
+    leaderboard : Comparison or SettingComparison
         The best setting of every family by cross-validation, best first.
-    test : Scores
+    test : Scores or LabelSetScores
         Scores on the test rows, on which no choice depends.
     notes : tuple of str
         Notes on the data and on what was left out.
@@ -77,7 +85,7 @@ class Fitted(Printed):
     array([0])
     """
 
-    result: JobResult
+    result: JobResult | MultilabelResult
     target: str | None = None
     id: str | None = None
     inputs: Mapping[str, Path] = field(default_factory=dict)
@@ -93,12 +101,12 @@ class Fitted(Printed):
         return self.model.classes_
 
     @property
-    def leaderboard(self) -> Comparison:
+    def leaderboard(self) -> Comparison | SettingComparison:
         """The best setting of every family, best first; `to_pandas()` returns it as a DataFrame."""
         return self.result.comparison
 
     @property
-    def test(self) -> Scores:
+    def test(self) -> Scores | LabelSetScores:
         """Scores on the test rows, on which no choice depends."""
         return self.result.evaluation.scores
 
@@ -110,7 +118,7 @@ class Fitted(Printed):
     @property
     def levels(self) -> LevelScores | None:
         """Accuracy per level of the hierarchy on the test rows; None without `hierarchy`."""
-        return job_levels(self.result)
+        return job_levels(self.result) if isinstance(self.result, JobResult) else None
 
     @property
     def leaks(self) -> tuple[Leak, ...]:
@@ -118,7 +126,7 @@ class Fitted(Printed):
         return self.result.leaks
 
     def predict(self, X: Any) -> NDArray:
-        """Return the predicted labels (n,)."""
+        """Return the predicted labels (n,), or with several labels per row a list for each."""
         return self.model.predict(X)
 
     def predict_proba(self, X: Any) -> NDArray:
@@ -186,13 +194,15 @@ class Fitted(Printed):
 
     def _table(self) -> Table:
         board, test = self.leaderboard._table(), self.test
-        line = (
-            f"test: accuracy {test.accuracy:.4f} (95% interval {test.low:.4f} to {test.high:.4f}) on "
-            f"{test.rows:,} untouched rows"
-        )
+        scores = str(test) if isinstance(test, LabelSetScores) else _accuracy(test)
+        line = f"test: {scores} on {test.rows:,} untouched rows"
         leaks = [f"possible leak: {leak}" for leak in self.leaks if leak.warns]
         title = "\n".join([*leaks, board.title])
         return board._replace(title=title, more="\n  ".join(filter(None, (board.more, line))))
+
+
+def _accuracy(test: Scores) -> str:
+    return f"accuracy {test.accuracy:.4f} (95% interval {test.low:.4f} to {test.high:.4f})"
 
 
 def fit(data: Any, target: Any = None, *, test: Any = None, **options: Any) -> Fitted:
@@ -261,6 +271,8 @@ def fit(data: Any, target: Any = None, *, test: Any = None, **options: Any) -> F
     hierarchy : str, default=None
         Separator of labels that are paths, such as "/" for "animal/dog". The accuracy is measured per level, and with
         `sets` the set of a row is a node of the tree.
+    multilabel : str, default=None
+        Separator of several labels per row, such as ";" for "a;b". Labels in memory can also be lists.
 
     Returns
     -------
@@ -289,8 +301,13 @@ def fit(data: Any, target: Any = None, *, test: Any = None, **options: Any) -> F
     rows, labels = test if isinstance(test, tuple) and len(test) == 2 else (test, None)
     test_source = _source(rows, labels, "the test rows")
     _refuse_text_options(reading, source, test_source)
-    train_test = read_train_test(source, reading, test_source, asked.seed)
-    return Fitted(run_job(train_test, asked, begun), column, reading.id, _files(data=source, test=test_source))
+    result: JobResult | MultilabelResult
+    if reading.multilabel is not None:
+        check_options(reading, asked)
+        result = run_multilabel(read_label_sets(source, reading, test_source, asked.seed), reading, asked, begun)
+    else:
+        result = run_job(read_train_test(source, reading, test_source, asked.seed), asked, begun)
+    return Fitted(result, column, reading.id, _files(data=source, test=test_source))
 
 
 def inspect(

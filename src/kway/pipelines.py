@@ -96,6 +96,12 @@ class FeaturedClassifier(DelegatedAnswers):
             return found if names is None else found.named(names)
         return found.named(self.features_.get_feature_names_out()) if hasattr(found, "details") else found
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy; with several labels per row, the share of rows with exactly the right ones."""
+        if label_separator(self) is not None:
+            return float(self.estimator_.score(self.numbers(X), y, sample_weight))
+        return super().score(X, y, sample_weight)
+
     @available_if(inner_has("kneighbors"))
     def kneighbors(self, X: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the estimator's nearest training rows."""
@@ -125,6 +131,12 @@ class FeaturedClassifier(DelegatedAnswers):
         self.features_._restore(facts["learned"], remove_prefix(_FEATURES, arrays))
         self.spread_ = arrays.get("spread")
         self.reasons_ = facts.get("reasons")
+
+
+def label_separator(model: Any) -> str | None:
+    """Return the separator of the labels of a model that predicts several per row; None if it predicts one."""
+    inner: Any = getattr(model, "estimator_", None)
+    return inner.sep if type(inner).__name__ == "MultilabelClassifier" else None
 
 
 def features_of(model: Any) -> list[Features]:

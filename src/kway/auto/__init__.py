@@ -16,6 +16,7 @@ hierarchy            accuracy per level of labels that are paths
 wrong_labels         rows whose label is probably wrong
 inspection           these, conflicts and shared test rows, for `kway inspect`
 suggest              which unlabeled rows to label next
+multilabel           the job for rows with several labels
 learning_curve       would more rows help?
 reasons              which features count for each class (`kway.explain`)
 job                  all of these in order

@@ -27,6 +27,7 @@ from kway.auto.race.folds import FEW_ROWS
 from kway.base.contributions import Contributions
 from kway.base.wrappers import innermost
 from kway.errors import InputError
+from kway.pipelines import label_separator
 from kway.rows.matrices import column_spread
 from kway.tables.features.shapes import LEAST_SIDE, likely_form
 from kway.tables.sources.frames import as_table, n_rows, take_rows
@@ -136,6 +137,10 @@ def explain(model: Any, X: Any = None, y: Any = None, n_columns: int = 8, second
     """
     model = getattr(model, "model", model)  # the result of `kway.fit`
     check_is_fitted(model)
+    if label_separator(model) is not None:
+        raise InputError(
+            "explain does not support several labels per row; fit one of the labels alone, as a column of true/false"
+        )
     kept = getattr(model, "reasons_", None)
     if X is None and kept is not None:
         columns = tuple(map(tuple, kept["columns"]))

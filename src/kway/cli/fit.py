@@ -29,6 +29,7 @@ from kway.cli.options import (
 from kway.cli.output import count, emit_json, format_number, live_view, safe, say, show_table, terminal_width
 from kway.cli.saved_model import show_levels
 from kway.cli.warmup import announce_compilation
+from kway.errors import UsageError
 from kway.progress import portion, stage
 from kway.tables.options import ReadOptions
 from kway.text_tables import clipped
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from kway.auto.calibration import Tradeoff
     from kway.auto.columns import ColumnSummary
     from kway.auto.job import JobResult
+    from kway.auto.multilabel import MultilabelResult
     from kway.auto.train_test import TrainTest
     from kway.tables.features.features import Features
 
@@ -141,6 +143,11 @@ def fit(
     from kway.auto.train_test import read_train_test
 
     started = time.perf_counter()
+    if reading.multilabel is not None:
+        if figures is not None or cluster or address is not None:
+            raise UsageError("--figures, --cluster and --address do not work with --multilabel; leave them out")
+        _fit_label_sets(data, reading, options, test, out, report, json)
+        return
     with live_view() as keep:
         announce_compilation()
         rows = read_train_test(data, reading, test, options.seed)
@@ -158,6 +165,32 @@ def fit(
         failures = write_outputs(found, out, report, figures, reading)
         if not failures and not found.interrupted:
             checkpoint.finish()
+    _finish(result, failures, out, report, json, started)
+
+
+def _fit_label_sets(
+    data: str, reading: ReadOptions, options: FitOptions, test: str | None, out: Path, report: Path, json: bool
+) -> None:
+    """Run the job for several labels per row, and print and write its results."""
+    from kway.auto.multilabel import check_options, read_label_sets, run_multilabel
+    from kway.cli.multilabel import multilabel_facts, show_multilabel
+
+    started = time.perf_counter()
+    check_options(reading, options)
+    with live_view():
+        announce_compilation()
+        found = run_multilabel(read_label_sets(data, reading, test, options.seed), reading, options, started)
+    if not json:
+        for note in found.data.notes:
+            say(safe(_note(note)))
+        show_multilabel(found)
+    _finish(multilabel_facts(found), write_outputs(found, out, report, None, reading), out, report, json, started)
+
+
+def _finish(
+    result: dict[str, Any], failures: dict[str, str], out: Path, report: Path, json: bool, started: float
+) -> None:
+    """Print which files were written, or all results as JSON; exit with 1 if one could not be written."""
     written = {name: None if name in failures else str(path) for name, path in (("model", out), ("report", report))}
     result |= {"seconds": time.perf_counter() - started, **written}
     if json:
@@ -187,7 +220,7 @@ def _check_outputs(
 
 
 def write_outputs(
-    found: JobResult, out: Path, report: Path, figures: Path | None, reading: ReadOptions
+    found: JobResult | MultilabelResult, out: Path, report: Path, figures: Path | None, reading: ReadOptions
 ) -> dict[str, str]:
     """Write the model file and the report, each complete or not at all; return the errors by name."""
     from kway.report.page import write_page

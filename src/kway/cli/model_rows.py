@@ -60,10 +60,12 @@ class ModelReader:
 
     def __init__(self, path: str, reading: ReadOptions, needs_labels: bool, embed: str | None = None) -> None:
         from kway import modelfile
-        from kway.pipelines import features_of
+        from kway.pipelines import features_of, label_separator
 
         self.model = load_model(path, embed)
         notes = modelfile.info(path).notes
+        self.separator = label_separator(self.model)
+        reading = replace(reading, multilabel=self.separator)
         self.reading = reading.without_labels()
         if needs_labels:
             self.reading = replace(
@@ -94,7 +96,11 @@ class ModelReader:
         if self._as_numbers:
             self._check_image(found)
             found = number_rows(found, self.requirements.columns)
-        if self.reading.join_labels and found.y is not None:
+        if self.reading.join_labels and found.y is not None and self.separator is not None:
+            from kway.tables.sources.labels import joined_sets
+
+            found = replace(found, y=joined_sets(found.y, self.separator, self.model.classes_.tolist()))
+        elif self.reading.join_labels and found.y is not None:
             from kway.tables.sources.labels import joined_labels
 
             known = self.model.classes_.tolist(), self.hierarchy

@@ -97,7 +97,7 @@ def predict(
     # kept columns are numbers in JSON, and in csv and parquet the same text as in DATA
     reading = replace(reading, numbers=form == "jsonl" or (json and out is None))
     fitted, read, _ = read_blocks(model, data, reading, needs_labels=False, embed=embed)
-    blocks = (block for rows in read for block in predict_blocks(fitted, rows, topk, proba))
+    blocks = (block for rows in read for block in predict_blocks(fitted, rows, topk, proba, reading.numbers))
     if out is not None:
         n = write_blocks(blocks, out, form)
         emit_json({"rows": n, "out": str(out)}) if json else say(f"Wrote {count(n, 'prediction')} to {safe(out)}.")
@@ -161,10 +161,13 @@ def _kept_columns(model: str, reading: ReadOptions) -> tuple[str, ...]:
     return ("file", *reading.keep, *([id] if id else []))
 
 
-def predict_blocks(model: Any, rows: ModelRows, topk: int | None, proba: bool) -> Iterator[dict[str, NDArray]]:
+def predict_blocks(
+    model: Any, rows: ModelRows, topk: int | None, proba: bool, as_lists: bool = False
+) -> Iterator[dict[str, NDArray]]:
     """Yield the kept columns and the predictions in blocks, so that probabilities of all rows are never in memory.
 
-    A kept column with the name of a prediction column is written as `NAME (input)`.
+    A kept column with the name of a prediction column is written as `NAME (input)`. Several labels of one row are
+    written as a list if `as_lists`, else as text.
     """
     import numpy as np
 
@@ -175,13 +178,19 @@ def predict_blocks(model: Any, rows: ModelRows, topk: int | None, proba: bool) -
     size = rows_per_block(8 * len(model.classes_))
     for start in range(0, n, size):
         stop = min(start + size, n)
-        found = predictions(model, rows.X if n <= size else take_rows(rows.X, np.arange(start, stop)), topk, proba)
+        some = rows.X if n <= size else take_rows(rows.X, np.arange(start, stop))
+        found = predictions(model, some, topk, proba, as_lists)
         kept = {f"{c} (input)" if c in found else c: values[start:stop] for c, values in rows.kept.items()}
         yield {**kept, **found}
 
 
-def predictions(model: Any, X: Any, topk: int | None, proba: bool) -> dict[str, NDArray]:
+def predictions(model: Any, X: Any, topk: int | None, proba: bool, as_lists: bool = False) -> dict[str, NDArray]:
     """Return the columns `prediction`, label_1, score_1, ... (topk) and p_CLASS (proba)."""
+    from kway.cli.multilabel import predicted_sets
+    from kway.pipelines import label_separator
+
+    if label_separator(model) is not None:
+        return predicted_sets(model, X, topk, proba, as_lists)
     if proba and not hasattr(model, "predict_proba"):
         raise InputError(f"{type(model).__name__} gives no probabilities; leave out --proba, or use --topk for scores")
     columns: dict[str, NDArray] = {}

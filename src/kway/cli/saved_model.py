@@ -36,8 +36,13 @@ def evaluate(
     from kway.auto.evaluation import tally_blocks
     from kway.auto.hierarchy import model_levels
     from kway.cli.model_rows import read_blocks
+    from kway.cli.multilabel import evaluate_label_sets
+    from kway.pipelines import label_separator
 
     fitted, blocks, skipped = read_blocks(model, data, reading, needs_labels=True, embed=embed)
+    if label_separator(fitted) is not None:
+        evaluate_label_sets(fitted, blocks, "stdin" if data == "-" else data, skipped, json)
+        return
     labelled = ((rows.X, rows.y) for rows in blocks)  # read_blocks has checked that there are labels
     tally = tally_blocks(fitted, labelled)  # type: ignore[arg-type]
     scores, levels = tally.scores(), model_levels(model, tally, fitted.classes_)

@@ -3,6 +3,7 @@
 temperature.py      TemperatureScaledClassifier: calibrated probabilities; offsets of one-vs-all scores
 conformal.py        ConformalClassifier: prediction sets with a coverage guarantee
 hierarchy.py        HierarchicalConformalClassifier: sets that are nodes of a tree of labels
+multilabel.py       several labels per row: calibrated probabilities and thresholds
 openset.py          OpenSetClassifier: the prediction "unknown", with a guaranteed rate of false rejects
 blend.py            BlendClassifier: a weighted product of the probabilities of several classifiers
 known_scores.py     scores of how much a row is like the training rows

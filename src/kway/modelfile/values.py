@@ -59,6 +59,7 @@ _PARTS = {  # package -> name -> module in the package
 _INTERNAL = {
     "FeaturedClassifier": "kway.pipelines",
     "Features": "kway.tables.features.features",
+    "MultilabelClassifier": "kway.confidence.multilabel",
     "PipelinedClassifier": "kway.pipelines",
 }  # classes in files that are not public names
 _ARRAY_DTYPE = re.compile(r"[<>|=]?([fiub][0-9]{1,2}|U[0-9]{1,8})")

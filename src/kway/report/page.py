@@ -11,6 +11,7 @@ import kway
 from kway.auto.columns import summarize_columns
 from kway.auto.hierarchy import job_levels, level_lines
 from kway.auto.job import JobResult
+from kway.auto.multilabel import MultilabelResult
 from kway.auto.race.pool import BLEND
 from kway.auto.race.scoring import setting_in_words
 from kway.auto.reasons import Reasons
@@ -23,12 +24,19 @@ _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba")
 
 
 def write_page(
-    path: str | Path, found: JobResult, command: str = "", figures: Path | None = None, most_classes: int = 500
+    path: str | Path,
+    found: JobResult | MultilabelResult,
+    command: str = "",
+    figures: Path | None = None,
+    most_classes: int = 500,
 ) -> None:
     """Write the report, complete or not at all; with a folder `figures`, also write each figure into it.
 
     At most `most_classes` classes are listed, because ten thousand would make a page of megabytes.
     """
+    if isinstance(found, MultilabelResult):
+        write_multilabel_page(path, found, command, most_classes)
+        return
     drawn = draw_pictures(found, figures)
     text = _template().render(**facts(found, drawn, command, most_classes))
     with replacing(path) as draft:
@@ -38,7 +46,32 @@ def write_page(
             raise picture.error
 
 
-def _template() -> Any:
+def write_multilabel_page(path: str | Path, found: MultilabelResult, command: str, most_labels: int) -> None:
+    """Write the report of a job with several labels per row."""
+    scores = found.evaluation.scores
+    labels = sorted(scores.labels, key=lambda line: line["f1"])[:most_labels]
+    values = {
+        "found": found,
+        "data": found.data,
+        "test": scores,
+        "best": found.comparison.best,
+        "labels": labels,
+        "command": command,
+        "features": summarize_columns(found.features, found.data),
+        "n_numbers": found.model.estimator_.n_features_in_,
+        "seed": found.options.seed,
+        "versions": _versions(),
+    }
+    text = _template("multilabel.html").render(**values)
+    with replacing(path) as draft:
+        draft.write_text(text, encoding="utf-8")
+
+
+def _versions() -> dict[str, str]:
+    return {"kway": kway.__version__, "Python": platform.python_version(), **{n: version(n) for n in _LIBRARIES}}
+
+
+def _template(name: str = "report.html") -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     # everything that came with the data is escaped; only the figures are not
@@ -47,7 +80,7 @@ def _template() -> Any:
         lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {"percent": _percent, "size": size_in_words, "setting": setting_in_words}
-    return environment.get_template("report.html")
+    return environment.get_template(name)
 
 
 def facts(found: JobResult, drawn: list[PagePicture], command: str, most_classes: int) -> dict[str, Any]:
@@ -75,17 +108,14 @@ def facts(found: JobResult, drawn: list[PagePicture], command: str, most_classes
         "open_classes": len(found.model.classes_) <= MOST_NAMED,
         "n_classes": len(found.model.classes_),
         "features": summarize_columns(found.features, found.data),
+        "n_numbers": found.X.shape[1],
         "pictures": drawn,
         "runner_up": found.runner_up,
         "levels": _levels(found),
         "command": command,
         "seed": found.options.seed,
         "budget": found.options.budget,
-        "versions": {
-            "kway": kway.__version__,
-            "Python": platform.python_version(),
-            **{n: version(n) for n in _LIBRARIES},
-        },
+        "versions": _versions(),
     }
 
 

@@ -88,6 +88,8 @@ class ReadOptions:
         Join labels that differ only in case or blanks.
     hierarchy : str, optional
         Separator of the levels of labels that are paths, such as "/" for animal/dog.
+    multilabel : str, optional
+        Separator of several labels in one cell, such as ";" for a;b.
     keep : tuple of str, default=()
         Columns to return as they were read; ALL for every column.
     numbers : bool, default=False
@@ -157,6 +159,12 @@ class ReadOptions:
         metavar="SEP",
         commands=("fit",),
     )
+    multilabel: str | None = option(
+        None,
+        "Each row has any number of labels, with this separator between them, such as ; for a;b.",
+        metavar="SEP",
+        commands=("fit",),
+    )
     keep: tuple[str, ...] = option(
         (),
         "Columns of DATA to write next to the predictions, separated by commas; all: every column.",
@@ -169,11 +177,25 @@ class ReadOptions:
     target_from_model: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("target", "group", "order", "id", "sep", "decimal", "encoding", "table", "hierarchy"):
+        for name in (
+            "target",
+            "group",
+            "order",
+            "id",
+            "sep",
+            "decimal",
+            "encoding",
+            "table",
+            "hierarchy",
+            "multilabel",
+        ):
             if not isinstance(getattr(self, name), str | None):
                 raise UsageError(f"{name} is {getattr(self, name)!r:.60}; it must be text")
-        if self.hierarchy == "":
-            raise UsageError("hierarchy is empty; it must be the separator of the levels, such as /")
+        for name in ("hierarchy", "multilabel"):
+            if getattr(self, name) == "":
+                raise UsageError(f"{name} is empty; it must be a separator, such as / or ;")
+        if self.hierarchy is not None and self.multilabel is not None:
+            raise UsageError("hierarchy= and multilabel= were both given; a label is a path or a list, so pass one")
         if self.skip_rows is not None and (not isinstance(self.skip_rows, int) or self.skip_rows < 0):
             raise UsageError(f"skip_rows is {self.skip_rows!r:.60}; it must be a whole number of 0 or more")
         for name in ("header", "skip_bad", "join_labels"):

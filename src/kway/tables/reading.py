@@ -39,7 +39,7 @@ from kway.tables.sources.frames import (
     whole_column,
 )
 from kway.tables.sources.images import ImageForm
-from kway.tables.sources.labels import SKIP_ROWS, column_labels, rows_with_labels, split_masks
+from kway.tables.sources.labels import SKIP_ROWS, column_labels, label_sets, rows_with_labels, split_masks
 from kway.tables.sources.table_files import (
     FILE_SUFFIXES,
     STDIN,
@@ -233,8 +233,8 @@ def _from_frame(given: RowsInMemory, how: ReadOptions, like: RowRequirements) ->
     refuse_columns(list(table.column_names), how if like.columns is None else replace(how, drop=(), types={}), name)
     if table.num_rows == 0:
         raise InputError(f"{name} has no rows; give at least one row")
-    labels, notes = _given_labels(given, table.num_rows), tuple[str, ...]()
-    if how.target is not None and how.skip_bad:
+    labels, notes = _given_labels(given, table.num_rows, how.multilabel), tuple[str, ...]()
+    if how.target is not None and how.skip_bad and how.multilabel is None:
         table, _, notes = rows_with_labels(table, how.target)
     found = _take_columns(table, name, how, like, typed=True)
     found = replace(found, y=labels if how.target is None else found.y, left_out=(*notes, *found.left_out))
@@ -250,13 +250,17 @@ def _from_matrix(given: RowsInMemory, how: ReadOptions) -> LabeledRows:
     except ValueError as error:
         raise explained(error, given.rows) from error
     flat = _flat(rows)
-    return LabeledRows(given.name, flat, _given_labels(given, flat.shape[0]), image=_image_form(rows.shape))
+    return LabeledRows(
+        given.name, flat, _given_labels(given, flat.shape[0], how.multilabel), image=_image_form(rows.shape)
+    )
 
 
-def _given_labels(given: RowsInMemory, n: int) -> NDArray | None:
-    """Return y, checked as a column of a table is checked."""
+def _given_labels(given: RowsInMemory, n: int, multilabel: str | None = None) -> NDArray | None:
+    """Return y, checked as a column of a table is checked; sets of labels as text with the separator `multilabel`."""
     if given.y is None:
         return None
+    if multilabel is not None:
+        return _given_sets(given, n, multilabel)
     shape = getattr(given.y, "shape", None) or np.shape(np.asarray(given.y, dtype=object))
     if len(shape) != 1:
         raise InputError(f"target has shape {tuple(shape)}; give one label per row, as a list or a 1-D array")
@@ -264,6 +268,13 @@ def _given_labels(given: RowsInMemory, n: int) -> NDArray | None:
     if len(column) != n:
         raise InputError(f"target has {len(column):,} labels for {n:,} rows of {given.name}; give one label per row")
     return column_labels(column, "target", typed=True)
+
+
+def _given_sets(given: RowsInMemory, n: int, sep: str) -> NDArray:
+    """Return one set of labels per row, from texts or from lists of labels."""
+    if len(given.y) != n:
+        raise InputError(f"target has {len(given.y):,} sets of labels for {n:,} rows of {given.name}; give one per row")
+    return label_sets(given.y, sep)
 
 
 # ---- tables
@@ -283,7 +294,7 @@ def table_rows(
         raise InputError(f"{name} has a header but no rows; give at least one row")
     kept_columns = _kept_columns(source, columns, how, like, loaded.form)
     table, left_out = loaded.table, loaded.left_out
-    if how.target is not None and how.skip_bad:
+    if how.target is not None and how.skip_bad and how.multilabel is None:
         table, there, unlabeled = rows_with_labels(table, how.target)
         kept_columns = {c: column.filter(there) for c, column in kept_columns.items()}
         left_out += unlabeled
@@ -329,7 +340,10 @@ def _take_columns(
     y = None
     if how.target is not None:
         what, column = f"target {how.target!r} of {name}", table.column(how.target)
-        y = column_labels(column, what, typed or like.text_labels, SKIP_ROWS, written=not typed)
+        if how.multilabel is not None:
+            y = label_sets(column.to_pylist(), how.multilabel)
+        else:
+            y = column_labels(column, what, typed or like.text_labels, SKIP_ROWS, written=not typed)
     features = _feature_columns(list(table.column_names), how, like, name)
     extra = [c for c in (how.group, how.order) if c is not None]
     refuse_lacking([*features, *extra, *([] if how.target is None else [how.target])], lacking)

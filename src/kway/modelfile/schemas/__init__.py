@@ -3,6 +3,7 @@
 estimators.py   parameters by name; linear models, neighbors, centroids, exemplars
 trees.py        boosted trees and forests
 wrappers.py     classifiers that contain another one: temperature, prediction sets, "unknown", blends, maps, pipelines
+multilabel.py   several labels per row
 index.py        indexes, their stores and metrics
 features.py     the columns that Features learned
 """
@@ -26,7 +27,7 @@ from kway.modelfile.schema import (
     short_repr,
     whole,
 )
-from kway.modelfile.schemas import estimators, features, trees, wrappers
+from kway.modelfile.schemas import estimators, features, multilabel, trees, wrappers
 from kway.modelfile.schemas.estimators import PARAMS
 
 SCHEMAS: dict[str, Schema] = {
@@ -41,6 +42,7 @@ SCHEMAS: dict[str, Schema] = {
     "LinearClassifier": estimators.LINEAR,
     "LogisticClassifier": estimators.LINEAR,
     "MappedClassifier": wrappers.MAPPED,
+    "MultilabelClassifier": multilabel.MULTILABEL,
     "NaiveBayesClassifier": estimators.LINEAR,
     "NeighborsClassifier": estimators.NEIGHBORS,
     "OpenSetClassifier": wrappers.OPEN_SET,

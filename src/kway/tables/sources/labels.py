@@ -109,6 +109,45 @@ def _refuse_gaps(gaps: int, n: int, what: str, advice: str) -> None:
         raise InputError(f"{what} is empty in {gaps:,} of {n:,} rows; {advice}")
 
 
+def label_sets(cells: Iterable[Any], sep: str) -> NDArray:
+    """Return sets of labels (n,) as text: sorted labels with `sep` between them.
+
+    A cell is text with `sep` between its labels, or a list. An empty cell is the empty set.
+
+    >>> label_sets(["b; a", None, ["a"]], ";").tolist()
+    ['a;b', '', 'a']
+    """
+    return np.asarray([sep.join(sorted(set(_cell_labels(cell, sep)))) for cell in cells])
+
+
+def _cell_labels(cell: Any, sep: str) -> list[str]:
+    """Return the labels of a cell; raise InputError if a label in a list contains the separator."""
+    if isinstance(cell, list | tuple | set | np.ndarray):
+        labels = [str(label).strip() for label in cell if label is not None]
+        inside = [label for label in labels if sep in label]
+        if inside:
+            raise InputError(f"label {inside[0]!r:.100} contains the separator; pass another one: multilabel=")
+    else:
+        labels = [] if cell is None or cell != cell else [label.strip() for label in str(cell).split(sep)]
+    return [label for label in labels if label]
+
+
+def split_set(text: str, sep: str) -> list[str]:
+    """Return the labels of a set that `label_sets` has written."""
+    return text.split(sep) if text else []
+
+
+def joined_sets(y: NDArray, sep: str, known: Iterable[str] = ()) -> NDArray:
+    """Return sets of labels (n,) in which labels that differ only in case or blanks are one."""
+    spellings = Spellings()
+    for text in y.tolist():
+        for label in split_set(text, sep):
+            spellings.add(label)
+    for label in known:
+        spellings.add(label, len(y) + 1)  # more frequent than all others
+    return np.asarray([sep.join(sorted({spellings.joined(label) for label in split_set(t, sep)})) for t in y.tolist()])
+
+
 def joined_labels(y: NDArray, known: Iterable[Any] = (), hierarchy: str | None = None) -> NDArray:
     """Return text labels (n,) in which labels that differ only in case or blanks are one.
 

@@ -1,0 +1,111 @@
+"""What `kway fit`, `kway predict` and `kway evaluate` print and write for models with several labels per row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kway.cli.output import count, emit_json, safe, say, show_table
+from kway.text_tables import clipped
+
+if TYPE_CHECKING:
+    from kway.auto.multilabel import LabelSetScores, MultilabelResult
+
+
+def multilabel_facts(found: MultilabelResult) -> dict[str, Any]:
+    """Return what `kway fit --json` prints, without the names of the files."""
+    data, best = found.data, found.comparison.best
+    return {
+        "best": best.model,
+        "setting": dict(best.setting),
+        "test": vars(found.evaluation.scores),
+        "models": [row.record() for row in found.comparison.rows],
+        "metric": found.comparison.measure,
+        "baseline": found.baseline,
+        "notes": list(found.notes),
+        "seconds": found.seconds,
+        "data": {
+            "name": data.name,
+            "train_rows": data.n,
+            "test_rows": len(data.test_y),
+            "test_part": data.test_part,
+            "features": found.model.estimator_.n_features_in_,
+            "labels": len(found.model.classes_),
+            "notes": list(data.notes),
+        },
+    }
+
+
+def show_multilabel(found: MultilabelResult) -> None:
+    """Print the size of DATA, the leaderboard, the test scores and the labels with the lowest F1."""
+    data, comparison = found.data, found.comparison
+    say(
+        f"[bold]{safe(data.name)}[/]: {count(data.n, 'training row')}, {count(len(data.test_y), 'test row')}, "
+        f"{count(found.model.estimator_.n_features_in_, 'feature')}, {count(len(found.model.classes_), 'label')}, any "
+        "number per row"
+    )
+    title = f"Cross-validation on the training rows, ordered by {comparison.measure}"
+    show_table(title, comparison.columns, comparison.lines(), 0)
+    for note in found.notes:
+        if note not in data.notes:
+            say(safe(f"Note: {note}."))
+    say(f"Winner: [bold green]{comparison.best.model}[/], fitted again on all training rows.")
+    show_set_scores(found.evaluation.scores, f"rows not used in training ({data.test_part})")
+    say(f"Baseline: every label for every row has micro F1 {found.baseline:.4f}.")
+
+
+def show_set_scores(scores: LabelSetScores, rows: str, most: int = 20) -> None:
+    """Print the scores, and the `most` labels with the lowest F1."""
+    say(
+        f"Micro F1 [bold]{scores.micro_f1:.4f}[/], macro F1 {scores.macro_f1:.4f}, all labels of a row correct "
+        f"{scores.subset_accuracy:.4f}, Hamming loss {scores.hamming_loss:.4f}, log loss {scores.log_loss:.4f}, on "
+        f"{scores.rows:,} {safe(rows)}."
+    )
+    labels = sorted(scores.labels, key=lambda line: line["f1"])
+    title = "Labels, lowest F1 first"
+    if len(labels) > most:
+        title = f"The {most} of {len(labels):,} labels with the lowest F1"
+    columns = ("label", "rows", "precision", "recall", "F1", "threshold")
+    show_table(title, columns, [label_line(line) for line in labels[:most]])
+
+
+def label_line(line: dict[str, Any], width: int = 60) -> tuple[str, ...]:
+    """Return the cells of a label."""
+    numbers = (f"{line[name]:.3f}" for name in ("precision", "recall", "f1", "threshold"))
+    return clipped(str(line["label"]), width), f"{line['rows']:,}", *numbers
+
+
+def evaluate_label_sets(fitted: Any, blocks: Any, name: str, skipped: list[str], json: bool) -> None:
+    """Measure how well a model predicts sets of labels, and print the scores."""
+    from kway.auto.multilabel import evaluate_sets
+
+    scores = evaluate_sets(fitted, ((rows.X, rows.y) for rows in blocks))
+    if json:
+        emit_json({**vars(scores), "skipped": skipped})
+    else:
+        show_set_scores(scores, f"rows of {name}")
+
+
+def predicted_sets(model: Any, X: Any, topk: int | None, proba: bool, as_lists: bool) -> dict[str, NDArray]:
+    """Return the columns `prediction` (lists, or text with the separator), label_1, score_1, ... and p_LABEL."""
+    inner, p = model.estimator_, model.predict_proba(X)
+    found = [inner.classes_[row].tolist() for row in p >= inner.thresholds_]
+    columns: dict[str, Any] = {"prediction": _objects(found)}
+    if not as_lists:
+        columns["prediction"] = np.array([inner.sep.join(labels) for labels in found])
+    if topk is not None:
+        order = np.argsort(-p, axis=1, kind="stable")[:, :topk]
+        for j in range(order.shape[1]):
+            columns[f"label_{j + 1}"] = inner.classes_[order[:, j]]
+            columns[f"score_{j + 1}"] = p[np.arange(len(p)), order[:, j]]
+    if proba:
+        columns |= {f"p_{label}": p[:, j] for j, label in enumerate(inner.classes_.tolist())}
+    return columns
+
+
+def _objects(values: list[Any]) -> NDArray:
+    found = np.empty(len(values), object)
+    found[:] = values
+    return found

@@ -1,0 +1,272 @@
+"""Several labels per row: a calibrated probability of every label, and a threshold above which it is predicted.
+
+    kind "linear"      z_c = w_c x + b_c, logistic regression of each label against the rest, all labels in one fit
+    kind "neighbors"   z_c = logit of the share of the k nearest rows with label c; r_c counts as one more row
+    probability        p_c = sigmoid(slope z_c + base logit(r_c) + shift), r_c the share of training rows with label c
+    prediction         { c : p_c >= t_c }
+
+`slope`, `base` and `shift` are the same for all labels and minimize the log loss of held-out rows. The thresholds
+maximize the F1 of held-out rows. One threshold for all labels maximizes the micro F1: calibrated probabilities of
+different labels are comparable, so the best decisions of a total F1 use the same threshold [1]_. A threshold per label
+maximizes the macro F1.
+
+References
+----------
+.. [1] Z. Lipton, C. Elkan and B. Narayanaswamy (2014), Optimal thresholding of classifiers to maximize F1 measure.
+   ECML PKDD.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from kway import validation
+from kway.base.classifier import Classifier, on_own_threads
+from kway.base.wrappers import add_prefix, remove_prefix
+from kway.errors import InputError
+from kway.linear.losses import LOSSES, Targets
+from kway.linear.objective import Objective
+from kway.linear.penalties import Penalty
+from kway.linear.solvers.base import Carry, Control
+from kway.linear.solvers.choose import prepare
+from kway.neighbors import NeighborsClassifier
+from kway.parameters import check_parameters, one_of
+from kway.probabilities import sigmoid
+from kway.rows.blocks import count_rows, split_rows
+from kway.tables.sources.labels import split_set
+
+_INNER = "inner."  # prefix of the arrays of the neighbors in a model file
+
+
+class MultilabelClassifier(Classifier):
+    """A set of labels per row; `y` is text with `sep` between the labels, as `label_sets` writes it."""
+
+    def __init__(
+        self,
+        kind: str = "linear",
+        sep: str = ";",
+        alpha: float = 1e-3,
+        n_neighbors: int = 5,
+        metric: str = "euclidean",
+        n_jobs: int | None = None,
+    ) -> None:
+        self.kind = kind
+        self.sep = sep
+        self.alpha = alpha
+        self.n_neighbors = n_neighbors
+        self.metric = metric
+        self.n_jobs = n_jobs
+
+    def _check_parameters(self) -> None:
+        check_parameters(self, kind=one_of("linear", "neighbors"))
+
+    @on_own_threads
+    def fit(self, X: Any, y: Any) -> MultilabelClassifier:
+        """Fit all labels; `calibrate` has to follow."""
+        self._check_parameters()
+        self._forget()
+        y = np.asarray(y)
+        self.classes_ = known_labels(y, self.sep)
+        Y = label_matrix(y, self.classes_, self.sep)
+        if self.kind == "linear":
+            path = LinearPath(X, Y)
+            self.weights_, self.biases_ = path.fit(self.alpha)
+        else:
+            codes = np.unique(y, return_inverse=True)[1]
+            if len(np.unique(codes)) < 2:
+                raise InputError("all rows have the same labels, so there is nothing to learn; pass other rows")
+            near = NeighborsClassifier(self.n_neighbors, metric=self.metric, n_jobs=self.n_jobs)
+            self.neighbors_ = near.fit(X, codes)
+            self.label_rows_ = sp.csr_matrix(Y, dtype=np.float64)
+        self.rates_ = base_rates(Y)
+        self.n_features_in_ = X.shape[1]
+        self.set_decisions(np.array([1.0, 0.0, 0.0]), np.full(len(self.classes_), 0.5))
+        return self
+
+    def set_decisions(self, calibration: NDArray[np.float64], thresholds: NDArray[np.float64]) -> None:
+        """Set slope, base and shift of the probabilities (3,), and the threshold of each label (K,)."""
+        self.calibration_, self.thresholds_ = calibration, thresholds
+
+    # ---- predictions
+
+    @on_own_threads
+    def logits(self, X: Any) -> NDArray[np.float64]:
+        """Return z (n, K)."""
+        if self.kind == "linear":
+            return np.asarray(X @ self.weights_.T + self.biases_, np.float64)
+        _, ids = self.neighbors_.kneighbors(X)
+        return neighbor_logits(ids, self.label_rows_, self.rates_)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each label (n, K); the labels do not exclude each other."""
+        X = validation.rows(self, X, reset=False)
+        blocks = split_rows(X, count_rows(X), self._most_rows(len(self.classes_)))
+        return np.concatenate([calibrated(self.logits(block), self.rates_, self.calibration_) for block in blocks])
+
+    def predict(self, X: Any) -> NDArray:
+        """Return the labels of each row as a list, in an array (n,) of objects."""
+        chosen = self.predict_proba(X) >= self.thresholds_
+        found = np.empty(len(chosen), object)
+        found[:] = [self.classes_[row].tolist() for row in chosen]
+        return found
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of rows whose labels are all predicted correctly, and no other."""
+        right = [set(found) == set(given) for found, given in zip(self.predict(X), as_lists(y, self.sep), strict=True)]
+        return float(np.average(right, weights=sample_weight))
+
+    # ---- model files
+
+    def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
+        from kway.modelfile import pack
+
+        arrays = {"rates": self.rates_, "calibration": self.calibration_, "thresholds": self.thresholds_}
+        if self.kind == "linear":
+            return {}, {**arrays, "weights": self.weights_, "biases": self.biases_}
+        manifest, inner = pack(self.neighbors_)
+        rows = {"rows.indptr": self.label_rows_.indptr, "rows.indices": self.label_rows_.indices}
+        return {"inner": manifest}, {**arrays, **rows, **add_prefix(_INNER, inner)}
+
+    def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
+        from kway.modelfile import unpack
+
+        self.rates_ = arrays["rates"]
+        self.set_decisions(arrays["calibration"], arrays["thresholds"])
+        if self.kind == "linear":
+            self.weights_, self.biases_ = arrays["weights"], arrays["biases"]
+            return
+        self.neighbors_ = unpack(facts["inner"], remove_prefix(_INNER, arrays))
+        indptr, indices = arrays["rows.indptr"], arrays["rows.indices"]
+        shape = len(indptr) - 1, len(self.classes_)
+        self.label_rows_ = sp.csr_matrix((np.ones(len(indices)), indices, indptr), shape)
+
+
+def known_labels(y: NDArray, sep: str) -> NDArray:
+    """Return all labels that occur in the sets y (n,), sorted."""
+    labels = sorted({label for text in np.unique(y).tolist() for label in split_set(text, sep)})
+    if not labels:
+        raise InputError("no row has a label, so there is nothing to learn; name the column with the labels: target=")
+    return np.array(labels)
+
+
+def label_matrix(y: NDArray, classes: NDArray, sep: str) -> NDArray[np.float64]:
+    """Return which row has which of the classes, (n, K) of 0 and 1; other labels are left out."""
+    place = {label: j for j, label in enumerate(classes.tolist())}
+    Y = np.zeros((len(y), len(classes)))
+    for i, text in enumerate(y.tolist()):
+        Y[i, [place[label] for label in split_set(text, sep) if label in place]] = 1.0
+    return Y
+
+
+def as_lists(y: Any, sep: str) -> list[list[str]]:
+    """Return sets of labels, given as texts or lists, as lists."""
+    from kway.tables.sources.labels import label_sets
+
+    return [split_set(text, sep) for text in label_sets(y, sep).tolist()]
+
+
+# ---- the two kinds
+
+
+class LinearPath:
+    """Logistic regression of each label against the rest, for one alpha after another, from strong to weak."""
+
+    def __init__(self, X: Any, Y: NDArray[np.float64], tol: float = 1e-3) -> None:
+        counts = Y.sum(axis=0)
+        self.learned = np.flatnonzero((counts > 0) & (counts < len(Y)))  # others have no optimum
+        self.rates, self.shape, self.tol = base_rates(Y), (Y.shape[1], X.shape[1]), tol
+        soft = np.ascontiguousarray(Y[:, self.learned], dtype=X.dtype)
+        targets = Targets(np.zeros(len(Y), np.int64), soft)
+        loss = LOSSES["logistic"].columns
+        self.objective = Objective(X, targets, len(self.learned), loss, Penalty(), True, None)
+        self.carry, self.task, self.theta = Carry(), None, None  # type: Carry, Any, NDArray | None
+
+    def fit(self, alpha: float) -> tuple[NDArray, NDArray]:
+        """Return weights (K, d) and biases (K,)."""
+        weights = np.zeros(self.shape, self.objective.rows.dtype)
+        biases = logit(self.rates).astype(weights.dtype)
+        if len(self.learned):
+            if self.task is None:
+                self.task = prepare(replace(self.objective, penalty=Penalty(ridge=alpha)), "auto")
+            task, control = self.task.with_ridge(alpha), Control(tol=self.tol, carry=self.carry)
+            self.theta = task.solve(task.start(self.theta, control.rng), control).theta
+            weights[self.learned], biases[self.learned] = self.theta[:, :-1], self.theta[:, -1]
+        return weights, biases
+
+
+def neighbor_logits(ids: NDArray[np.int64], label_rows: Any, rates: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the logit (n, K) of the share of the neighbors `ids` (n, k) that have each label."""
+    n, k = ids.shape
+    member = sp.csr_matrix((np.ones(ids.size), ids.ravel(), np.arange(0, ids.size + 1, k)), (n, label_rows.shape[0]))
+    return logit(((member @ label_rows).toarray() + rates) / (k + 1))
+
+
+# ---- probabilities and thresholds
+
+
+def base_rates(Y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the share of rows with each label (K,); half a row is added, so that no share is 0 or 1."""
+    return np.asarray((Y.sum(axis=0) + 0.5) / (len(Y) + 1))
+
+
+def logit(p: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return log(p / (1 - p))."""
+    return np.asarray(np.log(p) - np.log1p(-p))
+
+
+def calibrated(z: NDArray, rates: NDArray[np.float64], calibration: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the probabilities (n, K) of logits z (n, K)."""
+    slope, base, shift = calibration
+    return sigmoid(slope * z + (base * logit(rates) + shift))
+
+
+def calibrate(z: NDArray, Y: NDArray, rates: NDArray[np.float64], steps: int = 50) -> NDArray[np.float64]:
+    """Return slope, base and shift that minimize the log loss of held-out logits z (n, K), by Newton's method."""
+    base = np.broadcast_to(logit(rates), z.shape).ravel()
+    features = np.stack((z.ravel(), base, np.ones(z.size)))  # (3, n K)
+    found, y = np.array([1.0, 0.0, 0.0]), Y.ravel()
+    loss = _mean_log_loss(found @ features, y)
+    for _ in range(steps):
+        p = sigmoid(found @ features)
+        hessian = (features * (p * (1 - p))) @ features.T / y.size + 1e-9 * np.eye(3)  # labels may share one rate
+        step = np.linalg.solve(hessian, features @ (p - y) / y.size)
+        while (new := _mean_log_loss((found - step) @ features, y)) > loss and np.abs(step).max() > 1e-9:
+            step = step / 2
+        if loss - new <= 1e-10:
+            break
+        found, loss = found - step, new
+    return found
+
+
+def _mean_log_loss(z: NDArray, y: NDArray) -> float:
+    return float(np.mean(np.logaddexp(0, z) - y * z))
+
+
+def best_threshold(p: NDArray[np.float64], Y: NDArray) -> tuple[float, float]:
+    """Return the threshold that maximizes the F1 of {p >= t}, and this F1; 1 and 0 if nothing is positive.
+
+    >>> best_threshold(np.array([0.9, 0.4, 0.3, 0.2]), np.array([1, 1, 0, 0]))
+    (0.4, 1.0)
+    """
+    p, y = p.ravel(), Y.ravel()
+    if not y.any():
+        return 1.0, 0.0
+    order = np.argsort(-p, kind="stable")
+    p, hits = p[order], np.cumsum(y[order])
+    f1 = 2 * hits / (np.arange(1, len(p) + 1) + y.sum())
+    f1[:-1][p[:-1] == p[1:]] = 0  # rows of equal probability are predicted alike
+    best = int(f1.argmax())
+    return float(p[best]), float(f1[best])
+
+
+def choose_thresholds(p: NDArray[np.float64], Y: NDArray, per_label: bool) -> NDArray[np.float64]:
+    """Return the thresholds (K,) that maximize the micro F1, or the F1 of each label, of held-out rows."""
+    shared, _ = best_threshold(p, Y)
+    if not per_label:
+        return np.full(p.shape[1], shared)
+    return np.array([best_threshold(p[:, j], Y[:, j])[0] if Y[:, j].any() else shared for j in range(p.shape[1])])
