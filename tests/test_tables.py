@@ -19,7 +19,7 @@ def answers():
         "PredictionSets": kway.ConformalClassifier(line, random_state=0).fit(X, y).predict_set(X),
         "Neighbors": kway.search.Flat().build(X).nearest(X, 3),
         "families": kway.compare(X, y, ["softmax", "centroid", "neighbors"]),
-        "What counts for each class": kway.explain(line, X),
+        "Strongest columns": kway.explain(line, X),
     }
 
 

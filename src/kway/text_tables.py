@@ -117,3 +117,13 @@ def clipped(text: str, most: int) -> str:
 def one_line(text: object, most: int) -> str:
     """Return a text in one line of at most `most` characters."""
     return clipped(printable(" ".join(str(text).split())), most)
+
+
+def count(n: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> count(1, "column"), count(1200, "class")
+    ('1 column', '1,200 classes')
+    """
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("s") else "s")
+    return f"{n:,} {noun if n == 1 else plural}"

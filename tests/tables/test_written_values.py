@@ -9,7 +9,7 @@ import pytest
 from kway.errors import InputError
 from kway.tables.options import TextForm
 from kway.tables.sources.text_form import find_form
-from kway.tables.sources.values import Before, convert, needs_comma
+from kway.tables.sources.values import EarlierRows, convert, needs_comma
 
 RNG = np.random.default_rng(0)
 NUMBERS = np.concatenate([RNG.normal(size=200), 10 ** RNG.uniform(0, 9, 200) * RNG.choice([-1, 1], 200), [0.0, 1e6]])
@@ -97,7 +97,7 @@ def test_what_was_done_is_said(words, said):
 def test_codes_are_numbers_where_that_is_said():
     codes = pa.table({"x": ["0052", "1234", "9.5"]})
     assert convert(codes, types={"x": "number"}).table.column("x").to_pylist() == [52, 1234, 9.5]
-    assert convert(codes, before=Before({"x": "."})).table.column("x").to_pylist() == [52, 1234, 9.5]
+    assert convert(codes, before=EarlierRows({"x": "."})).table.column("x").to_pylist() == [52, 1234, 9.5]
 
 
 def test_stray_words_among_numbers_are_missing_and_named():
@@ -117,7 +117,7 @@ def test_stray_dates_are_missing_and_named():
 
 
 def test_later_rows_may_have_one_stray_word_or_a_tenth():
-    before = Before(kinds={"x": "number", "when": "date", "yes": "true/false"})
+    before = EarlierRows(kinds={"x": "number", "when": "date", "yes": "true/false"})
     odd = {"x": ["soon", "1.5"], "when": ["later", "2024-01-31"], "yes": ["maybe", "TRUE"]}
     found = convert(pa.table(odd), before=before)
     assert found.table.to_pydict() == {
@@ -143,7 +143,7 @@ def test_a_date_is_that_date(form, clock):
 
 def test_later_rows_are_read_as_the_first():
     later = pa.table({"x": ["1.234"], "when": ["02/03/2024"]})
-    found = convert(later, before=Before({"x": ",", "when": "%m/%d/%Y"})).table.to_pydict()
+    found = convert(later, before=EarlierRows({"x": ",", "when": "%m/%d/%Y"})).table.to_pydict()
     assert found == {"x": [1234.0], "when": [dt.datetime(2024, 2, 3)]}
 
 
@@ -206,7 +206,7 @@ def test_numbers_are_dates_where_that_is_said(values, how):
     assert found.table.column("when").to_pylist() == [dt.datetime(2024, 1, 31, 23, 59, 59), None]
     assert "seconds since 1970" in found.written[0].note
     assert found.written[0].how == how
-    assert convert(table, before=Before({"when": how})).table.equals(found.table)
+    assert convert(table, before=EarlierRows({"when": how})).table.equals(found.table)
     assert convert(table).written == ()
 
 
@@ -214,4 +214,4 @@ def test_digits_of_a_day_are_a_date_where_that_is_said():
     for values in (["20240131"], [20240131]):
         found = convert(pa.table({"when": values}), types={"when": "date"})
         assert found.table.column("when").to_pylist() == [dt.datetime(2024, 1, 31)]
-        assert convert(pa.table({"when": values}), before=Before({"when": "%Y%m%d"})).table.equals(found.table)
+        assert convert(pa.table({"when": values}), before=EarlierRows({"when": "%Y%m%d"})).table.equals(found.table)

@@ -94,14 +94,14 @@ class Reasons(Printed):
     def _table(self, most_classes: int = 20) -> Table:
         if len(self.classes) == 1:
             rows = [(c, f"{p:+.4f}") for c, p in zip(self.columns[0], self.pulls[0])]
-            return Table(f"What matters: {self.how}", ("column", "loss"), rows)
+            return Table(f"Columns that matter: {self.how}", ("column", "loss"), rows)
         lines = [
             (label, *(f"{c} {p:+.2g}" for c, p in zip(columns, pulls)))
             for label, columns, pulls in zip(self.classes, self.columns, self.pulls)
         ]
         more = f"… {len(lines) - most_classes:,} more classes" if len(lines) > most_classes else ""
         head = ("class", *(str(j + 1) for j in range(self.pulls.shape[1])))
-        return Table(f"What counts for each class: {self.how}", head, lines[:most_classes], more)
+        return Table(f"Strongest columns: {self.how}", head, lines[:most_classes], more)
 
 
 def explain(model: Any, X: Any = None, y: Any = None, n_columns: int = 8, seconds: float = SECONDS) -> Reasons:
@@ -232,7 +232,7 @@ def weighed(linear: Any, names: NDArray, spreads: NDArray | None, n_columns: int
         tuple(map(str, linear.classes_.tolist())),
         tuple(tuple(map(str, names[row])) for row in best),
         np.take_along_axis(pull, best, axis=1),
-        f"{how}, - counts against it",
+        f"{how} (negative: against the class)",
     )
 
 
@@ -280,7 +280,7 @@ def contributed(
         tuple(map(str, classes.tolist())),
         tuple(tuple(str(names[j]) for j in row) for row in best),
         np.take_along_axis(pulls, best, axis=1),
-        f"mean contribution to its score in {len(labels):,} {whose}, - counts against it",
+        f"mean contribution to the score of the class on {len(labels):,} {whose} (negative: against it)",
         measured=True,
     )
 

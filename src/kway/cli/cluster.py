@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from kway.cli.options import JsonOption
-from kway.cli.output import count, emit_json, say, show_table
+from kway.cli.output import emit_json, say, show_table
+from kway.text_tables import count
 
 app = typer.Typer(no_args_is_help=True)
 

@@ -26,13 +26,13 @@ from kway.cli.options import (
     with_flags,
     with_options,
 )
-from kway.cli.output import count, emit_json, format_number, live_view, safe, say, show_table, terminal_width
+from kway.cli.output import emit_json, format_number, live_view, safe, say, show_table, terminal_width
 from kway.cli.saved_model import show_levels
 from kway.cli.warmup import announce_compilation
 from kway.errors import UsageError
 from kway.progress import portion, stage
 from kway.tables.options import ReadOptions
-from kway.text_tables import clipped
+from kway.text_tables import clipped, count
 
 if TYPE_CHECKING:
     from kway.auto.calibration import Tradeoff
@@ -391,7 +391,7 @@ def _show_leaderboard(
     left_out = {"log loss"} if measure == "log-loss" else set()
     if terminal_width() < wide:
         left_out |= {"log loss", "fit s", "µs per row", "size"}
-    kept = [j for j, name in enumerate(columns) if name not in left_out]
+    kept = [j for j, name in enumerate(columns) if name not in left_out and any(line[j] != "–" for line in lines)]
     how = "Cross-validation on the training rows" + (f", ordered by {measure}" if own else "")
     show_table(how, [columns[j] for j in kept], [[line[j] for j in kept] for line in lines], 0)
     if references:
@@ -419,12 +419,16 @@ def _leaderboard_line(model: dict[str, Any], measured: bool) -> tuple[str, ...]:
 
 def show_winner(result: dict[str, Any]) -> None:
     """Print the winner, its test result, the baselines and the runner-up."""
+    from kway.auto.race.pool import BLEND
     from kway.auto.race.scoring import setting_in_words
 
     test = result["test"]
     setting = f" ({safe(setting_in_words(result['setting']))})" if result["setting"] else ""
     loss = "" if test["log_loss"] is None else f", log loss {test['log_loss']:.4f}"
     say(f"Winner: [bold green]{result['best']}[/]{setting}, fitted again on {_fitted_rows(result)}.")
+    of_winner = next(m["accuracy"] for m in result["models"] if m["model"] == result["best"])
+    if result["best"] == BLEND and any(m["accuracy"] > of_winner for m in result["models"]):
+        say("A blend is chosen unless its log loss is clearly higher than that of the best single family.")
     say(
         f"Test accuracy: [bold]{test['accuracy']:.4f}[/] (95% interval {test['low']:.4f} to {test['high']:.4f}){loss}, "
         f"on {test['rows']:,} rows not used in training ({safe(result['data']['test_part'])})."

@@ -136,16 +136,6 @@ def format_number(value: float | None, digits: int = 4) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
-def count(n: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    >>> count(1, "column"), count(1200, "class")
-    ('1 column', '1,200 classes')
-    """
-    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("s") else "s")
-    return f"{n:,} {noun if n == 1 else plural}"
-
-
 # ---- the live view of a job
 
 

@@ -37,9 +37,10 @@ from kway.cli.options import (
     on_cluster,
     with_options,
 )
-from kway.cli.output import TerminalBytes, count, emit_json, live_view, safe, say, silence_stdout
+from kway.cli.output import TerminalBytes, emit_json, live_view, safe, say, silence_stdout
 from kway.errors import InputError, UsageError
 from kway.tables.options import ReadOptions
+from kway.text_tables import count
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -141,11 +141,11 @@ def show_reasons(found: Reasons, most: int = 30) -> None:
     """Print the columns of the first `most` classes, or one list for all classes."""
     if len(found.classes) == 1:
         rows = [(column, f"{pull:+.4f}") for column, pull in zip(found.columns[0], found.pulls[0])]
-        say(f"[bold]What matters: {safe(found.how)}[/]")  # a title of the table would be as narrow as the table
+        say(f"[bold]Columns that matter: {safe(found.how)}[/]")  # a title of the table would be as narrow as the table
         show_table("", ("column", "loss"), rows)
         return
     lines = found.lines()
-    say(f"[bold]What counts for each class: {safe(found.how)}[/]")
+    say(f"[bold]Strongest columns: {safe(found.how)}[/]")
     show_table("", ("class", "columns, strongest first"), lines[:most])
     if len(lines) > most:
         say(f"… {len(lines) - most:,} more classes; --json lists all.")

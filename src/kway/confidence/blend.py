@@ -42,7 +42,7 @@ from kway.confidence.splits import (
     make_splits,
     table_rows,
 )
-from kway.confidence.temperature import LOGS, SCORES, best_temperature, scale_fitted, score_blocks
+from kway.confidence.temperature import LOGS, SCORES, best_temperature, scale_fitted, score_blocks, score_held_out
 from kway.errors import CombinationError, InputError
 from kway.labels import Labels, refuse_one_class
 from kway.measures import MIN_PROBABILITY
@@ -316,23 +316,21 @@ class BlendClassifier(PassesRowsOn):
         codes, K = rows.labels.codes, len(rows.labels.classes)
         rng = checked_rng(0 if self.random_state is None else self.random_state)
         parts = make_splits(self.cv, rows.X, codes, rng)
-        most = max(1, table_rows(K * len(members)) // max(1, len(parts)))
-        tables: list[list[NDArray]] = [[] for _ in members]
-        held_rows, sources = list[NDArray](), [LOGS] * len(members)
-        for train, held in parts:
-            check_classes_in_training(codes, Split(train, held), rows.labels.classes)
-            held = np.sort(rng.permutation(held)[:most])
+        sources = [LOGS] * len(members)
+
+        def score(split: Split) -> list[NDArray[np.float64]]:
+            check_classes_in_training(codes, split, rows.labels.classes)
+            train, held = split
             learned = LabeledRows(take_rows(rows.X, train), Labels(rows.labels.classes, codes[train]))
-            unseen = take_rows(rows.X, held)
+            unseen, tables = take_rows(rows.X, held), []
             for j, member in enumerate(members):
                 fitted = _fit(member, learned, None if weight is None else weight[train])
                 sources[j] = _source(member.name, fitted)
-                tables[j].append(score_blocks(fitted, unseen, sources[j], len(held)))
-            held_rows.append(held)
-        if not parts:
-            return HeldOut(np.empty(0, np.int64), codes[:0], [np.empty((0, K))] * len(members), sources)
-        at = np.concatenate(held_rows)
-        return HeldOut(at, codes[at], [np.concatenate(table) for table in tables], sources)
+                tables.append(score_blocks(fitted, unseen, sources[j], len(held)))
+            return tables
+
+        at, tables = score_held_out(parts, [K] * len(members), rng, score)
+        return HeldOut(at, codes[at], tables, sources)
 
     def _adopt(
         self, classes: NDArray, names: Sequence[str], estimators: Sequence[Any], weights: NDArray, rows: Any

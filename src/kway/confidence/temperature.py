@@ -28,6 +28,7 @@ and returns b / s. The problem is convex, and the penalty keeps the offset of a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -159,18 +160,14 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Return scores or probabilities (m, K) of held-out rows, a sample if they are many, and their classes."""
         codes, width = rows.labels.codes, len(rows.labels.classes)
-        values, own = [np.empty((0, width))], [codes[:0]]
-        parts = self._splits(rows, rng)
-        most = max(1, splits.table_rows(width) // max(1, len(parts)))
-        for train, held in parts:
-            if len(held) > most:
-                held = np.sort(rng.permutation(held)[:most])
-            estimator = self.estimator_
-            if not self._is_prefit():
-                estimator = self._fit_copy(rows.take(train))
-            values.append(score_blocks(estimator, take_rows(rows.X, held), source, len(held)))
-            own.append(codes[held])
-        return np.concatenate(values), np.concatenate(own)
+
+        def score(split: Split) -> list[NDArray[np.float64]]:
+            estimator = self.estimator_ if self._is_prefit() else self._fit_copy(rows.take(split.train))
+            held = split.calibration
+            return [score_blocks(estimator, take_rows(rows.X, held), source, len(held))]
+
+        at, (values,) = score_held_out(self._splits(rows, rng), [width], rng, score)
+        return values, codes[at]
 
     def _splits(self, rows: LabeledRows, rng: Any) -> list[Split]:
         codes = rows.labels.codes
@@ -314,6 +311,20 @@ def score_blocks(estimator: Any, X: Any, source: str, n: int) -> NDArray[np.floa
     """Return scores or probabilities (n, K), computed block by block."""
     compute = score_columns if source == SCORES else _probabilities
     return np.concatenate([compute(estimator, block) for block in splits.cut_blocks(X, n, len(estimator.classes_))])
+
+
+def score_held_out(
+    parts: list[Split], widths: list[int], rng: Any, score: Callable[[Split], list[NDArray[np.float64]]]
+) -> tuple[NDArray[np.int64], list[NDArray[np.float64]]]:
+    """Return the held-out rows, a sample if they are many, and the tables (rows, width) of `score` for them."""
+    most = max(1, splits.table_rows(sum(widths)) // max(1, len(parts)))
+    rows, tables = [np.empty(0, np.int64)], [[np.empty((0, width))] for width in widths]
+    for train, held in parts:
+        some = held if len(held) <= most else np.sort(rng.permutation(held)[:most])
+        for table, values in zip(tables, score(Split(train, some))):
+            table.append(values)
+        rows.append(some)
+    return np.concatenate(rows), [np.concatenate(table) for table in tables]
 
 
 # ---- the optimum

@@ -20,7 +20,7 @@ from kway.suggest import listing
 from kway.tables.options import UNKNOWN_FORM, TextForm
 from kway.tables.sources.frames import is_number, is_table, n_rows, number_kinds, take_rows, text_columns
 from kway.tables.sources.images import ImageForm
-from kway.tables.sources.values import NOTHING_BEFORE, Before, ColumnFormat
+from kway.tables.sources.values import NO_EARLIER_ROWS, ColumnFormat, EarlierRows
 
 
 class RowRequirements(NamedTuple):
@@ -36,7 +36,7 @@ class RowRequirements(NamedTuple):
     image: ImageForm | None = None
     n_features: int | None = None
     text_labels: bool = False
-    before: Before = NOTHING_BEFORE
+    before: EarlierRows = NO_EARLIER_ROWS
     form: TextForm = UNKNOWN_FORM
     id: str | None = None
 
@@ -109,7 +109,7 @@ class LabeledRows:
         if not hasattr(self.rows, "column_names"):
             return RowRequirements(None, (), self.image, self.rows.shape[1], text_labels)
         columns = tuple(self.rows.column_names)
-        before = Before({w.column: w.how for w in self.written}, number_kinds(self.rows))
+        before = EarlierRows({w.column: w.how for w in self.written}, number_kinds(self.rows))
         return RowRequirements(columns, text_columns(self.rows), self.image, None, text_labels, before, self.form)
 
 

@@ -136,10 +136,10 @@ def _shapes(place: str) -> dict[str, Array]:
 
 def _terms(place: str) -> dict[str, Array]:
     found = {}
-    for half in ("word", "piece"):
-        size = f"{half}s of {place}*"
-        found[f"{place}.{half}s"] = Array(("uint8",), (f"bytes of {half}s of {place}*",), (_lines(size),))
-        found[f"{place}.{half}_idf"] = Array(("float32",), (size,), (finite,))
+    for family in ("word", "piece"):
+        size = f"{family}s of {place}*"
+        found[f"{place}.{family}s"] = Array(("uint8",), (f"bytes of {family}s of {place}*",), (_lines(size),))
+        found[f"{place}.{family}_idf"] = Array(("float32",), (size,), (finite,))
     return found
 
 
@@ -212,7 +212,7 @@ def _measure_part(part: Mapping[str, Any], place: str, sizes: Mapping[str, int])
         return _PartWidth(len(encoder["kept"]) + encoder["has_others"] + encoder["has_missing"])
     if encoder["type"] == "Codes":
         return _PartWidth(1)
-    return _PartWidth(sum(sizes[f"{half}s of {inside_place}*"] for half in ("word", "piece")))
+    return _PartWidth(sum(sizes[f"{family}s of {inside_place}*"] for family in ("word", "piece")))
 
 
 def _wrong_shapes(form: Any, place: str, sizes: Mapping[str, int]) -> str | None:

@@ -32,6 +32,7 @@ from kway.errors import InputError
 from kway.suggest import listing
 from kway.tables.sources.frames import is_date, is_number, is_text, is_vector, whole_column
 from kway.tables.sources.values import DATE_EXAMPLES, FEW_ROWS, MOSTLY, are_codes, odd_date, share_of_numbers
+from kway.text_tables import count
 
 MOST_LEVELS = 100  # levels of a category; results with fewer columns are dense (T11: mixed tables)
 _TOO_LARGE = np.sqrt(np.finfo(np.float64).max)  # values whose squares overflow count as missing
@@ -105,7 +106,7 @@ def _kind_of_number_column(column: Any) -> ColumnKind:
     infinite = pc.sum(pc.is_inf(column.cast("float64", safe=False))).as_py() or 0
     if kind.name != "number" or not infinite:
         return kind
-    return ColumnKind("number", f"infinite in {infinite:,} {'row' if infinite == 1 else 'rows'}, read as missing")
+    return ColumnKind("number", f"infinite in {count(infinite, 'row')}, read as missing")
 
 
 def _kind_of_numbers(numbers: NDArray[np.float64]) -> ColumnKind:

@@ -54,7 +54,7 @@ from kway.tables.features.shapes import can_have_shapes, likely_form
 from kway.tables.labeled_rows import RowRequirements
 from kway.tables.sources.frames import as_table, is_table
 from kway.tables.sources.images import ImageForm
-from kway.tables.sources.values import Before, ConvertedTable, convert
+from kway.tables.sources.values import ConvertedTable, EarlierRows, convert
 from kway.validation import refuse_loose_entries
 
 FORMS = ("scaled", "columns")
@@ -205,7 +205,7 @@ class Features(TransformerMixin, BaseEstimator):
         else:
             self.written_ = {str(c): str(how) for c, how in dict(self.written).items()}
             leave = [c for c in table.column_names if c not in self.written_ and c not in kinds]
-            converted = convert(table, ".", Before(self.written_), kinds, leave)
+            converted = convert(table, ".", EarlierRows(self.written_), kinds, leave)
         return _without_strays(converted)
 
     def _learn_matrix(self, X: Any) -> LearnedFeatures:
@@ -291,10 +291,10 @@ class Features(TransformerMixin, BaseEstimator):
         converted = convert(table, None, before, leave=leave)
         return _without_strays(converted)
 
-    def _before(self) -> Before:
+    def _before(self) -> EarlierRows:
         """Return what is known about the columns from training."""
         kinds = {r.column: r.kind for r in self.records_ if r.used and r.kind in ("number", "date", "true/false")}
-        return Before(dict(self.written_), kinds, tuple(self.kinds or ()))
+        return EarlierRows(dict(self.written_), kinds, tuple(self.kinds or ()))
 
     def _as_the_table_of_fit(self, X: Any) -> Any:
         """Return a matrix as a table with the columns of fit, which must all be numeric."""

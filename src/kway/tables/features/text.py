@@ -1,9 +1,9 @@
 """Text as tf-idf of named terms: words and pairs of words, and pieces of 2 to 5 characters inside words.
 
-    x_j = (1 + log count_j) * (log((1 + n) / (1 + texts with j)) + 1), each half of length 1, then the whole row
+    x_j = (1 + log count_j) * (log((1 + n) / (1 + texts with j)) + 1), each family of length 1, then the whole row
 
 Rare words help to separate classes, so every term that occurs in two training texts is kept. Columns are sparse and may
-be millions. On 10,000 questions with 77 intents a linear SVM gets 89.4% with words alone and 91.2% with both halves.
+be millions. On 10,000 questions with 77 intents a linear SVM gets 89.4% with words alone and 91.2% with both families.
 Long texts have many pieces, which add little to their words. They are left out above MOST_PIECES.
 
 A kernel (kernels/features/ngrams.py) lists the terms of texts as hashes. The terms are counted by sorting the hashes.
@@ -38,7 +38,7 @@ _BLOCK = rows_per_block(200)  # code points per block: each has up to 8 terms of
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """The terms of both halves as UTF-8 with one term per line, and their idf."""
+    """The terms of both families as UTF-8, one per line, and their inverse document frequencies (idf)."""
 
     name: str
     words: NDArray[np.uint8]
@@ -60,8 +60,8 @@ class Terms:
         return rows if len(texts) == len(places) else rows[places]
 
     def _weigh(self, texts: Characters) -> sp.csr_matrix:
-        halves = zip(self._vocabularies, (self.word_idf, self.piece_idf))
-        blocks = [_tfidf(vocabulary.counts(texts), idf) for vocabulary, idf in halves]
+        families = zip(self._vocabularies, (self.word_idf, self.piece_idf))
+        blocks = [_tfidf(vocabulary.counts(texts), idf) for vocabulary, idf in families]
         return _normalized(sp.csr_matrix(sp.hstack(blocks, format="csr")))
 
     @cached_property
@@ -81,7 +81,7 @@ class LearnedText(NamedTuple):
 def learn_text(column: Any, name: str) -> LearnedText:
     """Learn the terms of a text column from training rows."""
     texts = characters(as_words(column).fill_null("").to_pylist())
-    word, piece = (_learn_half(texts, family) for family in TERM_FAMILIES)
+    word, piece = (_learn_family(texts, family) for family in TERM_FAMILIES)
     encoder = Terms(name, encode_terms(word.terms), word.idf, encode_terms(piece.terms), piece.idf)
     return LearnedText(encoder, encoder._weigh(texts))
 
@@ -96,21 +96,21 @@ def decode_terms(lines: NDArray[np.uint8]) -> list[str]:
     return lines.tobytes().decode("utf-8", "surrogatepass").split("\n") if len(lines) else []
 
 
-class _Half(NamedTuple):
+class _FamilyTerms(NamedTuple):
     terms: list[str]
     idf: NDArray[np.float32]
 
 
-def _learn_half(texts: Characters, family: str) -> _Half:
+def _learn_family(texts: Characters, family: str) -> _FamilyTerms:
     if family == "piece" and 4 * len(texts.chars) > MOST_PIECES:
-        return _Half([], np.empty(0, np.float32))
+        return _FamilyTerms([], np.empty(0, np.float32))
     found = learn_vocabulary(texts, family)
     idf = np.log((1 + len(texts.ends)) / (1 + found.texts_with)) + 1
-    return _Half(found.vocabulary.terms, idf.astype(np.float32))
+    return _FamilyTerms(found.vocabulary.terms, idf.astype(np.float32))
 
 
 def _tfidf(counts: sp.csr_matrix, idf: NDArray[np.float32]) -> sp.csr_matrix:
-    """Turn counts into weights with rows of length 1, in place, so that both halves count equally."""
+    """Turn counts into weights with rows of length 1, in place, so that both families count equally."""
     np.log(counts.data, out=counts.data)
     counts.data += 1
     counts.data *= idf[counts.indices]

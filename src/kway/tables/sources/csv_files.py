@@ -47,6 +47,7 @@ from kway.tables.sources.text_form import (
     plain_names,
 )
 from kway.tables.sources.values import are_codes, are_dotted_thousands, needs_comma, present, trimmed
+from kway.text_tables import count
 
 PIECE_BYTES = BLOCK_BYTES // 2  # bytes of a piece of a large file: it is held as text and as a table
 _RELEASED = 5.0  # seconds to wait until Arrow's threads have released a handler; it takes microseconds (tests/tables)
@@ -257,7 +258,7 @@ def ragged_error(content: Path | bytes, form: TextForm, found: FileForm, name: s
     with _open_text(content, str(form.encoding)) as text:
         rows = csv_rows(text, sep, found.skipped)
         line, cells = next((row for row in rows if len(row.cells) != len(first)), CsvRow(0, []))
-    counts = f"line {line:,} has {_counted(len(cells), 'cell')}, but the first row has {len(first):,}"
+    counts = f"line {line:,} has {count(len(cells), 'cell')}, but the first row has {len(first):,}"
     problem = f"{name} cannot be read: {counts}: {_short(sep.join(cells))}"
     if first[0].startswith("#"):
         return InputError(f"{problem}; remove lines that are not rows, such as the first: {_short(sep.join(first))}")
@@ -271,15 +272,11 @@ def ragged_error(content: Path | bytes, form: TextForm, found: FileForm, name: s
 
 
 def _ragged_note(rows: int) -> str:
-    return f"{_counted(rows, 'line')} with more or fewer cells than the first row left out (skip_bad=True)"
+    return f"{count(rows, 'line')} with more or fewer cells than the first row left out (skip_bad=True)"
 
 
 def _short(row: str) -> str:
     return repr(row if len(row) <= 60 else f"{row[:60]}...")
-
-
-def _counted(n: int, what: str) -> str:
-    return f"1 {what}" if n == 1 else f"{n:,} {what}s"
 
 
 def _open_text(content: Path | bytes, encoding: str) -> TextIO:

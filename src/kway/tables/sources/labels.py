@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError
 from kway.suggest import listing
+from kway.text_tables import count
 
 _GAPS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")  # missing values among numbers; among words only ""
 _INTEGER = r"^-?(0|[1-9][0-9]{0,17})$"
@@ -84,7 +85,7 @@ def rows_with_labels(table: Any, target: str) -> LabeledTable:
 
 def unlabeled_note(rows: int) -> str:
     """Return the note about rows that were left out."""
-    return f"{rows:,} {'row' if rows == 1 else 'rows'} without a label left out (skip_bad=True)"
+    return f"{count(rows, 'row')} without a label left out (skip_bad=True)"
 
 
 def _is_words(column: Any) -> bool:
@@ -157,8 +158,8 @@ def joined_labels(y: NDArray, known: Iterable[Any] = (), hierarchy: str | None =
         return y
     words, places, counts = np.unique(y, return_inverse=True, return_counts=True)
     spellings = Spellings(hierarchy)
-    for word, count in zip(words.tolist(), counts.tolist()):
-        spellings.add(word, count)
+    for word, times in zip(words.tolist(), counts.tolist()):
+        spellings.add(word, times)
     for label in known:
         if isinstance(label, str):
             spellings.add(label, len(y) + 1)  # more frequent than all others

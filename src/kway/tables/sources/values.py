@@ -73,7 +73,7 @@ class ConvertedTable(NamedTuple):
     strays: tuple[str, ...]
 
 
-class Before(NamedTuple):
+class EarlierRows(NamedTuple):
     """What is known about columns from earlier rows.
 
     written: the format of columns that were converted; kinds: columns that were numbers, dates or true/false; asked:
@@ -86,7 +86,7 @@ class Before(NamedTuple):
     first: int = 0
 
 
-NOTHING_BEFORE = Before()
+NO_EARLIER_ROWS = EarlierRows()
 
 
 class _Conversion(NamedTuple):
@@ -96,7 +96,7 @@ class _Conversion(NamedTuple):
 
 
 def convert(
-    table: Any, mark: str | None = None, before: Before = NOTHING_BEFORE, types: Mapping[str, str] | None = None,
+    table: Any, mark: str | None = None, before: EarlierRows = NO_EARLIER_ROWS, types: Mapping[str, str] | None = None,
     leave: Collection[str] = (), skip_bad: bool = False, what: str = "",
 ) -> ConvertedTable:  # fmt: skip
     """Convert text columns to numbers and dates.
