@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.cli.output import count, emit_json, safe, say, show_table
-from kway.text_tables import clipped
+from kway.cli.output import emit_json, safe, say, show_table
+from kway.text_tables import clipped, count
 
 if TYPE_CHECKING:
     from kway.auto.multilabel import LabelSetScores, MultilabelResult

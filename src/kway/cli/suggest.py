@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from kway.cli.options import EmbedOption, ForceOption, JsonOption, ModelArgument, as_usage, with_options
-from kway.cli.output import count, emit_json, safe, say, show_table
+from kway.cli.output import emit_json, safe, say, show_table
 from kway.tables.options import ReadOptions
+from kway.text_tables import count
 
 
 @with_options
