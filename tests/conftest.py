@@ -15,3 +15,14 @@ def slept(monkeypatch):
 
     monkeypatch.setattr(time, "sleep", sleep)
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+
+
+@pytest.fixture
+def few_trees(monkeypatch):
+    """Trees by default learn a few rounds: a race learns hundreds per fold, most of the time of a job on a few rows."""
+    from kway.auto.race.families import FAMILIES
+    from kway.trees import classifier
+
+    monkeypatch.setattr(classifier, "_BOOSTED_TREES", 10)
+    monkeypatch.setattr(classifier, "_EXTRA_TREES", 30)
+    monkeypatch.setitem(FAMILIES["boosted-gentle"].params, "n_trees", 20)

@@ -17,6 +17,11 @@ def plain_place(tmp_path, monkeypatch):
 
 
 @pytest.fixture(autouse=True)
+def quick_trees(few_trees):
+    """Every race of this folder has small forests."""
+
+
+@pytest.fixture(autouse=True)
 def no_page(monkeypatch):
     """The page takes seconds to draw and has tests of its own."""
     from kway.report import page

@@ -28,14 +28,14 @@ def test_compare_asks_for_a_device_as_fit_does(answer, cli):
 def test_two_rows_a_class_are_no_ground_for_a_choice(answer, cli):
     rng = np.random.default_rng(0)
     words = [a + b for a in ("ba", "ce", "di", "fo", "gu", "ka") for b in ("ra", "te", "si", "lo", "mu")]
-    lines = [f"{' '.join(rng.choice(words, 8))},c{code}" for code in range(40) for _ in range(2)]
+    lines = [f"{' '.join(rng.choice(words, 8))},c{code}" for code in range(16) for _ in range(2)]
     with open("few.csv", "w") as out:
         out.write("\n".join(["text,label", *lines]))
     found = answer("fit", "few.csv", "-t", "label")
     assert found["data"]["test_part"] == "50% of the rows, stratified by class"
     assert found["test"]["low"] >= 0
     (note,) = [note for note in found["notes"] if "too few rows" in note]
-    assert "40 of 40 training rows" in note
+    assert "16 of 16 training rows" in note
     assert "add rows per class, or name a family (models=)" in note
     assert "too few rows" in " ".join(cli("compare", "few.csv", "-t", "label")[1].split())
 

@@ -13,11 +13,13 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
+from tests.helpers.models import ESTIMATORS, small
 
 import kway
 
-ESTIMATORS = [getattr(kway, name) for name in kway.__all__ if name.endswith("Classifier")]
+DEFAULTS = [pytest.param(e(), marks=pytest.mark.slow) if e is kway.BlendClassifier else e() for e in ESTIMATORS]
 MORE = [
+    small(kway.BlendClassifier, cv=5),
     kway.LinearClassifier(loss="hinge", multiclass="one-vs-all"),
     kway.LinearClassifier(penalty="l1", alpha=1e-3),
     kway.LinearClassifier(solver="sgd"),
@@ -33,7 +35,7 @@ MORE = [
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@pytest.mark.parametrize("model", [*(e() for e in ESTIMATORS), *MORE], ids=lambda m: str(m)[:60])
+@pytest.mark.parametrize("model", [*DEFAULTS, *MORE], ids=lambda m: str(m)[:60])
 def test_scikit_learns_checks_pass(model):
     results = check_estimator(model, on_fail=None, on_skip=None)
     failed = [r for r in results if r["status"] == "failed"]
@@ -55,10 +57,10 @@ def test_constructors_only_store_and_docstrings_say_something(estimator):
 def test_lives_inside_scikit_learn(estimator):
     X, y = load_iris(return_X_y=True)
     least = 0.6 if estimator is kway.NaiveBayesClassifier else 0.7  # lengths of leaves are no counts: ComplementNB 0.67
-    assert cross_val_score(make_pipeline(StandardScaler(), estimator()), X, y, cv=3).mean() > least
-    found = Parallel(n_jobs=2)(delayed(clone(estimator()).fit)(X, y) for _ in range(2))
+    assert cross_val_score(make_pipeline(StandardScaler(), small(estimator)), X, y, cv=3).mean() > least
+    found = Parallel(n_jobs=2)(delayed(clone(small(estimator)).fit)(X, y) for _ in range(2))
     np.testing.assert_array_equal(found[0].predict(X), found[1].predict(X))
-    calibrated = CalibratedClassifierCV(estimator(), cv=2).fit(X, y)
+    calibrated = CalibratedClassifierCV(small(estimator), cv=2).fit(X, y)
     np.testing.assert_allclose(calibrated.predict_proba(X).sum(1), 1)
 
 
@@ -72,7 +74,7 @@ def test_grid_search_over_alpha():
 def test_string_labels_top_k_and_model_files(estimator, tmp_path):
     X, codes = load_iris(return_X_y=True)
     y = np.array(["setosa", "versicolor", "virginica"])[codes]
-    model = estimator().fit(X, y)
+    model = small(estimator).fit(X, y)
     top = model.predict_topk(X, 2)
     assert top.ids.shape == top.scores.shape == (150, 2)
     np.testing.assert_array_equal(top.ids[:, 0], model.predict(X))

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from tests.helpers.models import ESTIMATORS, small
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 import kway
@@ -27,9 +28,8 @@ PASS_ON |= {"build", "nearest", "search", "add", "n_rows", "_threads", "_tensor"
 PASS_ON |= {"states_probabilities", "_check_probabilities", "inner_has", "_unfitted"}
 PASS_ON |= {"_learns_by_epochs", "_learns_in_pieces", "_has_partial_fit"}
 
-ESTIMATORS = [getattr(kway, name) for name in kway.__all__ if name.endswith("Classifier")]
 MODELS = [
-    *(e(n_jobs=1) for e in ESTIMATORS if "n_jobs" in inspect.signature(e).parameters),
+    *(small(e, n_jobs=1) for e in ESTIMATORS if "n_jobs" in inspect.signature(e).parameters),
     *(kway.NeighborsClassifier(metric=metric, n_jobs=1) for metric in ("manhattan", "cosine", "dot")),
     *(kway.NeighborsClassifier(index=index, n_jobs=1) for index in ("landmarks", "lsh", "kdtree")),
     kway.CentroidClassifier(index="landmarks", n_jobs=1),

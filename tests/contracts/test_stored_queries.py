@@ -26,6 +26,10 @@ MODELS = {
     "centroid, cosine": CentroidClassifier(metric="cosine"),
     "exemplar": ExemplarClassifier(n_exemplars=5),
 }
+OTHER_PAIRS = [
+    ("softmax", np.uint8), ("softmax", np.float32), ("svm", np.float16), ("svm", np.float32),
+    ("neighbours", np.float16), ("neighbours", np.float32), ("centroid", np.uint8), ("centroid", np.float16),
+]  # fmt: skip
 ANSWERS = {
     "predict": (), "decision_function": (), "predict_proba": (), "predict_topk": (2,), "kneighbors": (),
     "explain": (), "voters": (),
@@ -92,8 +96,13 @@ def test_rows_come_as_floats_in_order():
     np.testing.assert_array_equal(concatenate_rows(50, (given[block] for block in blocks)), Q[:, ::2])
 
 
-@pytest.mark.parametrize("kind", [np.uint8, np.float16, np.float32])
-@pytest.mark.parametrize("name", ["softmax", "svm", "neighbours", "centroid"])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("softmax", np.float16), ("svm", np.uint8), ("neighbours", np.uint8), ("centroid", np.float32),
+        *(pytest.param(*pair, marks=pytest.mark.slow) for pair in OTHER_PAIRS),
+    ],
+)  # fmt: skip
 def test_many_queries_take_little_memory(name, kind):
     """100,000 images would be 314 MB as float32, and 627 MB where a step in between is in float64."""
     rows = RNG.integers(0, 256, (60, 784), dtype=np.uint8)

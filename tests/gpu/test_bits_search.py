@@ -167,12 +167,11 @@ class _ByProducts:
 def test_signs_filter_first_where_a_gpu_has_the_unit_for_it(by_device, device, metric, rerank, monkeypatch):
     from kway.rows.gpu import sign_codes as sign_filter
 
-    n = 2**17 + 100 if device.is_gpu and module.cuda_kernels.can_compile() else 5000
+    n = sign_filter.BLOCK_CODES + 100 if device.is_gpu and module.cuda_kernels.can_compile() else 5000
     rng = np.random.default_rng(4)
     rows = rng.standard_normal((n, 500), dtype=np.float32)
     queries = rng.standard_normal((40, 500), dtype=np.float32)
     queries[20:] = rows[n - 20 :] + 0.5 * queries[20:]  # some that are near, some that are not
-    monkeypatch.setattr(sign_filter, "MIN_LISTED_CODES", 2**17)
     if n == 5000:
         monkeypatch.setattr(sign_filter.SignFilter, "is_worthwhile", staticmethod(lambda *what: True))
         monkeypatch.setattr(sign_filter, "CodeLists", _ByProducts)

@@ -54,7 +54,6 @@ def test_the_bounds_hold_for_every_pair(device, kind, metric):
 def check_answers(device, n, d, k, kind, metric, cap=None, shared=232448):
     """Ids and distances of the search through bytes against every row in float64."""
     from kway.rows.gpu import int8_search
-    from kway.rows.gpu.int8_search import ExactSearch
     from kway.rows.gpu.tile_plans import plan_int8
 
     rng = np.random.default_rng(5)
@@ -65,8 +64,8 @@ def check_answers(device, n, d, k, kind, metric, cap=None, shared=232448):
     if cap is not None:
         int8_search.LIST_SIZE, int8_search.SHORT_LIST = cap, cap // 2
     plan = plan_int8(int8_search.padded_width(d), device.shared_bytes if device.is_gpu else shared)
-    search = int8_search.Int8Search.build(rows, plan)
-    found = ExactSearch(rows, search).nearest(queries, k) if device.is_gpu else search.nearest(queries, k)
+    search = int8_search.ExactSearch.filtered(rows, plan)
+    found = search.nearest(queries, k)
     expected = rows.brute(queries.double(), k)
     np.testing.assert_allclose(device.fetch(found.distances), device.fetch(expected.distances), rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(device.fetch(found.ids), device.fetch(expected.ids))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_iris
+from tests.helpers.models import small
 
 import kway
 from kway.modelfile.values import estimator_class
@@ -41,7 +42,7 @@ def test_round_trip(name, params, iris, tmp_path):
     X, y = iris
     if params.get("targets") == "number":
         y = np.unique(y, return_inverse=True)[1]
-    model = getattr(kway, name)(**params)
+    model = small(getattr(kway, name), **params)
     if "random_state" in model.get_params():
         model.set_params(random_state=0)
     model.fit(X, y)
@@ -64,7 +65,7 @@ def test_round_trip(name, params, iris, tmp_path):
 def test_a_loaded_model_lives_on(name, iris, tmp_path):
     """Mapped arrays are read-only: saving, pickling, cloning, fitting and learning further must all still work."""
     X, y = iris
-    getattr(kway, name)().fit(X, y).save(tmp_path / "m.kway")
+    small(getattr(kway, name)).fit(X, y).save(tmp_path / "m.kway")
     loaded = kway.load(tmp_path / "m.kway")
     loaded.save(tmp_path / "again.kway")
     np.testing.assert_array_equal(kway.load(tmp_path / "again.kway").predict(X), loaded.predict(X))
