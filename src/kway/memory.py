@@ -17,8 +17,6 @@ from kway.errors import BudgetError
 from kway.units import format_bytes, parse_bytes
 
 MEMINFO, CGROUPS, OWN_CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-ONE_ARRAY = 0.8  # share of the budget that one array may take: the rest is for what is computed from it (T9)
-
 
 BLOCK_BYTES = 2**26  # bytes of a block that is held at a time: a few of them fit the 256 MB of a prediction (T9)
 MIN_CHECKED = 4 * BLOCK_BYTES  # bytes up to which nothing is checked: reading the budget costs more (T12)
@@ -44,10 +42,10 @@ def available_bytes() -> int:
     return max(0, min([_read_free(), *_read_cgroups()]))
 
 
-def has_room(need: float, share: float = ONE_ARRAY) -> bool:
-    """Return whether so many bytes fit into a share of the budget."""
+def has_room(need: float) -> bool:
+    """Return whether so many bytes fit into the budget."""
     small = need <= MIN_CHECKED and "KWAY_MEMORY" not in os.environ
-    return small or need <= share * available_bytes()
+    return small or need <= available_bytes()
 
 
 def check_answer(n: int, n_classes: int, itemsize: int, what: str) -> None:

@@ -102,24 +102,6 @@ def _ready(X: Any) -> bool:
     return type(X) is np.ndarray and X.ndim == 2 and X.size > 0 and X.dtype in _FLOAT_TYPES and X.flags.c_contiguous
 
 
-def tensor_rows(estimator: Any, X: Any) -> TensorRows:
-    """Validate a torch tensor for a fitted estimator, on its device; the result is float32 unless X is float64."""
-    who, n_features = type(estimator).__name__, estimator.n_features_in_
-    if X.ndim != 2 or X.is_complex():
-        raise InputError(f"X must be numbers of shape (rows, features), got a tensor of shape {tuple(X.shape)}")
-    if X.shape[1] != n_features:
-        raise InputError(
-            f"X has {X.shape[1]} features, but {who} is expecting {n_features} features as input; pass the columns "
-            "used in fit"
-        )
-    if not len(X):
-        raise InputError(f"Found array with 0 sample(s) (shape={tuple(X.shape)}) while a minimum of 1 is required")
-    if X.is_floating_point() and not bool(X.isfinite().all()):
-        raise InputError("Input X contains NaN or infinity; impute or drop such rows")
-    kept = X.detach()
-    return TensorRows(kept if str(kept.dtype) in ("torch.float32", "torch.float64") else kept.float())
-
-
 def _sound(X: Any) -> bool:
     """Return whether a tensor is rows of finite numbers; others become arrays, whose errors are then raised."""
     if X.ndim != 2 or not X.numel() or X.is_complex() or X.layout != X.new_empty(0).layout:

@@ -41,7 +41,7 @@ from kway.parameters import (
     within,
 )
 from kway.probabilities import Shares
-from kway.rows.gpu.device import is_tensor, on_host
+from kway.rows.gpu.device import Device, is_tensor, on_host
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.results import TopK
 from kway.text_tables import Table, first_rows, short_number
@@ -304,7 +304,7 @@ class LinearClassifier(Classifier):
         if not is_tensor(X):
             return super()._rows(X)
         check_is_fitted(self)
-        return validation.tensor_rows(self, X)
+        return validation.rows(self, X, reset=False, device=Device(str(X.device)))
 
     def _best(self, rows: Any, k: int, stated: bool) -> TopK:
         shares = self._link() if stated and self._form().probabilities else None

@@ -538,7 +538,7 @@ def check_fit(name: str, formula: Formula, size: Size) -> Cost:
     """
     cost = formula(size, DEFAULT_RATES)
     need = cost.fit_bytes - size.rows_bytes
-    if has_room(need, share=1.0):
+    if has_room(need):
         return cost
     from kway.planning.plan import make_plan  # only for the message
 
@@ -570,7 +570,7 @@ def exceeds_softmax(size: Size) -> bool:
     """Return whether a softmax over all classes would take hours, or more memory than is available."""
     cost = softmax(size, DEFAULT_RATES)
     need = cost.fit_bytes - size.rows_bytes
-    return cost.fit_seconds > MAX_FIT_SECONDS or not has_room(need, share=1.0)
+    return cost.fit_seconds > MAX_FIT_SECONDS or not has_room(need)
 
 
 def exceeds_gpu_steps(size: Size) -> bool:

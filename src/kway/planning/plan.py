@@ -1,7 +1,7 @@
 """kway.plan: what every approach to a job costs, before any work starts, and which one is advised.
 
 The approaches are listed from exact to approximate. Advised is the first one that can be used, fits into memory, is
-fitted within an hour and predicts a row within a tenth of a second; if none is that fast, the fastest to fit.
+fitted within an hour and predicts as many rows within another hour; if none is that fast, the fastest to fit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from kway.units import format_bytes, format_count, format_rough_time, parse_byte
 
 ADVICE = ("softmax", "softmax, GPU", "kNN flat", "kNN flat, GPU", "kNN landmarks", "sampled softmax",
           "sampled softmax, GPU", "centroids", "kNN bytes", "kNN bits", "kNN bit cells")  # fmt: skip
-MAX_PREDICT_SECONDS = 0.1  # likewise for one prediction
 COLUMNS = ("approach", "params", "memory", "disk", "to fit", "predict", "fits")
 
 
@@ -178,7 +177,7 @@ def make_plan(size: Size, rates: Rates, memory: int, machines: int = 1) -> Plan:
     """Return the plan of a checked size."""
     found = [formula(size, rates) for formula in (*COSTS, *(GPU_COSTS if rates.gpu else ()))]
     costs = (*found, sharded(size, rates, machines, memory))
-    return Plan(size, memory, rates, costs, _advise(costs, memory, rates))
+    return Plan(size, memory, rates, costs, _advise(costs, size, memory, rates))
 
 
 def _fits(cost: Cost, memory: int, rates: Rates) -> bool:
@@ -186,8 +185,8 @@ def _fits(cost: Cost, memory: int, rates: Rates) -> bool:
     return not cost.missing and cost.fit_bytes <= memory and cost.device_bytes <= gpu_memory
 
 
-def _advise(costs: tuple[Cost, ...], memory: int, rates: Rates) -> Cost | None:
+def _advise(costs: tuple[Cost, ...], size: Size, memory: int, rates: Rates) -> Cost | None:
     usable = {cost.name: cost for cost in costs if _fits(cost, memory, rates)}
     listed = [usable[name] for name in ADVICE if name in usable]
-    fast = [c for c in listed if c.fit_seconds <= MAX_FIT_SECONDS and c.predict_seconds <= MAX_PREDICT_SECONDS]
+    fast = [c for c in listed if max(c.fit_seconds, size.n * c.predict_seconds) <= MAX_FIT_SECONDS]
     return fast[0] if fast else min(listed, key=lambda cost: cost.fit_seconds, default=None)

@@ -48,57 +48,46 @@ class RowLoss(Protocol):
     @property
     def kernel(self) -> int:
         """Return the number that selects the compiled kernel."""
-        ...
 
     @property
     def margin(self) -> float:
         """Return the margin of a hinge loss."""
-        ...
 
     @property
     def width(self) -> float:
         """Return the width over which the kink of a hinge is smoothed."""
-        ...
 
     @property
     def compiled(self) -> bool:
         """Return whether a compiled kernel computes the loss."""
-        ...
 
     @property
     def joint(self) -> bool:
         """Return whether all classes form one joint problem."""
-        ...
 
     @property
     def hinge(self) -> bool:
         """Return whether the loss is a hinge."""
-        ...
 
     @property
     def couples(self) -> bool:
         """Return whether the derivative by one score depends on the other scores."""
-        ...
 
     @property
     def cross_entropy(self) -> bool:
         """Return whether the Hessian of a row is diag(p) - p p', p = softmax(f)."""
-        ...
 
     @property
     def p_curvatures(self) -> bool:
         """Return whether the second derivatives are p (1 - p)."""
-        ...
 
     def value_gradient(
         self, scores: NDArray, targets: Targets, gradient: NDArray | None = None
     ) -> tuple[NDArray, NDArray]:
         """Return losses (m,) and derivatives (m, R) at scores (m, R); `gradient` is the output array if given."""
-        ...
 
     def curvatures(self, scores: NDArray, targets: Targets) -> NDArray:
         """Return the second derivative by each score, (m, R)."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -156,7 +145,6 @@ class HessianSums(Protocol):
 
     def product(self, V: NDArray) -> NDArray:
         """Return sum_i w_i (B_i f(V)_i) [x_i 1], (R, d + 1); B_i (R, R) is the Hessian of loss i in its scores."""
-        ...
 
 
 class StepRule(NamedTuple):
@@ -189,124 +177,95 @@ class RowPasses(Protocol):
     @property
     def X(self) -> Any:
         """Return the rows: an array, a CSR matrix, or an object whose slices are blocks of rows."""
-        ...
 
     @property
     def n(self) -> int:
         """Return the number of rows."""
-        ...
 
     @property
     def d(self) -> int:
         """Return the number of features."""
-        ...
 
     @property
     def dtype(self) -> np.dtype:
         """Return the floating-point type of the rows."""
-        ...
 
     @property
     def offers(self) -> frozenset[str]:
         """Return the optional capabilities: a subset of IN_MEMORY, FETCHED, QUICK, DISTINCT, STEPS, CLASS_FACTOR."""
-        ...
 
     @property
     def max_rows_in_memory(self) -> int:
         """Return the largest number of rows that `take` may copy into memory."""
-        ...
 
     def take(self, chosen: NDArray | slice) -> RowPasses:
         """Return an object of the chosen rows only."""
-        ...
 
     def sample(self) -> RowPasses:
         """Return rows that support `take`: this object, or a sample of its rows in memory."""
-        ...
 
     def with_layout(self, theta: NDArray) -> NDArray:
         """Return theta in the memory layout that the products read (C or Fortran order); copy only if needed."""
-        ...
 
     def scores(self, theta: NDArray, rows: slice) -> NDArray:
         """Return f = X W' + b of the given rows, (m, R)."""
-        ...
 
     def fill_scores(self, theta: NDArray, rows: slice, scores: NDArray) -> None:
         """Write f of the given rows to scores (m, R)."""
-        ...
 
     def value(self, theta: NDArray, losses: RowLosses) -> float:
         """Return the sum of the weighted losses."""
-        ...
 
     def value_gradient(self, theta: NDArray, losses: RowLosses) -> Sums:
         """Return the sums of the weighted losses and of their gradients."""
-        ...
 
     def hessian_at(self, theta: NDArray, losses: RowLosses) -> HessianSums:
         """Return the operator that multiplies with the Hessian at theta."""
-        ...
 
     def curvatures(self, theta: NDArray, losses: RowLosses) -> NDArray:
         """Return the weighted second derivatives of each row's loss by each score at theta, (R, n)."""
-        ...
 
     def class_sums(self, theta: NDArray, losses: RowLosses, bias: bool) -> ClassSums:
         """Return the sums of the curvatures per class, computed in one pass without storing an (R, n) array."""
-        ...
 
     def gram(self, weight: NDArray | None, bias: bool, dtype: np.dtype) -> NDArray:
         """Return [X 1]' diag(weight) [X 1] / n (D, D) in Fortran order; only the upper triangle is valid."""
-        ...
 
     def squares(self, h: NDArray | None) -> NDArray:
         """Return sum_i h_ki x_ij^2 (R, d) for h (R, n); without h return sum_i x_ij^2 (1, d)."""
-        ...
 
     def row_squares(self) -> NDArray:
         """Return ||x_i||^2 for each row, (n,)."""
-        ...
 
     def mean_square(self) -> float:
         """Return the mean of the squared entries of X."""
-        ...
 
     def mean(self) -> NDArray:
         """Return the mean row (d,); zero if the rows are sparse."""
-        ...
 
     def subtract_mean(self, mean: NDArray) -> RowPasses:
         """Return rows from which the mean (d,) is subtracted; sparse rows are returned unchanged."""
-        ...
 
     def shuffled(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """Return the row numbers in random order, (n,)."""
-        ...
 
     def fingerprint(self) -> str:
         """Return a digest of the values, or of the names, sizes and times of the files, that identifies the rows."""
-        ...
 
     def keys(self, direction: NDArray) -> NDArray[np.float64]:
         """Return x_i . direction, (n,). Equal rows have equal keys."""
-        ...
 
     def equal(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return whether row a[i] equals row b[i], for each i."""
-        ...
 
     def units(self) -> NDArray[np.float64]:
         """Return the root mean square of the nonzero entries of each column, (d,); 1 for a column of zeros."""
-        ...
 
     def scale_columns(self, units: NDArray) -> RowPasses:
         """Return rows with each column divided by its unit (d,)."""
-        ...
 
     def reads_once(self, losses: RowLosses, n_scores: int) -> bool:
         """Return whether the fused kernel computes gradients, which reads each row only once."""
-        ...
 
 
 class BatchSteps(Protocol):
@@ -314,11 +273,9 @@ class BatchSteps(Protocol):
 
     def run(self, order: NDArray[np.int64], eta: NDArray) -> float:
         """Take one step per batch of these rows, at these rates; return the sum of their losses before each step."""
-        ...
 
     def fetch(self) -> NDArray:
         """Return the current theta (R, d + 1), in memory."""
-        ...
 
 
 class SampledWeights(Protocol):
@@ -326,31 +283,24 @@ class SampledWeights(Protocol):
 
     def step(self, plan: StepPlan, number: int) -> None:
         """Take step `number` (from 0): update the weights of the classes of the plan in place."""
-        ...
 
     def decay(self, step: int, eta: float) -> None:
         """Apply the weight decay that each class has accumulated since its last step."""
-        ...
 
     def best(self, rows: NDArray[np.int64], k: int) -> NDArray[np.int64]:
         """Return the k classes with the highest scores for each of the given rows, (m, k)."""
-        ...
 
     def mean_loss(self, watched: Any, losses: RowLosses) -> float:
         """Return the exact mean loss of the watched rows, over all classes."""
-        ...
 
     def squares(self) -> float:
         """Return ||W||^2."""
-        ...
 
     def finite(self) -> bool:
         """Return whether all steps so far were finite."""
-        ...
 
     def fetch(self) -> None:
         """Copy the current state to the arrays theta, sq_grad_sums and last_step of the run."""
-        ...
 
 
 class SteppingRows(RowPasses, Protocol):
@@ -358,11 +308,9 @@ class SteppingRows(RowPasses, Protocol):
 
     def step_rows(self) -> int:
         """Return the default batch size of sampled softmax."""
-        ...
 
     def batch_steps(self, losses: RowLosses, weight: NDArray, theta: NDArray, rule: StepRule, batch: int) -> BatchSteps:
         """Return an SGD run whose weights are stored next to the rows."""
-        ...
 
     def sampled_weights(
         self,
@@ -374,29 +322,24 @@ class SteppingRows(RowPasses, Protocol):
         fit_intercept: bool,
     ) -> SampledWeights:
         """Return the weights of a run of sampled softmax, stored next to the rows."""
-        ...
 
     def class_factor(
         self, theta: NDArray, losses: RowLosses, plain: NDArray, ridges: NDArray, n_drawn: int, share: float
     ) -> Callable[[NDArray], NDArray]:
         """Return an inverse Hessian per score at theta, from about n_drawn rows and a share of `plain` (D, D)."""
-        ...
 
 
 def wrap_rows(X: Any, device: Any = None, cluster: bool = False) -> RowPasses:
     """Return the passes over X: in this process, on a `device`, or split over the nodes of the current cluster."""
-    wrapped: RowPasses
     if cluster:
         from kway.rows.cluster.passes import ClusterRows
 
-        wrapped = ClusterRows(X)
-    elif device is not None:
+        return ClusterRows(X)
+    if device is not None:
         from kway.rows.gpu.passes import GpuRows
 
-        wrapped = GpuRows.on(device, X)
-    else:
-        wrapped = _kind(X)(X)
-    return wrapped
+        return GpuRows.on(device, X)
+    return _kind(X)(X)
 
 
 def _kind(X: Any) -> Callable[[Any], Any]:

@@ -20,12 +20,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.kernels.linear.csr import csr_product
+from kway.memory import rows_per_block
 from kway.rows.dense import BlockRows
 from kway.rows.matrices import row_squares
 from kway.rows.passes import DISTINCT, IN_MEMORY, QUICK, RowLosses, Sums
 from kway.threads import pmap, shares, spans_of, workers
 
-RUN_SLOPES = 1 << 23  # slopes of a run, at most: 32 MB (T4b: texts)
 RUN_ROWS = 1024  # rows of a run, at least: with fewer most columns would be empty (T4b: texts)
 _SQUARED_ROWS = 8 * RUN_ROWS  # rows per block of column sums: a pass over all columns for each block
 
@@ -157,7 +157,7 @@ class SparseRows(BlockRows):
 
 def runs(X: Any, n_scores: int, share: slice, n_shares: int, most: int | None = None) -> Iterator[RowRun]:
     """A share of the rows in runs, of `most` rows at most."""
-    size = max(RUN_ROWS, RUN_SLOPES // n_scores)
+    size = max(RUN_ROWS, rows_per_block(8 * n_scores))
     for rows in spans_of(share, size if most is None else min(size, most)):
         columns = X[rows].tocsc()
         yield RowRun(rows, columns, _even_shares(columns.indptr, n_shares))

@@ -24,11 +24,9 @@ class FolderPart(Protocol):
     @property
     def n(self) -> int:
         """Number of rows."""
-        ...
 
     def read(self) -> tuple[NDArray, NDArray]:
         """Rows (n, d) and labels (n,), read on the node that holds them."""
-        ...
 
 
 class ClassTable(NamedTuple):

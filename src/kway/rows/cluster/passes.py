@@ -34,7 +34,6 @@ from kway.rows.cluster.shards import Carried, FilePlace, Shards, make_shards, ro
 from kway.rows.passes import (
     DISTINCT,
     QUICK,
-    ClassSums,
     HessianSums,
     RowLoss,
     RowLosses,
@@ -121,21 +120,6 @@ class ClusterRows:
         return self.n != self.local.n
 
     @property
-    def X(self) -> Any:
-        """The rows that this process has."""
-        return self.local.X
-
-    @property
-    def d(self) -> int:
-        """Number of features."""
-        return self.local.d
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Float type of the rows."""
-        return self.local.dtype
-
-    @property
     def offers(self) -> frozenset[str]:
         """What the rows of this process offer, if they are all."""
         return frozenset({QUICK}) if self.sampled else self.local.offers - {DISTINCT}
@@ -200,71 +184,11 @@ class ClusterRows:
             self.shards, self._codes = make_shards(_makers(self.local.X, losses.targets, losses.weight)), codes
         return self.shards
 
-    # ---- the rows of this process
-
-    def with_layout(self, theta: NDArray) -> NDArray:
-        """theta in the memory order that the products read."""
-        return self.local.with_layout(theta)
-
-    def scores(self, theta: NDArray, rows: slice) -> NDArray:
-        """f of some rows (m, R)."""
-        return self.local.scores(theta, rows)
-
-    def fill_scores(self, theta: NDArray, rows: slice, scores: NDArray) -> None:
-        """f of some rows into scores (m, R)."""
-        self.local.fill_scores(theta, rows, scores)
-
-    def curvatures(self, theta: NDArray, losses: RowLosses) -> NDArray:
-        """Weighted second derivatives at theta, (R, n)."""
-        return self.local.curvatures(theta, losses)
-
-    def class_sums(self, theta: NDArray, losses: RowLosses, bias: bool) -> ClassSums:
-        """What the rows of a class add to the curvature of its score."""
-        return self.local.class_sums(theta, losses, bias)
-
-    def row_squares(self) -> NDArray:
-        """||x_i||^2 (n,)."""
-        return self.local.row_squares()
-
-    def mean_square(self) -> float:
-        """The mean of the squares of all numbers in X."""
-        return self.local.mean_square()
-
-    def mean(self) -> NDArray:
-        """The mean row (d,)."""
-        return self.local.mean()
-
-    def subtract_mean(self, mean: NDArray) -> RowPasses:
-        """Each row less the mean (d,), in this process."""
-        return self.local.subtract_mean(mean)
-
-    def shuffled(self, rng: np.random.Generator) -> NDArray[np.int64]:
-        """The rows in a new order (n,)."""
-        return self.local.shuffled(rng)
-
-    def fingerprint(self) -> str:
-        """A digest of the rows of this process."""
-        return self.local.fingerprint()
-
-    def keys(self, direction: NDArray) -> NDArray[np.float64]:
-        """x_i . direction (n,): equal rows have equal keys."""
-        return self.local.keys(direction)
-
-    def equal(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether rows a are rows b, one by one."""
-        return self.local.equal(a, b)
-
-    def units(self) -> NDArray[np.float64]:
-        """The root mean square (d,) of each column's nonzero entries; 1 if all are zero."""
-        return self.local.units()
-
-    def scale_columns(self, units: NDArray) -> RowPasses:
-        """Each column divided by its unit, in this process."""
-        return self.local.scale_columns(units)
-
-    def reads_once(self, losses: RowLosses, n_scores: int) -> bool:
-        """Whether the rows are read by the fused kernel."""
-        return self.local.reads_once(losses, n_scores)
+    def __getattr__(self, name: str) -> Any:
+        """Return what is no sum over all rows, such as `scores` or `keys`, from the rows of this process."""
+        if name == "local":  # not set yet
+            raise AttributeError(name)
+        return getattr(self.local, name)
 
 
 def _makers(X: Any, targets: Targets, weight: NDArray | None) -> list[Callable[[], RowShard]]:

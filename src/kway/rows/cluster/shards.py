@@ -30,8 +30,6 @@ from numpy.typing import NDArray
 from kway.errors import ClusterError, KwayError
 from kway.rows.cluster.session import Cluster, current, format_nodes, import_ray, working_nodes
 
-_TICK = 0.05  # seconds between two checks for late answers (tests/cluster)
-
 
 class Shards(ABC):
     """Members, one per shard, that all receive the same calls."""
@@ -159,7 +157,7 @@ class _Question:
 
     def collect(self) -> None:
         """Collect the answers that have arrived."""
-        done, _ = self._ray.wait(list(self._waiting), num_returns=1, timeout=_TICK)
+        done, _ = self._ray.wait(list(self._waiting), num_returns=1, timeout=self._seconds_left())
         for answer in done:
             member = self._waiting.pop(answer)
             if member not in self.open:
@@ -174,6 +172,13 @@ class _Question:
             except self._ray.exceptions.RayTaskError as error:
                 raise _as_kway_error(error) from error
             self.open.discard(member)
+
+    def _seconds_left(self) -> float:
+        """Return the seconds until the next member is late or lost."""
+        home = self._shards._home
+        asked = [self._asked[m] for m in self.open if self._asked[m] < len(self._shards.hosts[m])]
+        deadline = min([home.give_up, *(home.patience * n for n in asked)])
+        return max(0.001, self._since + deadline - time.monotonic())
 
     def retry_late_members(self) -> None:
         """Call the next replica of late members; count a member as lost after `give_up` seconds."""

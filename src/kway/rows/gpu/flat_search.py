@@ -54,7 +54,7 @@ class DeviceSearch:
     @property
     def device(self) -> Device:
         """The device of the rows."""
-        device: Device = self.search.device
+        device: Device = self.search.rows.device
         return device
 
     @property
@@ -72,7 +72,7 @@ class DeviceSearch:
         """Return the ids and distances of brute force on the CPU, which also computes very long lists."""
         if k > MAX_NEIGHBORS:
             return self.scan.nearest(queries, k)
-        device, dense = self.search.device, queries.toarray() if sp.issparse(queries) else queries
+        device, dense = self.device, queries.toarray() if sp.issparse(queries) else queries
         with device.room(f"a search of {len(dense):,} queries"):
             ids = device.fetch(self.search.nearest(device.put(dense), k).ids)
         self.touched = float(k)

@@ -29,15 +29,13 @@ from kway.rows.gpu.exact_search import METRICS, DeviceMetric, ExactRows, Nearest
 from kway.rows.gpu.tile_plans import TILE, Int8Plan, plan_int8
 
 FLOAT32_EPS = float(np.finfo(np.float32).eps)  # also the finest scale, relative to the largest norm
-FINER = 254.0  # units of the second digit in one of the first
+FINER = 2.0 * np.iinfo(np.int8).max  # units of the second digit in one of the first
 EPS = 32 * FLOAT32_EPS  # relative error of each term: eight roundings, with a margin of eight
 LIST_SIZE = 4096  # survivors listed per query, at most; as many as tiles if these are fewer (G1)
-LISTED = 2**26  # survivors listed in all, which bounds the queries of a batch (G1)
 SHORT_LIST = 512  # survivors of a list that the faster selection handles; nearly all lists are short (G1)
 SAMPLE_SHARE, ROUNDS = 0.01, 4  # share of the tiles in the sample, and rounds that scan all tiles (G1)
 SMALL_WORK, SMALL_SHARE, SMALL_ROUNDS = 2**41, 0.1, 2  # products up to which launches cost more than survivors (G1)
 MAX_INT8_NEIGHBORS = 64  # the largest k that lists of survivors hold (G1)
-MIN_INT8_ROWS = 2**12  # rows from which the filter is faster than float32 products (G1)
 GATHERED = 32  # marked queries that are multiplied together with a tile (G1)
 _KINDS = {name: kind for kind, name in enumerate(METRICS)}  # the kernels' numbers of the metrics
 
@@ -124,6 +122,11 @@ class Int8Tiles:
         constants[q:, 0], constants[q:, 1] = float("inf"), 1.0
         return Int8Queries(digits[0], digits[1], constants, norms, t)
 
+    @property
+    def list_size(self) -> int:
+        """Survivors listed per query: a power of two."""
+        return min(LIST_SIZE, max(2 * SHORT_LIST, 1 << (len(self.values) - 1).bit_length()))
+
     def lower_scores(self, score: Tensor, queries: Int8Queries) -> Tensor:
         """Return score / t (q,), lowered by its rounding error, which the tiles' terms do not cover."""
         return ((score - EPS * score.abs()) / queries.steps).float()
@@ -135,20 +138,20 @@ def padded_width(d: int) -> int:
 
 
 @dataclass(frozen=True)
-class Int8Search:
-    """Rows in full and as int8, and the launch parameters of the kernels."""
+class ExactSearch:
+    """Exact search over rows on a device, behind the int8 filter if there are int8 rows."""
 
     rows: ExactRows
-    tiles: Int8Tiles
-    plan: Int8Plan
+    tiles: Int8Tiles | None = None
+    plan: Int8Plan | None = None  # launch parameters of the kernels
 
     @staticmethod
-    def build(rows: ExactRows, plan: Int8Plan) -> Int8Search:
-        """Quantize the rows."""
-        return Int8Search(rows, Int8Tiles.build(rows), plan)
+    def filtered(rows: ExactRows, plan: Int8Plan) -> ExactSearch:
+        """Quantize the rows for the filter."""
+        return ExactSearch(rows, Int8Tiles.build(rows), plan)
 
-    def can_answer(self, queries: Tensor, k: int) -> bool:
-        """Return whether k is small enough and float32 holds the numbers."""
+    def filters(self, queries: Tensor, k: int) -> bool:
+        """Return whether the filter can be used: k is small enough and float32 holds the numbers."""
         largest = float(queries.abs().max())
         return (
             k <= min(MAX_INT8_NEIGHBORS, len(self.rows) // (2 * TILE))
@@ -156,14 +159,11 @@ class Int8Search:
             and FLOAT32_SAFE[0] < self.rows.reach < FLOAT32_SAFE[1]
         )
 
-    @property
-    def list_size(self) -> int:
-        """Survivors listed per query: a power of two."""
-        return min(LIST_SIZE, max(2 * SHORT_LIST, 1 << (len(self.tiles.values) - 1).bit_length()))
-
     def nearest(self, queries: Tensor, k: int) -> NearestRows:
         """Return the k nearest rows of queries (q, d) by (float64 distance, position)."""
-        batches = max(1, -(-len(queries) * self.list_size // LISTED))
+        if self.tiles is None or not self.filters(queries, k):
+            return self.rows.nearest(queries, k)
+        batches = len(row_blocks(len(queries), 8 * self.tiles.list_size))  # 8 bytes per survivor: its distance
         with self.rows.device.selected():
             parts = [self._search_batch(part, k) for part in queries.tensor_split(batches)]
         return parts[0] if batches == 1 else NearestRows(*map(self.rows.device.torch.cat, zip(*parts)))
@@ -187,15 +187,18 @@ class Int8Search:
 class _Batch:
     """A batch of queries, their lists of survivors, and the k nearest rows so far."""
 
-    def __init__(self, search: Int8Search, queries: Tensor, k: int) -> None:
+    def __init__(self, search: ExactSearch, queries: Tensor, k: int) -> None:
         from kway.rows.gpu import search_kernels
+
+        assert search.tiles is not None
+        assert search.plan is not None
 
         self.kernels: Any = search_kernels
         self.rows, self.tiles, self.plan, self.k = search.rows, search.tiles, search.plan, k
         device, self.q = search.rows.device, len(queries)
         self.queries, self.padded = queries.contiguous(), -(-self.q // TILE) * TILE
         self.int8 = self.tiles.quantize(queries, self.padded)
-        self.counts, self.size = device.zeros(self.padded, "int32"), search.list_size
+        self.counts, self.size = device.zeros(self.padded, "int32"), self.tiles.list_size
         self.lists = device.empty((self.padded, self.size), "int32")
         self.away = device.empty((self.q, self.size), "float64")
         self.best = device.empty((self.q, k), "float64")
@@ -276,30 +279,11 @@ class _Batch:
             )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class ExactSearch:
-    """Exact search over rows on a device, behind the int8 filter if there is one."""
-
-    rows: ExactRows
-    filter: Int8Search | None
-
-    @property
-    def device(self) -> Device:
-        """The device of the rows."""
-        return self.rows.device
-
-    def nearest(self, queries: Tensor, k: int) -> NearestRows:
-        """Return the k nearest rows of queries (q, d) by (float64 distance, position)."""
-        if self.filter is not None and self.filter.can_answer(queries, k):
-            return self.filter.nearest(queries, k)
-        return self.rows.nearest(queries, k)
-
-
 def build_exact_search(device: Device, rows: Tensor, name: str) -> ExactSearch:
     """Return the search over rows (n, d), a tensor on the device or codes that decode like one, under a metric."""
     exact = ExactRows.build(device, rows, METRICS[name])
-    large = isinstance(rows, device.torch.Tensor) and len(exact) >= max(MIN_INT8_ROWS, 4 * rows.shape[1])
+    large = isinstance(rows, device.torch.Tensor) and len(exact) >= max(LIST_SIZE, 4 * rows.shape[1])
     if not (large and device.multiplies_int8 and find_spec("triton") is not None):
-        return ExactSearch(exact, None)
+        return ExactSearch(exact)
     plan = plan_int8(padded_width(rows.shape[1]), device.shared_bytes)
-    return ExactSearch(exact, None if plan is None else Int8Search.build(exact, plan))
+    return ExactSearch(exact) if plan is None else ExactSearch.filtered(exact, plan)

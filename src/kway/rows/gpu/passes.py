@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -45,7 +44,7 @@ class GpuRows:
     _copies: list[Any] = field(default_factory=list, repr=False)  # the last targets and weights, and their copies
 
     @staticmethod
-    def on(device: Device, X: Any) -> GpuRows:
+    def on(device: Device, X: Any) -> Any:
         """Copy rows to the device; raise BudgetError if they and two blocks of scores do not fit."""
         if isinstance(X, TensorRows):
             return GpuRows(X)
@@ -62,16 +61,6 @@ class GpuRows:
     def d(self) -> int:
         """Number of features."""
         return self.X.shape[1]
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Float type of the rows."""
-        return self.X.dtype
-
-    @cached_property
-    def device(self) -> Device:
-        """The device of the rows."""
-        return self.X.device
 
     @property
     def offers(self) -> frozenset[str]:
@@ -230,18 +219,6 @@ class GpuRows:
         root = None if weight is None else np.sqrt(weight)
         return np.asfortranarray(self.X.gram(root, bias, dtype) / dtype.type(max(1, self.n)))
 
-    def squares(self, h: NDArray | None) -> NDArray:
-        """Return sum_i h_ki x_ij^2 (R, d), or without h (R, n) the plain sums (1, d)."""
-        return self.X.squares(h)
-
-    def row_squares(self) -> NDArray:
-        """Return ||x_i||^2 (n,)."""
-        return self.X.row_squares()
-
-    def mean_square(self) -> float:
-        """Return the mean square of all values."""
-        return self.X.mean_square()
-
     # ---- columns and equal rows
 
     def fingerprint(self) -> str:
@@ -249,29 +226,19 @@ class GpuRows:
         keys = self.keys(np.random.default_rng(0).standard_normal(self.d))
         return f"{self.X.shape}: {keys.sum()!r} {keys @ keys!r}"
 
-    def mean(self) -> NDArray:
-        """Return the mean row (d,)."""
-        return self.X.mean()
-
     def subtract_mean(self, mean: NDArray) -> GpuRows:
         """Return each row less the mean (d,)."""
         return GpuRows(self.X.subtract_mean(mean))
 
-    def keys(self, direction: NDArray) -> NDArray[np.float64]:
-        """Return x_i . direction (n,); equal rows have equal keys."""
-        return self.X.keys(direction)
-
-    def equal(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return whether row a_i equals row b_i, for each i."""
-        return self.X.equal(a, b)
-
-    def units(self) -> NDArray[np.float64]:
-        """Return the root mean square (d,) of the nonzero entries of each column; 1 if all are zero."""
-        return self.X.units()
-
     def scale_columns(self, units: NDArray) -> GpuRows:
         """Return the rows with each column divided by its unit."""
         return GpuRows(self.X.scale_columns(units))
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what needs no targets, such as `squares`, `keys` or `device`, from the tensor's rows."""
+        if name == "X":  # not set yet
+            raise AttributeError(name)
+        return getattr(self.X, name)
 
 
 def _dense(X: Any) -> Any:

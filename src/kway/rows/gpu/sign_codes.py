@@ -32,7 +32,6 @@ CODE_WORDS = BITS // 32  # 32-bit words of a code
 BLOCK_CODES = rows_that_fit(4 * BITS)  # codes whose signs are multiplied as numbers at a time; also the sample
 CODE_LIST_SIZE = 8192  # codes listed per query (G1)
 GROWTH = 16  # times as many codes are scanned between two thresholds, so about 16 keep codes pass each (G1)
-MIN_LISTED_CODES = 2**20  # codes from which lists are faster than products (G1)
 MIN_KEPT = 128  # rows that the filter of signs lists at least (G1)
 
 
@@ -63,7 +62,7 @@ class SignCodes:
         """
         queries, keep = queries.float(), min(max(keep, k), self.rows)
         listed = (
-            self.rows >= MIN_LISTED_CODES
+            self.rows > BLOCK_CODES
             and self.device.is_gpu
             and cuda_kernels.can_compile(self.device.name)
             and 8 * keep * CODE_TILE <= BLOCK_CODES
@@ -247,7 +246,7 @@ class SignFilter:
     @staticmethod
     def is_worthwhile(device: Device, bits: int, wide: int, rows: int) -> bool:
         """Return whether the device filters such codes faster than it multiplies them."""
-        fits = bits == 1 and wide == BITS and rows >= MIN_LISTED_CODES
+        fits = bits == 1 and wide == BITS and rows > BLOCK_CODES
         return fits and device.is_gpu and cuda_kernels.can_compile(device.name)
 
     def lists(self, rotated: Tensor) -> SignLists:
