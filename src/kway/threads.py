@@ -66,8 +66,7 @@ def workers(n_jobs: int | None = None) -> int:
     """Return the number of threads that `n_jobs` means, within the limits of `at_most`; 1 inside a worker."""
     if getattr(_local, "inside", False):
         return 1
-    own = get_ident()
-    most = min([cores(), *[section.threads for section in list(_sections.values()) if section.thread == own]])
+    most = min([cores(), *[section.threads for section in _own_sections()]])
     if n_jobs is None:
         return most
     if n_jobs == 0:
@@ -129,8 +128,8 @@ class Hold:
     def __enter__(self) -> None:
         own = get_ident()
         with _lock:
-            nested = any(section.thread == own for section in list(_sections.values()))
-            if not (nested or getattr(_local, "inside", False)):  # else another section may be waiting for this one
+            if not (_own_sections() or getattr(_local, "inside", False)):
+                # no section of this thread is open, or that section would wait for itself
                 _section_ended.wait_for(lambda: not _forks)
             self._key = next(_keys)
             life = ref(self, partial(_sections.pop, self._key))

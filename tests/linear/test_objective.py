@@ -96,7 +96,7 @@ def test_float32_ways_agree_with_float64(loss, R, d, weighted):
 @pytest.mark.parametrize("run_rows", [7, 1024])  # in several runs of rows, and in one
 def test_sparse_rows_agree_with_dense(dtype, form, run_rows, monkeypatch):
     monkeypatch.setattr(sparse_rows, "RUN_ROWS", run_rows)
-    monkeypatch.setattr(sparse_rows, "RUN_SLOPES", 5 * run_rows)
+    monkeypatch.setattr(sparse_rows, "rows_per_block", lambda row_bytes: 5 * run_rows * 8 // row_bytes)
     objective = problem(getattr(LOSSES["softmax"], form), dtype=dtype)
     X = np.where(np.random.default_rng(3).random(objective.X.shape) < 0.2, objective.X, 0).astype(dtype)
     dense = Objective(X, objective.targets, 5, objective.loss, objective.penalty)

@@ -1,9 +1,9 @@
 """Passes over rows that this process reads a block at a time, and the fused kernel for arrays in memory.
 
-    BlockRows   whatever gives blocks of rows by slices: scores by BLAS, slopes in their place, products by BLAS
-    DenseRows   an array (n, d): the same, or the fused kernel, which reads each row once for scores and gradient
+    BlockRows   any rows whose slices are arrays: BLAS computes scores and gradients, and slopes overwrite the scores
+    DenseRows   an array (n, d): as BlockRows, or the fused kernel, which reads each row once for scores and gradient
 
-A share of the rows goes to each worker, and a block of them at a time through the caches.
+Each worker gets a share of the rows and reads it in blocks that fit into the cache.
 """
 
 from __future__ import annotations
@@ -28,60 +28,60 @@ from kway.threads import pmap, shares, spans, spans_of
 # scores, smaller blocks lose to the overhead of BLAS, larger ones to the caches (T4, T4b)
 BLOCK_VALUES = CACHE_BYTES // 2
 BLOCK_ROWS = 2048
-LEAST_SHARE = 256  # rows of a worker's share, at least
-FUSED_FEATURES = 48  # with fewer the fused kernel's sums across lanes cost more than its products (T4b: letter)
-FUSED_PRODUCTS = 1 << 26  # of a pass over the rows: with fewer a fit gains less than compiling the kernel takes (T8)
+LEAST_SHARE = 256  # least rows of the share of a worker (T4)
+FUSED_FEATURES = 48  # with fewer, the sums across lanes of the fused kernel cost more than its products (T4b: letter)
+FUSED_PRODUCTS = 1 << 26  # products of a pass; with fewer, a fit gains less time than compiling the kernel takes (T8)
 
 
 @dataclass(frozen=True, eq=False)
 class BlockRows:
-    """Rows (n, d) of which X[slice] or X[positions] gives some as an array."""
+    """Rows (n, d); X[slice] and X[positions] return some of them as an array."""
 
     X: Any
-    n_whole: int = 0  # rows of the problem that these are a sample of
+    n_whole: int = 0  # number of rows of the problem, if these are a sample of them
     order: ClassVar[Literal["C", "F"]] = "C"  # memory order of theta
 
     @property
     def n(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         return int(self.X.shape[0])
 
     @property
     def d(self) -> int:
-        """Number of features."""
+        """Return the number of features."""
         return int(self.X.shape[1])
 
     @property
     def dtype(self) -> np.dtype:
-        """Float type of the rows."""
+        """Return the float type of the rows."""
         return np.dtype(self.X.dtype)
 
     @property
     def offers(self) -> frozenset[str]:
-        """Passes alone."""
+        """Return nothing: only passes are possible."""
         return frozenset()
 
     @property
     def max_rows_in_memory(self) -> int:
-        """All rows."""
+        """Return the number of rows: `take` may copy all of them."""
         return self.n
 
     def take(self, chosen: NDArray | slice) -> BlockRows:
-        """Some of the rows, in memory."""
+        """Return some of the rows, in memory."""
         return DenseRows(self.X[chosen], max(self.n, self.n_whole))
 
     def sample(self) -> BlockRows:
-        """These rows."""
+        """Return these rows: they need no sample."""
         return self
 
     def shuffled(self, rng: np.random.Generator) -> NDArray[np.int64]:
-        """The rows in a new order (n,)."""
+        """Return the row numbers in random order, (n,)."""
         return rng.permutation(self.n)
 
     # ---- passes
 
     def with_layout(self, theta: NDArray) -> NDArray:
-        """theta in the memory order that the products read."""
+        """Return theta in the memory order that the products read."""
         return np.asarray(theta, order=self.order)
 
     def scores(self, theta: NDArray, rows: slice) -> NDArray:
@@ -96,7 +96,7 @@ class BlockRows:
         scores += theta[:, -1]
 
     def value(self, theta: NDArray, losses: RowLosses) -> float:
-        """The sum of the weighted losses."""
+        """Return the sum of the weighted losses."""
         theta = self.with_layout(theta)
         blocks = spans(self.n, self.block_rows(len(theta)))
         return sum(pmap(lambda rows: losses.values(self.scores(theta, rows), rows), blocks))
@@ -112,11 +112,7 @@ class BlockRows:
         return Sums(total, gradient)
 
     def share_sums(self, theta: NDArray, losses: RowLosses, share: slice) -> Sums:
-        """Return the sums over a share of the rows."""
-        return self.blas_share(theta, losses, share)
-
-    def blas_share(self, theta: NDArray, losses: RowLosses, share: slice) -> Sums:
-        """The sums over a share of the rows, by two matrix products per block."""
+        """Return the sums over a share of the rows, by two matrix products per block."""
         W, bias = np.ascontiguousarray(theta[:, :-1]), theta[:, -1].copy()
         total, gradient, product = 0.0, np.zeros_like(theta), np.empty_like(W)
         size = self.block_rows(len(theta))
@@ -128,25 +124,27 @@ class BlockRows:
             total += losses.slopes(scores, rows)
             np.matmul(scores.T, X, out=product)
             gradient[:, :-1] += product
-            gradient[:, -1] += ones[: len(scores)] @ scores  # numpy's sum down columns takes as long as both products
+            gradient[:, -1] += (
+                ones[: len(scores)] @ scores
+            )  # a sum along columns by numpy takes as long as both products
         return Sums(total, gradient)
 
     def block_rows(self, n_scores: int) -> int:
-        """Rows of a block."""
+        """Return the number of rows of a block."""
         return max(64, min(BLOCK_ROWS, BLOCK_VALUES // max(1, self.d), 2 * BLOCK_VALUES // n_scores))
 
     def reads_once(self, losses: RowLosses, n_scores: int) -> bool:
-        """Whether gradients are computed by the fused kernel."""
+        """Return whether the fused kernel computes gradients."""
         return False
 
     # ---- second derivatives
 
     def hessian_at(self, theta: NDArray, losses: RowLosses) -> HostHessian:
-        """Products with the Hessian at theta."""
+        """Return the operator that multiplies with the Hessian at theta."""
         return HostHessian(self, losses, hessian_terms(self, theta, losses))
 
     def curvatures(self, theta: NDArray, losses: RowLosses) -> NDArray:
-        """Weighted second derivatives at theta, (R, n)."""
+        """Return the weighted second derivatives at theta, (R, n)."""
         out = np.empty((len(theta), self.n), theta.dtype)
 
         def part(rows: slice) -> None:
@@ -156,7 +154,7 @@ class BlockRows:
         return out
 
     def class_sums(self, theta: NDArray, losses: RowLosses, bias: bool) -> ClassSums:
-        """What the rows of a class add to the curvature of its score, in one pass that keeps no curvature."""
+        """Return the sums of the curvatures per class, in one pass that stores no curvature."""
         R, D, dtype = len(theta), self.d + bias, theta.dtype
 
         def part(share: slice) -> ClassSums:
@@ -176,7 +174,7 @@ class BlockRows:
     # ---- sums over the rows
 
     def gram(self, weight: NDArray | None, bias: bool, dtype: np.dtype) -> NDArray:
-        """[X 1]' diag(weight) [X 1] / n (D, D), upper triangle, in Fortran order."""
+        """Return the upper triangle of [X 1]' diag(weight) [X 1] / n (D, D), in Fortran order."""
 
         def part(share: slice) -> NDArray:
             A = np.zeros((self.d + bias, self.d + bias), dtype, order="F")
@@ -192,7 +190,7 @@ class BlockRows:
         return A
 
     def squares(self, h: NDArray | None) -> NDArray:
-        """sum_i h_ki x_ij^2 (R, d); without h (R, n) the plain sums (1, d)."""
+        """Return sum_i h_ki x_ij^2 (R, d); without h (R, n) return sum_i x_ij^2 (1, d)."""
 
         def part(share: slice) -> NDArray:
             return np.asarray(sum(self._block_squares(rows, h) for rows in spans_of(share, BLOCK_ROWS)))
@@ -204,46 +202,48 @@ class BlockRows:
         return np.einsum("ij,ij->j", X, X)[None, :] if h is None else h[:, rows] @ np.square(X)
 
     def row_squares(self) -> NDArray:
-        """||x_i||^2 (n,)."""
+        """Return ||x_i||^2 of each row, (n,)."""
         return np.concatenate([row_squares(self.X[rows], self.dtype) for rows in spans(self.n, BLOCK_ROWS)])
 
     def mean_square(self) -> float:
-        """The mean of the squares of all numbers in X."""
+        """Return the mean of the squared entries of X."""
         total = sum(float(np.einsum("ij,ij->", X, X, dtype=np.float64)) for X in self._blocks())
         return total / (self.n * self.d)
 
     def mean(self) -> NDArray:
-        """The mean row (d,)."""
+        """Return the mean row (d,)."""
         total = sum(X.sum(axis=0, dtype=np.float64) for X in self._blocks())
         return np.asarray(total / self.n, self.dtype)
 
     def subtract_mean(self, mean: NDArray) -> BlockRows:
-        """Each row less the mean (d,), subtracted as blocks are read."""
+        """Return rows from which the mean (d,) is subtracted when a block is read."""
         return CenteredRows(X=Centered(self.X, mean), of=self)
 
     def keys(self, direction: NDArray) -> NDArray[np.float64]:
-        """x_i . direction (n,): equal rows have equal keys."""
+        """Return x_i . direction (n,); equal rows have equal keys."""
         keys = np.empty(self.n)
         row_hashes(self.X, direction, keys)
         return keys
 
     def equal(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether rows a are rows b, one by one."""
+        """Return whether row a[i] equals row b[i], for each i."""
         return np.asarray((self.X[a] == self.X[b]).all(axis=1))
 
     def units(self) -> NDArray[np.float64]:
-        """The root mean square (d,) of each column's nonzero entries; 1 if all are zero."""
-        top = np.abs(self.X).max(axis=0).astype(np.float64)  # divided by first, so that no square overflows
+        """Return the root mean square of the nonzero entries of each column, (d,); 1 for a column of zeros."""
+        top = (
+            np.abs(self.X).max(axis=0).astype(np.float64)
+        )  # values are divided by it first, so that no square overflows
         top[top == 0] = 1
         squares, counts = np.square(self.X / top).sum(axis=0), (self.X != 0).sum(axis=0)
         return np.where(counts > 0, top * np.sqrt(squares / np.maximum(counts, 1)), 1.0)
 
     def scale_columns(self, units: NDArray) -> BlockRows:
-        """Each column in units of its own."""
+        """Return rows with each column divided by its unit (d,)."""
         return DenseRows((self.X / units).astype(self.dtype))
 
     def fingerprint(self) -> str:
-        """A digest that a change of any value changes."""
+        """Return a digest that changes with any value."""
         digest = 0
         for X in self._blocks():
             digest = zlib.crc32(np.ascontiguousarray(X).data, digest)
@@ -259,38 +259,38 @@ class DenseRows(BlockRows):
 
     @property
     def offers(self) -> frozenset[str]:
-        """X is in memory, and equal rows can be found."""
+        """Return that X is in memory and that equal rows can be found."""
         return frozenset({IN_MEMORY, QUICK, DISTINCT})
 
     def share_sums(self, theta: NDArray, losses: RowLosses, share: slice) -> Sums:
         """Return the sums over a share of the rows."""
-        fused = self.reads_once(losses, len(theta))
-        return (self.fused_share if fused else self.blas_share)(theta, losses, share)
+        if self.reads_once(losses, len(theta)):
+            return self.fused_share(theta, losses, share)
+        return super().share_sums(theta, losses, share)
+
+    def fused_share(self, theta: NDArray, losses: RowLosses, share: slice) -> Sums:
+        """Return the sums over a share of the rows, each of which is read once."""
+        one, loss = FusedPass.of(theta, self.dtype), losses.loss
+        total = fused.each_fused(loss.kernel, loss.margin, loss.width, *self.fused_rows(losses, share), *one)
+        return Sums(total, one.gradient(self.d))
 
     def reads_once(self, losses: RowLosses, n_scores: int) -> bool:
-        """Whether the fused kernel is used: it wins if a row is long and has few scores."""
+        """Return whether the fused kernel computes gradients: it is faster if rows are long and have few scores."""
         X = self.X
-        passed = max(self.n, self.n_whole)  # a kernel compiled for all rows serves a sample of them, too
+        passed = max(self.n, self.n_whole)  # a kernel that is compiled for all rows is also used for a sample
         pays = self.d >= FUSED_FEATURES and passed * self.d * n_scores >= FUSED_PRODUCTS
         able = n_scores <= MAX_SCORES and losses.loss.compiled and losses.targets.soft is None
         return pays and able and X.strides[1] == X.itemsize and in_registers()
 
-    def fused_share(self, theta: NDArray, losses: RowLosses, share: slice) -> Sums:
-        """The sums over a share of the rows, each of them read once."""
-        one = FusedPass.of(theta, self.dtype)
-        loss = losses.loss
-        total = fused.each_fused(loss.kernel, loss.margin, loss.width, *self.fused_rows(losses, share), *one)
-        return Sums(total, one.gradient(self.d))
-
     def fused_rows(self, losses: RowLosses, share: slice) -> tuple[Any, ...]:
-        """Some rows as fused kernels take them: address, stride, how many, features, codes, weights or none."""
+        """Return the arguments of a fused kernel for some rows: address, stride, rows, features, codes, weights."""
         X, codes, weight = self.X[share], losses.targets.codes[share], losses.weight
         weights = np.empty(0, X.dtype) if weight is None else np.ascontiguousarray(weight[share], X.dtype)
         return X.ctypes.data, X.strides[0], len(X), self.d, codes, weights
 
 
 class FusedPass(NamedTuple):
-    """What a fused kernel takes and gives back: weights and gradients padded to the width of its tiles."""
+    """Weights and gradients in the layout of a fused kernel: padded to the width of its tiles."""
 
     weights: NDArray
     bias: NDArray
@@ -301,7 +301,7 @@ class FusedPass(NamedTuple):
 
     @staticmethod
     def of(theta: NDArray, dtype: np.dtype) -> FusedPass:
-        """From theta (R, d + 1), for rows of a float type."""
+        """Return the layout of theta (R, d + 1) for rows of this float type, with gradients of zero."""
         R, d = len(theta), theta.shape[1] - 1
         tile = tile_of(R, dtype.itemsize)
         weights = np.zeros((R, fused.padded_width(d, tile.lanes)), dtype)
@@ -311,7 +311,7 @@ class FusedPass(NamedTuple):
         return FusedPass(weights, bias, np.zeros_like(weights), np.zeros(MAX_SCORES, dtype), tile, (dtype.type(0),) * R)
 
     def gradient(self, d: int) -> NDArray:
-        """The result, (R, d + 1)."""
+        """Return the gradient, (R, d + 1)."""
         return np.column_stack((self.products[:, :d], self.sums[: len(self.weights)]))
 
 
@@ -373,7 +373,7 @@ def hessian_terms(rows: Any, theta: NDArray, losses: RowLosses) -> NDArray:
         for block in spans_of(share, _rows_of_terms(rows, len(theta))):
             found, targets = terms[block], losses.targets.of(block)
             rows.fill_scores(theta, block, found)
-            if loss.cross_entropy:  # slopes p - Y, and Y again: half of the time that numpy takes
+            if loss.cross_entropy:  # the slopes are p - Y, and Y is added again: twice as fast as softmax by numpy
                 loss.value_gradient(found, targets, found)
                 if targets.soft is None:
                     found[np.arange(len(found)), targets.codes] += 1
@@ -395,20 +395,20 @@ def _rows_of_terms(rows: Any, n_scores: int) -> int:
 
 @dataclass(frozen=True)
 class Centered:
-    """Rows (n, d) of which a slice or positions give some less the mean (d,)."""
+    """Rows (n, d) from which the mean (d,) is subtracted when a slice or positions are read."""
 
     given: Any
     mean: NDArray
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(n, d)."""
+        """Return (n, d)."""
         n, d = self.given.shape
         return n, d
 
     @property
     def dtype(self) -> np.dtype:
-        """Float type of the rows."""
+        """Return the float type of the rows."""
         return np.dtype(self.given.dtype)
 
     def __len__(self) -> int:
@@ -420,15 +420,15 @@ class Centered:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CenteredRows(BlockRows):
-    """Rows less their mean."""
+    """Passes over rows less their mean."""
 
     X: Centered
-    of: BlockRows  # the rows as they are
+    of: BlockRows  # the original rows
 
     def shuffled(self, rng: np.random.Generator) -> NDArray[np.int64]:
-        """An order in which the rows as they are can be read fast."""
+        """Return a random order in which the original rows are read fast."""
         return self.of.shuffled(rng)
 
     def fingerprint(self) -> str:
-        """That of the rows as they are."""
+        """Return the digest of the original rows."""
         return self.of.fingerprint()

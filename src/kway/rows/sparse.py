@@ -1,9 +1,10 @@
 """Passes over CSR rows in memory: the two products of a sparse gradient.
 
-    scores (m, R) = rows W + b, W (d, R)          by rows, a share of them per worker
-    sums (d, R) += rows' slopes, slopes (m, R)    by columns, a share of the entries per worker
+    scores (m, R) = rows W + b, W (d, R)          row by row, a share of the rows per worker
+    sums (d, R) += rows' slopes, slopes (m, R)    column by column, a share of the entries per worker
 
-Rows come in runs whose slopes stay small. The transpose, as large as the rows, is made once for all gradients.
+Rows are processed in runs, so that their slopes take little memory. The runs are transposed once, for all gradients;
+the transposed runs take as much memory as the rows.
 """
 
 from __future__ import annotations
@@ -26,46 +27,46 @@ from kway.rows.matrices import row_squares
 from kway.rows.passes import DISTINCT, IN_MEMORY, QUICK, RowLosses, Sums
 from kway.threads import pmap, shares, spans_of, workers
 
-RUN_ROWS = 1024  # rows of a run, at least: with fewer most columns would be empty (T4b: texts)
+RUN_ROWS = 1024  # least rows of a run: with fewer, most columns would be empty (T4b: texts)
 _SQUARED_ROWS = 8 * RUN_ROWS  # rows per block of column sums: a pass over all columns for each block
 
 
 @dataclass(frozen=True)
 class RowRun:
-    """Some rows and their columns: CSC, which is the transpose in CSR."""
+    """Consecutive rows, stored by column (CSC): the arrays of the transpose in CSR."""
 
     rows: slice
     columns: sp.csc_matrix  # (m, d)
     shares: list[slice]  # of the columns, with about as many entries each
 
     def add_product(self, slopes: NDArray, sums: NDArray) -> None:
-        """sums (d, R) += rows' slopes."""
+        """Add rows' slopes to sums (d, R)."""
         X = self.columns
         pmap(lambda s: csr_product(X.data, X.indices, X.indptr, s.start, slopes, sums[s]), self.shares)
 
 
 @dataclass(frozen=True, eq=False)
 class SparseRows(BlockRows):
-    """A CSR matrix (n, d) in memory; the weights of a feature lie together (theta in Fortran order)."""
+    """A CSR matrix (n, d) in memory; theta is in Fortran order, so that the weights of a feature are adjacent."""
 
     order: ClassVar[Literal["C", "F"]] = "F"
 
     @property
     def offers(self) -> frozenset[str]:
-        """X is in memory, and equal rows can be found."""
+        """Return that X is in memory and that equal rows can be found."""
         return frozenset({IN_MEMORY, QUICK, DISTINCT})
 
     def take(self, chosen: NDArray | slice) -> SparseRows:
-        """Some of the rows."""
+        """Return some of the rows."""
         return SparseRows(self.X[chosen], max(self.n, self.n_whole))
 
     def fill_scores(self, theta: NDArray, rows: slice, scores: NDArray) -> None:
-        """f of some rows into scores (m, R)."""
+        """Write f of some rows to scores (m, R)."""
         scores[:] = theta[:, -1]
         add_scores(self.X, rows, np.ascontiguousarray(theta[:, :-1].T), scores)
 
     def value_gradient(self, theta: NDArray, losses: RowLosses) -> Sums:
-        """The sums of the weighted losses and of their gradients, both in Fortran order."""
+        """Return the sums of the weighted losses and of their gradients, which are in Fortran order."""
         theta = self.with_layout(theta)
         total, gradient = 0.0, np.zeros_like(theta)
         for run in self._runs(len(theta)):
@@ -88,14 +89,14 @@ class SparseRows(BlockRows):
         return {}
 
     def _runs(self, n_scores: int) -> list[RowRun]:
-        """The runs, made once for each number of scores."""
+        """Return the runs, which are built once per number of scores."""
         if n_scores not in self._kept_runs:
-            self._kept_runs.clear()  # they are as large as the rows
+            self._kept_runs.clear()  # they take as much memory as the rows
             self._kept_runs[n_scores] = list(runs(self.X, n_scores, slice(0, self.n), workers()))
         return self._kept_runs[n_scores]
 
     def squares(self, h: NDArray | None) -> NDArray:
-        """sum_i h_ki x_ij^2 (R, d); without h (R, n) the plain sums (1, d)."""
+        """Return sum_i h_ki x_ij^2 (R, d); without h (R, n) return sum_i x_ij^2 (1, d)."""
 
         def part(share: slice) -> NDArray:
             return np.asarray(sum(self._block_squares(rows, h) for rows in spans_of(share, _SQUARED_ROWS)))
@@ -108,55 +109,55 @@ class SparseRows(BlockRows):
         return np.asarray(squares.sum(axis=0)) if h is None else np.asarray((squares.T @ h[:, rows].T).T)
 
     def row_squares(self) -> NDArray:
-        """||x_i||^2 (n,)."""
+        """Return ||x_i||^2 of each row, (n,)."""
         return row_squares(self.X, self.dtype)
 
     def mean_square(self) -> float:
-        """The mean of the squares of all numbers in X."""
+        """Return the mean of the squared entries of X."""
         return float(np.einsum("i,i->", self.X.data, self.X.data, dtype=np.float64)) / (self.n * self.d)
 
     # ---- columns and equal rows
 
     def fingerprint(self) -> str:
-        """A digest that a change of any value changes."""
+        """Return a digest that changes with any value."""
         X = self.X
         return f"{X.shape}: {zlib.crc32(X.data, zlib.crc32(X.indices, zlib.crc32(X.indptr)))}"
 
     def mean(self) -> NDArray:
-        """Zero: sparse rows are not centered, which would make them dense."""
+        """Return zero: sparse rows are not centered, because that would make them dense."""
         return np.zeros(self.d, self.dtype)
 
     def subtract_mean(self, mean: NDArray) -> SparseRows:
-        """The rows as they are."""
+        """Return the rows unchanged."""
         return self
 
     def keys(self, direction: NDArray) -> NDArray[np.float64]:
-        """x_i . direction (n,): equal rows have equal keys."""
+        """Return x_i . direction (n,); equal rows have equal keys."""
         return np.asarray(self.X @ direction)
 
     def equal(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether rows a are rows b, one by one."""
+        """Return whether row a[i] equals row b[i], for each i."""
         return np.asarray((self.X[a] != self.X[b]).getnnz(axis=1) == 0)
 
     def units(self) -> NDArray[np.float64]:
-        """The root mean square (d,) of each column's nonzero entries; 1 if all are zero."""
+        """Return the root mean square of the nonzero entries of each column, (d,); 1 for a column of zeros."""
         columns, data = self.X.indices, self.X.data.astype(np.float64)
         top = np.zeros(self.d)
-        np.maximum.at(top, columns, np.abs(data))  # divided by first, so that no square overflows
+        np.maximum.at(top, columns, np.abs(data))  # values are divided by it first, so that no square overflows
         top[top == 0] = 1
         squares = np.bincount(columns, np.square(data / top[columns]), minlength=self.d)
         counts = np.bincount(columns, data != 0, minlength=self.d)
         return np.where(counts > 0, top * np.sqrt(squares / np.maximum(counts, 1)), 1.0)
 
     def scale_columns(self, units: NDArray) -> SparseRows:
-        """Each column in units of its own."""
+        """Return rows with each column divided by its unit (d,)."""
         X = self.X
         data = (X.data / units[X.indices]).astype(X.dtype)
         return SparseRows(sp.csr_matrix((data, X.indices, X.indptr), shape=X.shape))
 
 
 def runs(X: Any, n_scores: int, share: slice, n_shares: int, most: int | None = None) -> Iterator[RowRun]:
-    """A share of the rows in runs, of `most` rows at most."""
+    """Yield a share of the rows in runs of at most `most` rows."""
     size = max(RUN_ROWS, rows_per_block(8 * n_scores))
     for rows in spans_of(share, size if most is None else min(size, most)):
         columns = X[rows].tocsc()
@@ -164,12 +165,12 @@ def runs(X: Any, n_scores: int, share: slice, n_shares: int, most: int | None = 
 
 
 def add_scores(X: sp.csr_matrix, rows: slice, weights: NDArray, scores: NDArray) -> None:
-    """scores (m, R) += rows of X times weights (d, R)."""
+    """Add the product of rows of X and weights (d, R) to scores (m, R)."""
     csr_product(X.data, X.indices, X.indptr, rows.start, weights, scores)
 
 
 def _even_shares(indptr: NDArray, parts: int) -> list[slice]:
-    """Columns cut so that each part has about as many entries."""
+    """Return slices of columns with about the same number of entries each."""
     cuts = np.searchsorted(indptr, int(indptr[-1]) * np.arange(1, parts) // parts)
     edges = [0, *(int(cut) for cut in cuts), len(indptr) - 1]
     return [slice(a, b) for a, b in itertools.pairwise(edges) if b > a]

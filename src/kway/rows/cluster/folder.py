@@ -23,21 +23,21 @@ class FolderPart(Protocol):
 
     @property
     def n(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
 
     def read(self) -> tuple[NDArray, NDArray]:
-        """Rows (n, d) and labels (n,), read on the node that holds them."""
+        """Read rows (n, d) and labels (n,), on the node that keeps them."""
 
 
 class ClassTable(NamedTuple):
-    """The classes (K,) of all shards and what a row of each weighs (K,), None: one."""
+    """The classes (K,) of all shards, and the weight (K,) of a row of each class; None means 1."""
 
     classes: NDArray
     weight: NDArray | None
 
 
 class FolderRows(NamedTuple):
-    """Rows on the nodes; codes and weights of the sample of them that is in this process."""
+    """Rows on the nodes, with the targets and weights of the sample that this process has."""
 
     rows: ClusterRows
     targets: Targets
@@ -45,7 +45,7 @@ class FolderRows(NamedTuple):
 
 
 def folder_rows(parts: Sequence[FolderPart], known: ClassTable, d: int, dtype: np.dtype) -> FolderRows:
-    """The rows of all parts, read by the nodes."""
+    """Let the nodes read all parts, and return the rows with a sample of them in this process."""
     makers: list[Callable[[], RowShard]] = [partial(open_folder_shard, part, known, dtype) for part in parts]
     shards, n = make_shards(makers), sum(part.n for part in parts)
     share = min(1.0, min(8 * d + 1000, rows_per_block(d * dtype.itemsize)) / n)
@@ -57,7 +57,7 @@ def folder_rows(parts: Sequence[FolderPart], known: ClassTable, d: int, dtype: n
 
 
 def open_folder_shard(part: FolderPart, known: ClassTable, dtype: np.dtype) -> RowShard:
-    """The shard, made on its node: its files are read."""
+    """Read the files of a shard, on its node."""
     rows, labels = part.read()
     X = np.ascontiguousarray(rows, dtype)
     codes = encode_as(labels, known.classes)
@@ -66,7 +66,7 @@ def open_folder_shard(part: FolderPart, known: ClassTable, dtype: np.dtype) -> R
 
 
 def read_columns(files: Sequence[str], columns: Sequence[str]) -> Any:
-    """These columns of the files, as one table."""
+    """Return some columns of the files, as one table."""
     import pyarrow as pa
 
     dataset = _data().read_parquet(list(files), columns=list(columns), override_num_blocks=len(files))
@@ -74,7 +74,7 @@ def read_columns(files: Sequence[str], columns: Sequence[str]) -> Any:
 
 
 def read_arrays(files: Sequence[str]) -> NDArray:
-    """The rows of all files, one behind the other."""
+    """Return the rows of all files, concatenated."""
     batches = (
         _data()
         .read_numpy(list(files), override_num_blocks=len(files))
@@ -84,7 +84,7 @@ def read_arrays(files: Sequence[str]) -> NDArray:
 
 
 def _data() -> Any:
-    """Ray's reader: quiet, and in the order of the files, since labels may lie in others."""
+    """Return ray.data without progress bars, reading in the order of the files: labels may be in other files."""
     import_ray()
     try:
         import ray.data
@@ -93,5 +93,5 @@ def _data() -> Any:
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.execution_options.preserve_order = True
-    context.use_datasource_v2 = False  # of Ray 2.60: a pool of actors for footers, 80 processes for four files
+    context.use_datasource_v2 = False  # in Ray 2.60 it starts 80 processes to read the footers of four files
     return ray.data

@@ -1,4 +1,4 @@
-"""Passes of a linear model over rows on the nodes of a cluster, a run of rows on each node.
+"""Passes of a linear model over rows on the nodes of a cluster; each node has a run of rows.
 
     sum over all rows = sum over the nodes of the sums over their rows
 
@@ -61,29 +61,29 @@ class RowShard:
     last: HessianAt | None = None
 
     def value(self, loss: RowLoss, theta: NDArray) -> float:
-        """The sum of the losses."""
+        """Return the sum of the losses."""
         return self.rows.value(theta, self._losses(loss))
 
     def sums(self, loss: RowLoss, theta: NDArray) -> Sums:
-        """The sums of losses and gradients."""
+        """Return the sums of losses and gradients."""
         return self.rows.value_gradient(theta, self._losses(loss))
 
     def gram(self, bias: bool, dtype: np.dtype) -> NDArray:
-        """n times the second moments of the rows."""
+        """Return n times the Gram matrix of the rows."""
         return self.rows.gram(self.weight, bias, dtype) * dtype.type(self.rows.n)
 
     def squares(self) -> NDArray:
-        """The weighted sums of the squares of each feature (1, d)."""
+        """Return the weighted sum of the squares of each feature, (1, d)."""
         return self.rows.squares(None if self.weight is None else self.weight[None, :])
 
     def hessian_product(self, loss: RowLoss, theta: NDArray, V: NDArray) -> NDArray:
-        """How a change V of theta changes the sum of the gradients."""
+        """Return the product of the Hessian at theta with V."""
         if self.last is None or not np.array_equal(self.last.theta, theta):
             self.last = HessianAt(np.array(theta), self.rows.hessian_at(theta, self._losses(loss)))
         return self.last.hessian.product(V)
 
     def sample(self, share: float) -> tuple[NDArray, NDArray]:
-        """Some rows and their codes, the same at every call."""
+        """Draw some rows and their codes, the same at every call."""
         n = self.rows.n
         some = np.sort(np.random.default_rng(n).choice(n, math.ceil(share * n), replace=False))
         return self.rows.X[some], self.targets.codes[some]
@@ -93,22 +93,22 @@ class RowShard:
 
 
 def open_row_shard(source: FilePlace | Carried, targets: Targets, weight: NDArray | None) -> RowShard:
-    """The shard, made on its node."""
+    """Build a shard, on its node."""
     return RowShard(wrap_rows(source.rows()), targets, weight)
 
 
 @dataclass(eq=False)
 class ClusterRows:
-    """Rows on the nodes of a cluster. `local` are the rows that this process has: all of them, or a sample of n.
+    """Rows on the nodes of a cluster. `local` are the rows of this process: all n, or a sample of them.
 
-    Shards made by this class hold the targets and weights that the first pass named; shards of a folder hold their own.
+    Shards that this class builds get the targets and weights of the first pass; shards of a folder have their own.
     """
 
     local: RowPasses
-    n: int = 0  # 0: as many as `local` has
+    n: int = 0  # number of rows; 0 means that of `local`
     shards: Shards | None = None
     on_theta: Callable[[NDArray], None] | None = None  # called with the theta of each gradient
-    _codes: NDArray | None = field(default=None, repr=False)  # of the rows that the shards were made of
+    _codes: NDArray | None = field(default=None, repr=False)  # the codes that the shards were built with
 
     def __post_init__(self) -> None:
         self.local = wrap_rows(self.local)
@@ -116,27 +116,27 @@ class ClusterRows:
 
     @property
     def sampled(self) -> bool:
-        """Whether only a sample of the rows is in this process."""
+        """Return whether this process has only a sample of the rows."""
         return self.n != self.local.n
 
     @property
     def offers(self) -> frozenset[str]:
-        """What the rows of this process offer, if they are all."""
+        """Return the capabilities of the rows of this process if these are all rows."""
         return frozenset({QUICK}) if self.sampled else self.local.offers - {DISTINCT}
 
     @property
     def max_rows_in_memory(self) -> int:
-        """As many as this process has."""
+        """Return the number of rows of this process."""
         return self.local.n
 
     def take(self, chosen: NDArray | slice) -> RowPasses:
-        """Some of the rows, in this process."""
+        """Return some of the rows, in this process."""
         if self.sampled:
             raise InputError("rows of a folder are on the nodes; read them with kway.fit, or do not ask for some")
         return self.local.take(chosen)
 
     def sample(self) -> RowPasses:
-        """The sample, or these rows."""
+        """Return the sample, or these rows."""
         return self.local if self.sampled else self
 
     def close(self) -> None:
@@ -147,11 +147,11 @@ class ClusterRows:
     # ---- sums over the shards
 
     def value(self, theta: NDArray, losses: RowLosses) -> float:
-        """The sum of the weighted losses."""
+        """Return the sum of the weighted losses."""
         return float(sum(self._shards_with(losses).ask("value", losses.loss, theta)))
 
     def value_gradient(self, theta: NDArray, losses: RowLosses) -> Sums:
-        """The sums of the weighted losses and of their gradients."""
+        """Return the sums of the weighted losses and of their gradients."""
         if self.on_theta is not None:
             self.on_theta(theta)
         parts = self._shards_with(losses).ask("sums", losses.loss, theta)
@@ -161,18 +161,18 @@ class ClusterRows:
         return Sums(sum(part.value for part in parts), gradient)
 
     def hessian_at(self, theta: NDArray, losses: RowLosses) -> ShardHessian:
-        """Products with the Hessian at theta."""
+        """Return the operator that multiplies with the Hessian at theta."""
         return ShardHessian(self._shards_with(losses), losses.loss, theta)
 
     def gram(self, weight: NDArray | None, bias: bool, dtype: np.dtype) -> NDArray:
-        """[X 1]' diag(weight) [X 1] / n (D, D), in Fortran order."""
+        """Return [X 1]' diag(weight) [X 1] / n (D, D), in Fortran order."""
         if not self.sampled:
             return self.local.gram(weight, bias, dtype)
         assert self.shards is not None
         return np.asfortranarray(np.sum(self.shards.ask("gram", bias, dtype), axis=0) / dtype.type(self.n))
 
     def squares(self, h: NDArray | None) -> NDArray:
-        """sum_i h_ki x_ij^2 (R, d); over the rows of a folder with their weights (1, d)."""
+        """Return sum_i h_ki x_ij^2 (R, d); for the rows of a folder the sums with their weights (1, d)."""
         if not self.sampled:
             return self.local.squares(h)
         assert self.shards is not None
@@ -192,7 +192,7 @@ class ClusterRows:
 
 
 def _makers(X: Any, targets: Targets, weight: NDArray | None) -> list[Callable[[], RowShard]]:
-    """How each node makes its shard."""
+    """Return one function per node, which builds the shard of that node."""
     n = X.shape[0]
     nodes = max(1, min(n_nodes(), n))
     edges = [n * s // nodes for s in range(nodes + 1)]
@@ -204,14 +204,14 @@ def _makers(X: Any, targets: Targets, weight: NDArray | None) -> list[Callable[[
 
 @dataclass
 class ShardHessian:
-    """Products with the Hessian, summed over the shards; theta goes with each question, for a shard that was remade."""
+    """Products with the Hessian, summed over the shards; each call sends theta, as a shard may have been restarted."""
 
     shards: Shards
     loss: RowLoss
     theta: NDArray
 
     def product(self, V: NDArray) -> NDArray:
-        """sum_i w_i (B_i f(V)_i) [x_i 1], (R, d + 1)."""
+        """Return sum_i w_i (B_i f(V)_i) [x_i 1], (R, d + 1)."""
         return np.asarray(np.sum(self.shards.ask("hessian_product", self.loss, self.theta, V), axis=0))
 
 

@@ -115,7 +115,7 @@ class RayShards(Shards):
             found = self._ray.get([host.ready.remote() for hosts in self.hosts for host in hosts])
         except self._ray.exceptions.RayError as error:
             self.close()
-            raise _as_kway_error(error) from error
+            raise as_kway_error(error) from error
         return found[:: len(self.hosts[0])]
 
     def ask(self, method: str, *arguments: Any) -> list[Any]:
@@ -170,7 +170,7 @@ class _Question:
                     continue
                 self._lose(member)
             except self._ray.exceptions.RayTaskError as error:
-                raise _as_kway_error(error) from error
+                raise as_kway_error(error) from error
             self.open.discard(member)
 
     def _seconds_left(self) -> float:
@@ -225,12 +225,13 @@ def _describe_places(places: list[list[int]], nodes: int) -> str:
     return text if held.total() <= nodes else f"{text}: up to {max(held.values())} of the {held.total()} on one node"
 
 
-def _as_kway_error(error: Any) -> Exception:
+def as_kway_error(error: Any) -> Exception:
     """Return the kway error that a member raised, or a ClusterError with its message."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, KwayError):
         return cause
-    return ClusterError(f"a worker of the cluster failed: {str(cause or error).strip().splitlines()[-1]}")
+    lines = str(cause or error).strip().splitlines()
+    return ClusterError(f"a worker of the cluster failed: {lines[-1] if lines else error!r}")
 
 
 # ---- rows for another process

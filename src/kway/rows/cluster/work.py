@@ -18,6 +18,7 @@ from typing import Any
 
 from kway.errors import ClusterError, InputError, KwayError
 from kway.rows.cluster.session import current, import_ray, node_cores
+from kway.rows.cluster.shards import as_kway_error
 
 Worker = Callable[[Any], dict[str, Any]]
 _ITEM, _WRONG, _REFUSED = "item", "wrong", "refused"
@@ -112,13 +113,9 @@ class Task:
         """Return the result of the call; raise the kway error that it raised."""
         ray = import_ray()
         try:
-            found = ray.get(self._answer)
+            return ray.get(self._answer)
         except ray.exceptions.RayError as error:
-            lines = str(getattr(error, "cause", None) or error).strip().splitlines()
-            raise ClusterError(f"a worker of the cluster failed: {lines[-1] if lines else error!r}") from error
-        if isinstance(found, KwayError):
-            raise found
-        return found
+            raise as_kway_error(error) from error
 
     def cancel(self) -> None:
         """Cancel the call."""
@@ -133,12 +130,4 @@ def send(value: Any) -> Any:
 def begin(f: Callable[..., Any], *arguments: Any) -> Task:
     """Start a call on the first node with free cores."""
     options = {"num_cpus": node_cores().each, "max_retries": -1, "scheduling_strategy": "SPREAD"}
-    return Task(import_ray().remote(_call).options(**options).remote(f, *arguments))
-
-
-def _call(f: Callable[..., Any], *arguments: Any) -> Any:
-    """Return f(*arguments), or the kway error that it raised, which Ray would wrap."""
-    try:
-        return f(*arguments)
-    except KwayError as error:
-        return error
+    return Task(import_ray().remote(f).options(**options).remote(*arguments))

@@ -9,17 +9,13 @@ CounterRows("cuda").queries(...)  rotated rows with noise, at a given cosine to 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kway.rows.gpu.device import Device, Tensor
-from kway.rows.gpu.sign_codes import BITS
+from kway.rows.gpu.sign_codes import BITS, SignCodes, device_sign_words
 from kway.rows.gpu.tile_plans import TILE, TILE_CLASSES, TILE_DEPTH
-
-if TYPE_CHECKING:
-    from kway.rows.gpu.sign_codes import SignCodes
 
 WIDTH = BITS  # features of a row: one per bit of its code
 
@@ -118,8 +114,6 @@ class CounterRows:
         SignCodes
             The codes, 512 bits per row.
         """
-        from kway.rows.gpu.sign_codes import SignCodes, device_sign_words
-
         bm, bn, bk = TILE, TILE_CLASSES, TILE_DEPTH
         whole = -(-n // bm) * bm
         with self.device.room(f"{n:,} codes", 64 * whole):

@@ -27,14 +27,7 @@ class BlockTargets(NamedTuple):
 
 
 class Slopes(NamedTuple):
-    """value (m,) in float64 and slopes (m, R) of a block."""
-
-    value: Tensor
-    slope: Tensor
-
-
-class Phi(NamedTuple):
-    """A column loss and its slope at margins t, each of the shape of t."""
+    """Values and slopes: of a block (m,) in float64 and (m, R), or of margins t, each of the shape of t."""
 
     value: Tensor
     slope: Tensor
@@ -51,7 +44,7 @@ def slopes(kind: int, scores: Tensor, targets: BlockTargets, margin: float, widt
 
 
 def _column_rows(
-    phi: Callable[[Tensor, float, float], Phi], f: Tensor, targets: BlockTargets, margin: float, width: float
+    phi: Callable[[Tensor, float, float], Slopes], f: Tensor, targets: BlockTargets, margin: float, width: float
 ) -> Slopes:
     if targets.soft is None:
         sign = torch.full_like(f, -1)
@@ -67,42 +60,42 @@ def _column_rows(
     return Slopes(value.double().sum(1), q * up.slope - (1 - q) * down.slope)
 
 
-def _logistic(t: Tensor, margin: float, width: float) -> Phi:
-    return Phi(torch.clamp(-t, min=0) + torch.log1p(torch.exp(-t.abs())), -torch.sigmoid(-t))
+def _logistic(t: Tensor, margin: float, width: float) -> Slopes:
+    return Slopes(torch.clamp(-t, min=0) + torch.log1p(torch.exp(-t.abs())), -torch.sigmoid(-t))
 
 
-def _hinge(t: Tensor, margin: float, width: float) -> Phi:
+def _hinge(t: Tensor, margin: float, width: float) -> Slopes:
     value, slope = _gaps(margin - t, width)
-    return Phi(value, -slope)
+    return Slopes(value, -slope)
 
 
-def _perceptron(t: Tensor, margin: float, width: float) -> Phi:
+def _perceptron(t: Tensor, margin: float, width: float) -> Slopes:
     value, slope = _hinge(t, margin, width)
     if width == 0:  # a row at t = 0 is not separated; without a slope, W = 0 would never change
         slope = torch.where(t == 0, -1, slope)
-    return Phi(value, slope)
+    return Slopes(value, slope)
 
 
-def _squared(t: Tensor, margin: float, width: float) -> Phi:
-    return Phi((1 - t) ** 2, -2 * (1 - t))
+def _squared(t: Tensor, margin: float, width: float) -> Slopes:
+    return Slopes((1 - t) ** 2, -2 * (1 - t))
 
 
-def _sigmoid_squared(t: Tensor, margin: float, width: float) -> Phi:
+def _sigmoid_squared(t: Tensor, margin: float, width: float) -> Slopes:
     miss = torch.sigmoid(-t)
-    return Phi(2 * miss * miss, -4 * miss * miss * (1 - miss))
+    return Slopes(2 * miss * miss, -4 * miss * miss * (1 - miss))
 
 
-def _sigmoid_absolute(t: Tensor, margin: float, width: float) -> Phi:
+def _sigmoid_absolute(t: Tensor, margin: float, width: float) -> Slopes:
     miss = torch.sigmoid(-t)
-    return Phi(2 * miss, -2 * miss * (1 - miss))
+    return Slopes(2 * miss, -2 * miss * (1 - miss))
 
 
-def _gaps(gap: Tensor, width: float) -> Phi:
+def _gaps(gap: Tensor, width: float) -> Slopes:
     """Return max(0, gap), with its kink rounded over `width` (0: not rounded), and the slope."""
     if width == 0:
-        return Phi(gap.clamp(min=0), (gap > 0).to(gap.dtype))
+        return Slopes(gap.clamp(min=0), (gap > 0).to(gap.dtype))
     inside = gap.clamp(0, width)
-    return Phi(inside * (gap + (gap - inside)) / (2 * width), inside / width)
+    return Slopes(inside * (gap + (gap - inside)) / (2 * width), inside / width)
 
 
 # ---------------------------------------------------------------- all classes in one problem
@@ -166,7 +159,7 @@ def _distributions(f: Tensor, targets: BlockTargets) -> Tensor:
     return torch.zeros_like(f).scatter_(1, targets.codes[:, None], 1)
 
 
-_COLUMNS: dict[int, Callable[[Tensor, float, float], Phi]] = {
+_COLUMNS: dict[int, Callable[[Tensor, float, float], Slopes]] = {
     kinds.LOGISTIC: _logistic,
     kinds.HINGE: _hinge,
     kinds.PERCEPTRON: _perceptron,
