@@ -15,6 +15,11 @@ raw_left_cat_bitsets of a predictor; missing_go_to_left of a tree_ of sklearn.en
     arrays of a tree_ are public.
     Tested with scikit-learn 1.6.1 and 1.9.1 (tests/trees).
 
+_skl_callbacks of an estimator, and sklearn.callback.CallbackSupportMixin._init_callback_context
+    Reason: scikit-learn's guide tells authors of estimators to begin a fit with this method, but it has no public name.
+    Only fits of estimators with callbacks use it, so others do not import the package.
+    Tested with scikit-learn 1.9.1 (tests/linear/test_callbacks.py); 1.6 has no callbacks.
+
 The upper bounds in pyproject.toml are the newest versions that were tested.
 """
 
@@ -83,6 +88,18 @@ def _stamped_cache(stamp: Callable[[str], str]) -> Any:
             return (*super()._index_key(sig, codegen), stamp(self._py_func.__module__))
 
     return StampedCache
+
+
+def has_callbacks(model: Any) -> bool:
+    """Return whether callbacks were set on an estimator."""
+    return bool(getattr(model, "_skl_callbacks", ()))
+
+
+def callback_context(model: Any, task: str) -> Any:
+    """Return the context of a fit with callbacks, whose number of subtasks is not known."""
+    from sklearn.callback import CallbackSupportMixin
+
+    return CallbackSupportMixin._init_callback_context(model, task_name=task, max_subtasks=None)
 
 
 class BoostedTrees(NamedTuple):

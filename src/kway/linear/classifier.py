@@ -20,6 +20,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from kway import validation
+from kway.base.callbacks import SupportsCallbacks, Watch, with_callbacks
 from kway.base.class_rows import best_classes, class_scores, class_shares
 from kway.base.classifier import Classifier, on_own_threads, states_probabilities
 from kway.base.contributions import STRONGEST, Contributions, Parts
@@ -57,7 +58,7 @@ class ClassRows(NamedTuple):
     b: NDArray
 
 
-class LinearClassifier(Classifier):
+class LinearClassifier(SupportsCallbacks, Classifier):
     """Linear classifier with any loss, penalty and solver.
 
     Parameters
@@ -216,11 +217,16 @@ class LinearClassifier(Classifier):
         LinearClassifier
             The fitted classifier.
         """
+        with_callbacks(self, lambda watch: self._learn(X, y, sample_weight, watch), X, y, sample_weight, "fit")
+        return self
+
+    def _learn(self, X: Any, y: Any, sample_weight: ArrayLike | None, watch: Watch | None) -> LinearClassifier:
+        """Fit the classifier; `watch` sees the weights after each iteration."""
         from kway.linear.fitting import prepare_fit, solve_plan  # half a second, and no prediction needs it
 
         with at_most(self._threads()):
             try:
-                solve_plan(self, prepare_fit(self, X, y, sample_weight))
+                solve_plan(self, prepare_fit(self, X, y, sample_weight), watch)
             except BudgetError:
                 self._forget()
                 raise
@@ -293,8 +299,11 @@ class LinearClassifier(Classifier):
         """
         from kway.linear.fitting import partial_fit
 
-        with at_most(self._threads()):
-            partial_fit(self, X, y, classes, sample_weight)
+        def work(_: Watch | None) -> None:
+            with at_most(self._threads()):
+                partial_fit(self, X, y, classes, sample_weight)
+
+        with_callbacks(self, work, X, y, sample_weight, "partial_fit")
         return self
 
     # ---- predictions, from class rows

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from kway import progress, validation
+from kway.base.callbacks import Watch
 from kway.errors import InputError
 from kway.labels import Labels, class_weighted, encode_as, refuse_one_class
 from kway.linear.classifier import ClassRows, LinearClassifier
@@ -29,6 +30,7 @@ from kway.linear.solvers.schedules import LEARNING_RATE
 from kway.linear.solvers.sgd import SGD
 from kway.memory import BLOCK_BYTES, CACHE_BYTES, rows_per_block
 from kway.parameters import checked_rng
+from kway.rows.gpu.device import on_host
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.threads import pmap, spans
 from kway.validation import Rows
@@ -73,25 +75,27 @@ def prepare_fit(model: LinearClassifier, X: Any, y: Any, sample_weight: ArrayLik
     return PreparedFit(plan, rows, last, given)
 
 
-def solve_plan(model: LinearClassifier, prepared: PreparedFit) -> None:
-    """Minimize the objective and keep the solution in the model."""
+def solve_plan(model: LinearClassifier, prepared: PreparedFit, watch: Watch | None = None) -> None:
+    """Minimize the objective and keep the solution in the model; `watch` sees the weights after each iteration."""
     plan, rows, last, dtype = prepared
     placed = place_rows(make_objective(model, plan, rows), plan)
     objective, control = placed.objective, make_control(model)
-    learned, validate = _hold_out(merge_equal_rows(objective), model.early_stopping, control.rng)
+    learned, stopping = _hold_out(merge_equal_rows(objective), model.early_stopping, control.rng)
     task = prepare(learned, plan.solver)
     title = f"{type(model).__name__} {task.solver.name}"
     with resumed_theta(objective) as saved, placed.report_memory(), show_progress(title, model) as step:
         start = task.start(_match_shape(last if saved is None else saved, objective), control.rng)
         try:
-            solution = task.solve(start, replace(control, progress=step, validate=validate))
+            validate = _validation(stopping, watch, rows.labels.classes, dtype)
+            control = replace(control, progress=step, validate=validate, early_stopping=stopping is not None)
+            solution = task.solve(start, control)
         except np.linalg.LinAlgError as error:
             raise InputError(
                 f"solver {task.solver.name!r} could not factorize a matrix ({error}): the columns of X differ too much "
                 "in size for their float type; scale them (StandardScaler), pass float64, or use a larger alpha"
             ) from error
-    if validate is not None:  # the solver saw only a part of the rows
-        best = solution.theta if validate.theta is None else validate.theta
+    if stopping is not None:  # the solver saw only a part of the rows
+        best = solution.theta if stopping.theta is None else stopping.theta
         solution = replace(solution, theta=best, value=None)
     if placed.why:
         model.why_ = placed.why
@@ -242,6 +246,25 @@ def show_progress(title: str, model: LinearClassifier) -> Iterator[Callable[[int
             return False
 
         yield step
+
+
+def _validation(
+    stopping: EarlyStopping | None, watch: Watch | None, classes: NDArray, dtype: np.dtype
+) -> Callable[[NDArray], bool] | None:
+    """Return what a solver calls with the theta of each iteration: early stopping, and the callbacks of the model."""
+    if watch is None:
+        return stopping
+
+    def validate(theta: NDArray) -> bool:
+        done = stopping is not None and stopping(theta)
+        return watch(lambda: _weights_so_far(theta, classes, dtype)) or done
+
+    return validate
+
+
+def _weights_so_far(theta: NDArray, classes: NDArray, dtype: np.dtype) -> dict[str, Any]:
+    W, b = split_weights(on_host(theta).astype(dtype))
+    return {"classes_": classes, "coef_": W, "intercept_": b}
 
 
 @dataclass

@@ -17,6 +17,7 @@ References
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from kway import validation
+from kway.base.callbacks import Attributes, SupportsCallbacks, Watch, with_callbacks
 from kway.base.classifier import Classifier, on_own_threads
 from kway.base.contributions import Parts, background_sample, pick_scores, shapley
 from kway.errors import BudgetError
@@ -88,7 +90,7 @@ def _scale_gamma(X: NDArray, weight: NDArray | None) -> float:
     return 1 / scale if scale > np.finfo(np.float64).tiny else 1.0
 
 
-class KernelSoftmaxClassifier(Classifier):
+class KernelSoftmaxClassifier(SupportsCallbacks, Classifier):
     """Softmax regression on similarities to landmarks: a kernel machine with the Gaussian kernel, made linear [1]_.
 
     X is used as given. Standardize columns of different units before, for example with `StandardScaler`.
@@ -185,6 +187,10 @@ class KernelSoftmaxClassifier(Classifier):
         KernelSoftmaxClassifier
             The fitted classifier.
         """
+        with_callbacks(self, lambda watch: self._learn(X, y, sample_weight, watch), X, y, sample_weight, "fit")
+        return self
+
+    def _learn(self, X: Any, y: Any, sample_weight: ArrayLike | None, watch: Watch | None) -> None:
         self._check_parameters()
         self._forget()
         X, labels = validation.rows_and_labels(self, X, y, sparse=False, squared=True)
@@ -193,9 +199,15 @@ class KernelSoftmaxClassifier(Classifier):
         seed = 0 if self.random_state is None else int(checked_rng(self.random_state).randint(2**31))
         self.map_ = landmark_map(X, self.n_landmarks, self.gamma, seed, weight)
         mapped = validation.checked(self.map_.apply(X))
-        self.softmax_ = self._linear().fit(mapped, labels.classes[labels.codes], weight)
+        softmax = self._linear()
+
+        def watch_softmax(attributes: Attributes) -> bool:
+            assert watch is not None
+            return watch(lambda: {"classes_": labels.classes, "softmax_": _with_attributes(softmax, attributes())})
+
+        inner = None if watch is None else watch_softmax
+        self.softmax_ = softmax._learn(mapped, labels.classes[labels.codes], weight, inner)
         self._adopt()
-        return self
 
     def _linear(self) -> SoftmaxClassifier:
         shared = ("alpha", "max_iter", "tol", "class_weight", "n_jobs", "verbose")
@@ -254,6 +266,14 @@ class KernelSoftmaxClassifier(Classifier):
         self.softmax_.classes_, self.softmax_.n_features_in_ = self.classes_, self.map_.projection.shape[1]
         self.softmax_._restore(facts, arrays)
         self._adopt()
+
+
+def _with_attributes(model: SoftmaxClassifier, attributes: dict[str, Any]) -> SoftmaxClassifier:
+    """Return a copy of the model with fitted attributes."""
+    found = copy.copy(model)
+    for name, value in attributes.items():
+        setattr(found, name, value)
+    return found
 
 
 def _check_mapped(X: NDArray, n_landmarks: int) -> None:

@@ -55,7 +55,8 @@ class Control:
     learning_rate: object = "auto"
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
     progress: Callable[[int, float], bool] | None = None  # (iteration, objective) -> stop now?
-    validate: Callable[[NDArray], bool] | None = None  # theta -> stop early?
+    validate: Callable[[NDArray], bool] | None = None  # theta of an iteration -> stop now?
+    early_stopping: bool = False  # whether `validate` means to stop before the optimum
     least: float = 0.0  # an objective below this counts as this much where tol is relative to it
     carry: Carry | None = None  # set on a path of alphas
 

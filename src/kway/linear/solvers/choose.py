@@ -210,7 +210,7 @@ class Task:
         """Return the solution of a small problem with a proof: Newton's method goes on from it if need be."""
         o = self.objective
         done = found.proved and (found.converged or found.n_iter >= control.max_iter)
-        if done or control.validate is not None or not o.penalty.smooth or not is_small(o):
+        if done or control.early_stopping or not o.penalty.smooth or not is_small(o):
             return found
         left = replace(control, max_iter=max(1, control.max_iter - found.n_iter))
         if o.penalty.scale is None:  # not in standard columns yet
@@ -225,7 +225,7 @@ class Task:
         given = self.given
         if not {"loss.hessian", "loss.optimum", "penalty.soft"} <= offers(given.loss, given.penalty):
             return found  # no solver has a proof
-        if found.miss == np.inf or control.validate is not None or not given.in_memory:
+        if found.miss == np.inf or control.early_stopping or not given.in_memory:
             return found
         task = prepare(given, "lbfgs" if given.penalty.smooth else "proximal")
         if not (_is_dense(task.objective) or is_small_with_kinks(task.objective)):

@@ -73,7 +73,7 @@ def _held(objective: Objective, point: Point, history: list[float], control: Con
     """
     found = Solution(point.theta, len(history) - 1, history=history, value=point.value)
     provable = has_decrement(objective) or has_gap(objective)
-    if control.validate is not None or not provable or QUICK not in objective.rows.offers:
+    if control.early_stopping or not provable or QUICK not in objective.rows.offers:
         return found
     scale = tol_scale(point.value)
     miss = bound_excess(objective, point, lambda: factor_at(objective, point.theta), control.tol * scale) / scale

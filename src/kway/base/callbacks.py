@@ -1,0 +1,87 @@
+"""scikit-learn's callbacks for iterative estimators, if scikit-learn has them (1.9 or later).
+
+    model.set_callbacks(ProgressBar(), ScoringMonitor(scoring="accuracy")).fit(X, y)
+
+A fit is one task, and each iteration of its solver is a subtask. After an iteration a callback receives a copy of the
+estimator with the weights so far. The fit ends early if a callback returns True. The number of iterations is not known
+in advance, so a progress bar shows that the fit runs and how long it took, not its share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+from sklearn.utils.metaestimators import available_if
+
+from kway.private_names import callback_context, has_callbacks
+
+Attributes = Callable[[], dict[str, Any]]  # returns fitted attributes that make a model of the weights so far
+Watch = Callable[[Attributes], bool]  # called after each iteration; returns whether to stop
+
+
+def _has_protocol(_: Any) -> bool:
+    return find_spec("sklearn.callback") is not None
+
+
+class SupportsCallbacks:
+    """An iterative estimator that calls scikit-learn's callbacks."""
+
+    @available_if(_has_protocol)
+    def set_callbacks(self, *callbacks: Any) -> Any:
+        """Set callbacks that are called during `fit`; without arguments, remove them.
+
+        Parameters
+        ----------
+        *callbacks : FitCallback
+            Callbacks of `sklearn.callback`, such as `ProgressBar()`, or objects with the same methods.
+
+        Returns
+        -------
+        estimator
+            The estimator itself.
+        """
+        from sklearn.callback import CallbackSupportMixin
+
+        return CallbackSupportMixin.set_callbacks(self, *callbacks)
+
+
+def with_callbacks(model: Any, work: Callable[[Watch | None], Any], X: Any, y: Any, weight: Any, task: str) -> None:
+    """Run `work(watch)` as a task of the model's callbacks; without callbacks, `work(None)`."""
+    if not has_callbacks(model):
+        work(None)
+        return
+    from sklearn import callback
+
+    def run(model: Any) -> None:
+        context = callback_context(model, task)
+        given = {"estimator": model, "X": X, "y": y, "metadata": None if weight is None else {"sample_weight": weight}}
+        context.call_on_fit_task_begin(**given)
+        with _iterations(context, given) as watch:
+            work(watch)
+        context.call_on_fit_task_end(**given, reconstruction_attributes={})
+
+    callback.with_callbacks(run)(model)
+
+
+@contextmanager
+def _iterations(context: Any, given: dict[str, Any]) -> Iterator[Watch]:
+    """Yield a function that ends the subtask of an iteration and begins the next; the last one does not run."""
+
+    def begin() -> Any:
+        return context.subcontext(task_name="iteration").call_on_fit_task_begin(**given)
+
+    now = begin()
+
+    def watch(attributes: Attributes) -> bool:
+        nonlocal now
+        stop = now.call_on_fit_task_end(**given, reconstruction_attributes=attributes)
+        now = begin()
+        return bool(stop)
+
+    try:
+        yield watch
+    finally:
+        now.call_on_fit_task_end(estimator=given["estimator"])
