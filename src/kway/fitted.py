@@ -34,6 +34,7 @@ from kway.auto.race.clock import REPORT_SECONDS, Clock
 from kway.auto.race.compare import Comparison
 from kway.auto.reasons import Reasons, explain
 from kway.auto.train_test import read_train_test
+from kway.auto.verdict import measured, verdict
 from kway.confidence.conformal import PredictionSets
 from kway.errors import InputError
 from kway.modelfile.container import model_path
@@ -196,6 +197,12 @@ class Fitted(Printed):
         board, test = self.leaderboard._table(), self.test
         scores = str(test) if isinstance(test, LabelSetScores) else _accuracy(test)
         line = f"test: {scores} on {test.rows:,} untouched rows"
+        if isinstance(self.result, JobResult) and not isinstance(test, LabelSetScores):
+            measure = self.result.comparison.measure
+            if measure.by_class:
+                line = f"test: {measure.words} {measured(test, measure.name):.4f}, {line.removeprefix('test: ')}"
+            worse = verdict(test, self.result.baselines["majority class"])
+            line += f"\n  {worse}" if worse else ""
         leaks = [f"possible leak: {leak}" for leak in self.leaks if leak.warns]
         title = "\n".join([*leaks, board.title])
         return board._replace(title=title, more="\n  ".join(filter(None, (board.more, line))))

@@ -11,6 +11,8 @@ race/                the comparison: families, folds, rounds, scores
 checkpoint           what an interrupted job leaves, and how it continues
 refit                fit the families of the leaderboard on all rows
 calibration          probabilities, prediction sets and "unknown", from held-out rows
+verdict              the test result in words
+trained_rows         hashes of training rows, for `kway evaluate`
 evaluation           scores of a model on labeled rows
 hierarchy            accuracy per level of labels that are paths
 wrong_labels         rows whose label is probably wrong

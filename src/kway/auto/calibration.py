@@ -37,6 +37,7 @@ from kway.errors import InputError, KwayError
 from kway.labels import encode_as
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.rows.blocks import take_rows
+from kway.suggest import listing
 
 MOVED = "the intercepts of the SVMs were adjusted on held-out rows, so that scores of different classes are comparable"
 _CALIBRATION_ROWS = 1000  # held-out rows that fix a temperature to a few percent (T11)
@@ -143,6 +144,7 @@ class Tradeoff:
     y: NDArray[np.float64]
     at: tuple[float, float]
     guarantee: str
+    note: str = ""  # what the user should know about the sets, or the classes that are rejected
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +196,20 @@ def sets_tradeoff(found: GuaranteedModel, X: Any, y: NDArray, n_points: int = 60
     covered = np.array([(own <= t).mean() for t in limits])
     sets = found.model.predict_set(X)
     at = float(sets.sizes.mean()), float(sets.covers(y).mean())
-    return Tradeoff(sizes, covered, at, str(found.model.guarantee_))
+    note = _empty_note(
+        float((sets.sizes == 0).mean()), float((odd.argmin(axis=1) == encode_as(y, found.classifier.classes_)).mean())
+    )
+    return Tradeoff(sizes, covered, at, str(found.model.guarantee_), note)
+
+
+def _empty_note(empty: float, accuracy: float) -> str:
+    """Return why sets are empty, if some are."""
+    if not empty:
+        return ""
+    return (
+        f"{empty:.1%} of the sets are empty: no label is likely enough there, and {accuracy:.1%} of the most likely "
+        "labels are correct, more than the sets need; a higher share (sets=) makes fewer empty sets"
+    )
 
 
 def _nodes_tradeoff(model: HierarchicalConformalClassifier, X: Any, y: NDArray, n_points: int) -> Tradeoff:
@@ -224,4 +239,17 @@ def unknown_tradeoff(found: GuaranteedModel, X: Any, y: NDArray, n_points: int =
     answered = ~explained.rejected
     accuracy = float((explained.candidates == y)[answered].mean()) if answered.any() else 1.0
     at = float(answered.mean()), accuracy
-    return Tradeoff(counts / len(y), np.cumsum(right)[counts - 1] / counts, at, str(found.open_set.guarantee_))
+    curve = np.cumsum(right)[counts - 1] / counts
+    return Tradeoff(counts / len(y), curve, at, str(found.open_set.guarantee_), _rejected_note(y, explained.rejected))
+
+
+def _rejected_note(y: NDArray, rejected: NDArray[np.bool_]) -> str:
+    """Return the classes of which more than half of the test rows are taken for unknown."""
+    classes, codes = np.unique(y, return_inverse=True)
+    rows, out = np.bincount(codes), np.bincount(codes, rejected)
+    most = [
+        f"{classes[c]} ({out[c]:.0f} of {rows[c]})"
+        for c in np.argsort(-out / rows, kind="stable")
+        if 2 * out[c] > rows[c]
+    ]
+    return f"most test rows of these classes are answered 'unknown': {listing(most, 5)}" if most else ""

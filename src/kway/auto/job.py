@@ -52,6 +52,7 @@ from kway.auto.reasons import (
 )
 from kway.auto.refit import AllDataFit, fit_all_data, fit_families, fitted_row
 from kway.auto.train_test import TrainTest
+from kway.auto.trained_rows import ROWS, rows_note
 from kway.auto.wrong_labels import WrongLabels, find_wrong_labels, out_of_fold
 from kway.confidence.blend import BlendClassifier, learn_weights
 from kway.confidence.temperature import SCORES, scale_fitted
@@ -119,6 +120,7 @@ class JobResult:
             "model": self.best.model,
             "setting": dict(self.best.setting),
             "test_accuracy": self.evaluation.scores.accuracy,
+            ROWS: rows_note(self.data.rows, self.data.y),
             **({UNFINISHED: True} if self.interrupted else {}),
         }
 

@@ -258,8 +258,10 @@ def data_facts(data: TrainTest, n_features: int, n_classes: int) -> dict[str, An
 def fit_facts(found: JobResult, seconds: float) -> dict[str, Any]:
     """Return what `kway fit --json` prints, without the names of the files."""
     from kway.auto.hierarchy import job_levels
+    from kway.auto.verdict import measured, verdict
 
     runner, comparison, levels = found.runner_up, found.comparison, job_levels(found)
+    scores = found.evaluation.scores
     data = data_facts(found.data, found.X.shape[1], len(found.model.classes_))
     return {
         "leaks": [leak.record() for leak in found.leaks],
@@ -267,7 +269,9 @@ def fit_facts(found: JobResult, seconds: float) -> dict[str, Any]:
         "best": found.best.model,
         "setting": dict(found.best.setting),
         "weights": dict(found.weights),
-        "test": vars(found.evaluation.scores),
+        "verdict": verdict(scores, found.baselines["majority class"]) or None,
+        "test": vars(scores),
+        "test_score": measured(scores, comparison.measure.name),
         "models": [row.record() for row in found.leaderboard],
         "references": [row.record() for row in comparison.references],
         "metric": comparison.measure.name,
@@ -296,7 +300,7 @@ def _wrong_label_facts(found: JobResult) -> dict[str, Any] | None:
 
 def _guarantee_facts(found: Tradeoff, x: str, y: str) -> dict[str, Any]:
     """Return what is guaranteed, and what was measured on the test rows."""
-    return {"guarantee": found.guarantee, x: found.at[0], y: found.at[1]}
+    return {"guarantee": found.guarantee, x: found.at[0], y: found.at[1], "note": found.note or None}
 
 
 # ---- the result as text
@@ -420,7 +424,7 @@ def _leaderboard_line(model: dict[str, Any], measured: bool) -> tuple[str, ...]:
 def show_winner(result: dict[str, Any]) -> None:
     """Print the winner, its test result, the baselines and the runner-up."""
     from kway.auto.race.pool import BLEND
-    from kway.auto.race.scoring import setting_in_words
+    from kway.auto.race.scoring import MEASURES, setting_in_words
 
     test = result["test"]
     setting = f" ({safe(setting_in_words(result['setting']))})" if result["setting"] else ""
@@ -429,6 +433,10 @@ def show_winner(result: dict[str, Any]) -> None:
     of_winner = next(m["accuracy"] for m in result["models"] if m["model"] == result["best"])
     if result["best"] == BLEND and any(m["accuracy"] > of_winner for m in result["models"]):
         say("A blend is chosen unless its log loss is clearly higher than that of the best single family.")
+    if result["verdict"]:
+        say(f"[bold yellow]{result['verdict']}.[/]")
+    if (metric := result["metric"]) in ("balanced", "macro-f1"):
+        say(f"Test {MEASURES[metric].words}: [bold]{result['test_score']:.4f}[/].")
     say(
         f"Test accuracy: [bold]{test['accuracy']:.4f}[/] (95% interval {test['low']:.4f} to {test['high']:.4f}){loss}, "
         f"on {test['rows']:,} rows not used in training ({safe(result['data']['test_part'])})."
@@ -473,6 +481,8 @@ def _guarantee_lines(result: dict[str, Any]) -> list[str]:
             f"Labels: {wrong['rows']:,} of {wrong['judged']:,} are probably wrong (see the report); kway inspect lists "
             "them."
         )
+    notes = [each["note"] for each in (sets, unknown) if each is not None and each["note"]]
+    lines += [safe(_note(note)) for note in notes]
     if result["more_rows"]:
         lines.append(safe(result["more_rows"]))
     return lines

@@ -33,8 +33,10 @@ def evaluate(
 
     Example: kway evaluate model.kway held_out.csv
     """
+    from kway import modelfile
     from kway.auto.evaluation import tally_blocks
     from kway.auto.hierarchy import model_levels
+    from kway.auto.trained_rows import ROWS, TrainedRows
     from kway.cli.model_rows import read_blocks
     from kway.cli.multilabel import evaluate_label_sets
     from kway.pipelines import label_separator
@@ -43,15 +45,18 @@ def evaluate(
     if label_separator(fitted) is not None:
         evaluate_label_sets(fitted, blocks, "stdin" if data == "-" else data, skipped, json)
         return
-    labelled = ((rows.X, rows.y) for rows in blocks)  # read_blocks has checked that there are labels
-    tally = tally_blocks(fitted, labelled)  # type: ignore[arg-type]
+    trained = TrainedRows(modelfile.info(model).notes.get(ROWS))
+    labelled = ((rows.X, rows.y) for rows in trained.watch(blocks))  # read_blocks has checked that there are labels
+    tally = tally_blocks(fitted, labelled)
     scores, levels = tally.scores(), model_levels(model, tally, fitted.classes_)
     _warn_of_unseen({c["class"]: c["rows"] for c in scores.classes}, set(fitted.classes_.tolist()))
     if json:
         shape = {} if levels is None else {"levels": levels.records()}
-        emit_json({**vars(scores), "skipped": skipped, **shape})
+        emit_json({**vars(scores), "skipped": skipped, "trained_rows": trained.count(scores.rows), **shape})
         return
     show_scores(scores, "stdin" if data == "-" else data)
+    if trained.count(scores.rows):
+        say(f"[bold yellow]Note:[/] {trained.words(scores.rows)}, so these scores are too high for new rows.")
     if levels is not None:
         show_levels(levels.records())
 
@@ -264,7 +269,8 @@ def show_info(found: ModelInfo, verified: bool, value_width: int = 60) -> None:
     say(f"[bold]{found.class_name}[/]: {classes}{found.n_features:,} features, {found.n_bytes:,} bytes")
     checked = ", content verified" if verified else ""
     say(f"Written by kway {found.kway_version}, file format {found.format_version}{checked}.")
-    groups = {"Notes": found.notes, "Parameters": found.params, "Learned values": found.facts}
+    notes = {name: value for name, value in found.notes.items() if name != "rows"}  # hashes, which say nothing
+    groups = {"Notes": notes, "Parameters": found.params, "Learned values": found.facts}
     for title, values in groups.items():
         rows = [(name, clipped(_in_words(value), value_width)) for name, value in values.items() if value is not None]
         if rows:

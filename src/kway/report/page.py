@@ -16,6 +16,7 @@ from kway.auto.race.pool import BLEND
 from kway.auto.race.scoring import setting_in_words
 from kway.auto.reasons import Reasons
 from kway.auto.refit import size_in_words
+from kway.auto.verdict import measured, verdict
 from kway.report.confusion import MOST_NAMED
 from kway.report.figures import PagePicture, draw_pictures
 from kway.tables.outputs import replacing
@@ -85,10 +86,13 @@ def _template(name: str = "report.html") -> Any:
 
 def facts(found: JobResult, drawn: list[PagePicture], command: str, most_classes: int) -> dict[str, Any]:
     """Return the values that the template needs."""
-    hardest = sorted(found.evaluation.scores.classes, key=lambda c: c["f1"])
+    scores = found.evaluation.scores
+    hardest = sorted(scores.classes, key=lambda c: c["f1"])
     return {
         "found": found,
         "leaks": [str(leak) for leak in found.leaks if leak.warns],
+        "verdict": verdict(scores, found.baselines["majority class"]),
+        "measured": measured(scores, found.comparison.measure.name),
         "data": found.data,
         "test": found.evaluation.scores,
         "best": found.best,

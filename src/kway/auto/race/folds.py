@@ -23,6 +23,7 @@ from kway.errors import InputError
 from kway.parameters import SEED, whole
 
 HELD_OUT_SHARE = 0.2  # share of the rows that the test, a calibration split or one fold of five holds out (T11)
+LONELY = 0.005  # share of rows without another row of their class that changes a score noticeably (test_newcomer)
 ROWS_PER_CLASS = 10  # rows per class below which families cannot be compared by how well they learn a class (T11)
 FEW_ROWS = 250  # rows of a quick look: a timed prediction, the start of a long search, permutation importance (T11)
 
@@ -95,17 +96,25 @@ def _numbered(splits: Iterable[tuple[NDArray, NDArray]], n: int) -> NDArray[np.i
 
 
 def few_rows_note(codes: NDArray[np.int64], folds: NDArray[np.int64]) -> tuple[str, ...]:
-    """Return a note if most scored rows belong to a class that has no row outside their fold."""
+    """Return a note if many scored rows belong to a class that has no row outside their fold."""
     n_folds = int(folds.max()) + 1
     inside = folds >= 0
     own = np.bincount(codes[inside] * n_folds + folds[inside], minlength=(int(codes.max()) + 1) * n_folds)
     alone = own[codes[inside] * n_folds + folds[inside]] == np.bincount(codes)[codes[inside]]
     if alone.mean() <= 0.5:
-        return ()
+        return (_lonely_note(int(alone.sum()), len(alone)),) if alone.mean() > LONELY else ()
     return (
         f"classes have too few rows to compare families: {int(alone.sum()):,} of {len(alone):,} training rows have no "
         "other row of their class outside their fold, so every family gets them wrong; the choice and the "
         "probabilities depend on the other rows only; add rows per class, or name a family (models=)",
+    )
+
+
+def _lonely_note(alone: int, n: int) -> str:
+    return (
+        f"{alone:,} of {n:,} training rows ({alone / n:.1%}) have no other row of their class outside their fold, and "
+        "cross-validation counts them as wrong for every family; test rows drawn from the same data have no such "
+        "classes, so the test score may be higher by as much"
     )
 
 

@@ -1,0 +1,143 @@
+"""Which rows a model learned from: hashes in the model file, so that `kway evaluate` recognizes training rows.
+
+    h_i = sum_j mix(v_ij) m_j mod 2^64        v_ij: value j of row i; m_j: an odd number drawn from the column's name
+
+The label is one of the values. Numbers count as float64, so that 1 and 1.0 are equal. The file has the top 40 bits of
+the MOST_HASHES lowest hashes, in base64, 6.7 bytes per row: at most 134 kB. Since hashes are uniform, a row of other
+data whose hash is not above the highest one is found if and only if the model learned from it, up to about one row in
+2^40 / MOST_HASHES. Rows above it are not compared, and the count is scaled.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as kinds
+from numpy.typing import NDArray
+
+from kway.errors import KwayError
+from kway.tables.features.columns import as_numbers, as_words
+from kway.tables.sources.frames import as_table, is_date, is_number, is_table, whole_column
+
+ROWS = "rows"  # the note of a model file
+MOST_HASHES = 20_000  # rows whose hashes are kept: 134 kB (tests/auto/test_trained_rows.py)
+_BITS = 40  # of a hash that are kept
+
+
+def rows_note(rows: Any, y: NDArray) -> dict[str, Any] | None:
+    """Return the hashes of training rows with labels y (n,) for the model file; None if they cannot be hashed."""
+    try:
+        hashes = np.unique(row_hashes(rows, y) >> np.uint64(64 - _BITS))[:MOST_HASHES]
+    except (KwayError, pa.ArrowException):
+        return None
+    packed = hashes.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 8 - _BITS // 8 :]
+    columns = list(rows.column_names) if is_table(rows) else None
+    whole = len(hashes) < MOST_HASHES
+    return {"hashes": base64.b64encode(packed.tobytes()).decode(), "columns": columns, "all": whole}
+
+
+class TrainedRows:
+    """Counts the rows that a model learned from, by the note of its file."""
+
+    def __init__(self, note: Any) -> None:
+        self.hashes, self.columns, self.limit = np.empty(0, np.uint64), None, 0
+        self.compared = self.known = 0
+        try:
+            packed = np.frombuffer(base64.b64decode(note["hashes"]), np.uint8).reshape(-1, _BITS // 8)
+            wide = np.zeros((len(packed), 8), np.uint8)
+            wide[:, 8 - _BITS // 8 :] = packed
+            self.hashes = wide.view(">u8").ravel().astype(np.uint64)
+            self.columns = note["columns"]
+            self.limit = 2**_BITS if note["all"] else int(self.hashes[-1])
+        except (TypeError, KeyError, ValueError, IndexError):  # an older file, or notes that kway did not write
+            return
+
+    def add(self, rows: Any, y: NDArray) -> None:
+        """Compare rows with labels y (m,)."""
+        if not len(self.hashes):
+            return
+        try:
+            table = as_table(rows) if is_table(rows) else rows
+            part = table.select(self.columns) if self.columns is not None else table
+            found = row_hashes(part, y) >> np.uint64(64 - _BITS)
+        except (KwayError, pa.ArrowException, KeyError, AttributeError):  # other columns
+            return
+        found = found[found <= self.limit]
+        self.compared += len(found)
+        self.known += int(np.isin(found, self.hashes).sum())
+
+    def watch(self, blocks: Iterable[Any]) -> Iterator[Any]:
+        """Yield blocks of rows X with labels y after comparing them."""
+        for block in blocks:
+            self.add(block.X, block.y)
+            yield block
+
+    def words(self, rows: int) -> str:
+        """Return how many of so many rows the model learned from, as the beginning of a sentence."""
+        about = "" if self.limit == 2**_BITS else "about "
+        return f"{about}{self.count(rows):,} of these {rows:,} rows are training rows of the model"
+
+    def count(self, rows: int) -> int:
+        """Return how many of so many rows the model learned from; an estimate if the file has not all hashes."""
+        return round(rows * self.known / self.compared) if self.compared else 0
+
+
+def row_hashes(rows: Any, y: Any) -> NDArray[np.uint64]:
+    """Return the hash (n,) of each row with its label."""
+    total = _column_hashes(np.asarray(y).astype(str).tolist()) * _factor("label")
+    if is_table(rows):
+        for name in rows.column_names:
+            total += _values_of(whole_column(rows.column(name)), name) * _factor(name)
+        return total
+    if hasattr(rows, "tocsr"):
+        X = rows.tocsr()
+        factors = np.array([_factor(f"x{j}") for j in range(X.shape[1])], np.uint64)
+        cells = _mix(_bits(X.data)) * factors[X.indices]
+        sums = np.concatenate([[np.uint64(0)], np.cumsum(cells, dtype=np.uint64)])
+        return np.asarray(total + (sums[X.indptr[1:]] - sums[X.indptr[:-1]]))
+    for j in range(rows.shape[1]):
+        total += _mix(_bits(rows[:, j])) * _factor(f"x{j}")
+    return total
+
+
+def _values_of(column: Any, name: str) -> NDArray[np.uint64]:
+    """Return the hashes of the values of a column."""
+    if is_date(column.type) and not kinds.is_time(column.type):
+        column = column.cast(pa.timestamp("us"), safe=False).cast("int64")
+    if is_number(column.type) or kinds.is_boolean(column.type) or kinds.is_null(column.type):
+        return _mix(_bits(as_numbers(column, name)))
+    if kinds.is_nested(column.type) or kinds.is_binary(column.type):
+        return np.zeros(len(column), np.uint64)
+    words = as_words(column).dictionary_encode()
+    hashes = np.append(_column_hashes(words.dictionary.to_pylist()), np.uint64(0))
+    found: NDArray[np.uint64] = hashes[words.indices.fill_null(len(hashes) - 1).to_numpy()]
+    return found
+
+
+def _column_hashes(words: Iterable[str]) -> NDArray[np.uint64]:
+    digests = b"".join(blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest() for word in words)
+    return np.frombuffer(digests, np.uint64).copy()
+
+
+def _factor(name: str) -> np.uint64:
+    """Return an odd number drawn from a name."""
+    return _column_hashes([name])[0] | np.uint64(1)
+
+
+def _bits(values: Any) -> NDArray[np.uint64]:
+    """Return the bits of numbers as float64; all missing values are alike, and 0 has no bit set."""
+    floats = np.array(values, np.float64) + 0.0
+    floats[np.isnan(floats)] = np.nan
+    return floats.view(np.uint64)
+
+
+def _mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return well mixed bits (the finalizer of MurmurHash3); 0 stays 0."""
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        bits = (bits ^ (bits >> np.uint64(33))) * np.uint64(factor)
+    return bits ^ (bits >> np.uint64(33))
