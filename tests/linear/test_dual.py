@@ -19,7 +19,6 @@ from kway.linear.solvers.base import Control, check_needs
 from kway.linear.solvers.choose import fastest_solver, prepare
 from kway.linear.solvers.dual import Ascent, Dual, best_hinge_bias, least_violation, separating_plane
 from kway.linear.solvers.lbfgs import LBFGS
-from kway.threads import at_most
 
 HINGE = LOSSES["hinge"].columns
 
@@ -336,13 +335,13 @@ def test_goes_on_under_another_penalty():
 
 def test_groups_do_not_change_the_answer(monkeypatch):
     objective = sparse_problem(3, K=11)
-    with at_most(2):  # each core has a group
-        whole = Ascent(objective)
-        whole.sweep(200)
-        monkeypatch.setattr(dual, "WIDEST_GROUP", 2)
-        cut = Ascent(objective)
-        assert len(cut.groups) > len(whole.groups)
-        cut.sweep(200)
+    solutions = []
+    for n_groups in (1, 4):
+        monkeypatch.setattr(dual, "workers", lambda n=n_groups: n)
+        solutions.append(Ascent(objective))
+        assert len(solutions[-1].groups) == n_groups
+        solutions[-1].sweep(200)
+    whole, cut = solutions
     np.testing.assert_allclose(cut.theta(), whole.theta(), atol=0.02 * np.abs(whole.theta()).max())
 
 

@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize
 from sklearn.datasets import load_iris, load_wine, make_blobs
+from tests.helpers.linear import draw_objective
 
 from kway import LogisticClassifier, PerceptronClassifier, SoftmaxClassifier, SVMClassifier
 from kway.linear.classifier import LinearClassifier
@@ -31,13 +32,8 @@ SMOOTH = [(name, form) for name, form in FORMS if name != "hinge"]
 PENALTIES = [Penalty(ridge=0.02), Penalty(lasso=0.02), Penalty(ridge=0.01, lasso=0.01)]
 
 
-def problem(loss="softmax", form="joint", penalty=PENALTIES[0], n=40, d=3, R=3, seed=0, weighted=False, bias=True):
-    rng = np.random.default_rng(seed)
-    y = np.concatenate([np.arange(R), rng.integers(0, R, n - R)])
-    X = rng.normal(size=(n, d)) + rng.normal(size=(R, d))[y]
-    weight = rng.uniform(0.5, 1.5, n) if weighted else None
-    weight = None if weight is None else weight / weight.mean()
-    return Objective(X, Targets(y), R, getattr(LOSSES[loss], form), penalty, bias, weight)
+def problem(loss="softmax", form="joint", penalty=PENALTIES[0], n=40, R=3, **kwargs):
+    return draw_objective(loss, form, penalty, n, K=R, **{"d": 3, **kwargs})
 
 
 def solve(objective, tol=1e-9):

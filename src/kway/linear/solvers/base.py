@@ -23,9 +23,8 @@ from kway.rows.passes import IN_MEMORY
 
 QUICK_WORK = 2e7  # products of a dense step, about a millisecond, that pays from the start (T4e)
 MOST_WORK = 1e9  # the same, some tenths of a second, that pays if other methods are slow (T4d, the drawn problems)
-NEAR = (
-    4.0  # times that the gain ahead is under tol when a proof is tried: earlier it fails, later costs steps (T4b, T4c)
-)
+# a proof is tried when the expected gain is below tol / NEAR: earlier it fails, later costs steps (T4b, T4c)
+NEAR = 4.0
 SHORTEST_STEP = 1e-10  # share of a step below which rounding is all that a line search finds (the drawn problems)
 SLOW = 100  # iterations after which another method counts as slow (tests/linear/test_crowded.py)
 ARMIJO = 1e-4  # share of the predicted fall that a step must bring (Nocedal and Wright, 3.1)
@@ -47,7 +46,7 @@ class Carry:
 
 @dataclass(frozen=True)
 class Control:
-    """How long and how well: the estimator's parameters that solvers read."""
+    """The estimator's parameters that solvers read: limits of the iterations, tolerance, step sizes and callbacks."""
 
     max_iter: int = 1000
     tol: float = 1e-3  # relative excess of the objective over its optimum that is aimed at
@@ -87,7 +86,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Solution:
-    """Where a solver ended: theta (R, d + 1), iterations, and whether it may be trusted."""
+    """The result of a solver: theta (R, d + 1), the iterations, and what is known about the distance to the optimum."""
 
     theta: NDArray
     n_iter: int
@@ -107,7 +106,7 @@ class Solution:
 
 
 class Solver(Protocol):
-    """Minimises an Objective."""
+    """A method that minimizes an Objective."""
 
     name: ClassVar[str]
     needs: ClassVar[frozenset[str]]
@@ -115,14 +114,14 @@ class Solver(Protocol):
     spans: ClassVar[bool]  # wide rows suit it better in the columns of their span
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
-        """From theta to an optimum."""
+        """Return the solution, starting from theta."""
         ...
 
 
 NEEDS = {
     "loss.smooth": "a loss that is smooth or can be smoothed",
     "loss.gradient": "a loss whose gradient does not jump",
-    "loss.optimum": "a loss that W = 0 does not minimise (the perceptron's does: only mistake-driven sgd trains it)",
+    "loss.optimum": "a loss that W = 0 does not minimize (the perceptron's does: only mistake-driven sgd trains it)",
     "loss.squared": "the squared loss",
     "loss.hessian": "a convex loss whose Hessian is known: softmax, a hinge, or one that takes each score by itself",
     "loss.cross_entropy": "the softmax loss of three or more classes in one problem",
@@ -135,7 +134,7 @@ NEEDS = {
 
 
 def offers(loss: Loss, penalty: Penalty, rows: frozenset[str] = frozenset({IN_MEMORY})) -> set[str]:
-    """What a loss, a penalty and rows offer."""
+    """Return the properties of a loss, a penalty and rows that solvers may need."""
     hinge = loss.has_margin
     facts = {
         "loss.smooth": loss.smooth or hinge,
@@ -153,11 +152,11 @@ def offers(loss: Loss, penalty: Penalty, rows: frozenset[str] = frozenset({IN_ME
 
 
 def check_needs(solver: Solver, loss: Loss, penalty: Penalty, rows: frozenset[str] = frozenset({IN_MEMORY})) -> None:
-    """Refuse a combination that cannot work, naming everything that is missing."""
+    """Raise CombinationError if the solver needs something that the loss, the penalty or the rows do not offer."""
     missing = sorted(solver.needs - offers(loss, penalty, rows))
     if missing:
         raise CombinationError(
-            f"solver {solver.name!r} cannot minimise the {loss.name} loss with this penalty "
+            f"solver {solver.name!r} cannot minimize the {loss.name} loss with this penalty "
             f"(ridge={penalty.ridge:g}, lasso={penalty.lasso:g}): it needs "
             + " and ".join(f"{NEEDS[need]} [{need}]" for need in missing)
             + "; use solver='auto', which picks one that works"

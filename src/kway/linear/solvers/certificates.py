@@ -223,29 +223,6 @@ def lasso_decrement(
     return np.inf
 
 
-def least_subgradient(objective: Objective, point: Point) -> NDArray:
-    """Return the subgradient of least norm (R, d + 1), which is zero at the optimum.
-
-    For any v with |v_j| <= lasso_j, and v_j = lasso_j sign(w_j) for nonzero w_j, G(u) = f(u) + v.u is below F and
-    touches it at w. So F(w) - F* <= G(w) - min G, which the decrement of the smooth G bounds.
-
-    If the loss depends only on differences of scores and there is no ridge, G has a minimum only if the v of each
-    column add up to zero over the scores. A column without such v gets NaN, because a shift of its weights lowers F.
-    """
-    o, g = objective, point.gradient
-    lassos, W = o.penalty.lassos(o.d), point.theta[:, :-1]
-    v = np.where(W != 0, lassos * np.sign(W), np.clip(-g[:, :-1].astype(np.float64), -lassos, lassos))
-    if o.loss.shift_free and not o.penalty.ridge:
-        total = v.sum(axis=0)
-        room = np.where(W == 0, lassos + np.sign(total) * v, 0.0)  # how far v of the zeros may move against the total
-        available = room.sum(axis=0)
-        v -= np.sign(total) * room * np.minimum(1.0, np.abs(total) / np.maximum(available, _TINY))
-        v[:, np.abs(total) > available * (1 + 1e-9) + 1e-9 * lassos] = np.nan
-    found = g.astype(np.float64)
-    found[:, :-1] += v
-    return found.astype(g.dtype)
-
-
 def _heaviest_rows(objective: Objective, theta: NDArray) -> Objective:
     """Return the problem on a sample of its rows, drawn in proportion to their curvature, if it has many rows.
 
@@ -360,19 +337,39 @@ def bias_gap(objective: Objective, point: Point) -> float:
     return reach * float(np.abs(point.gradient[:, -1]).sum())
 
 
-def with_newton_biases(objective: Objective, theta: NDArray) -> NDArray:
-    """Return theta after a Newton step of the biases alone, for rounded hinges.
+class Gap(NamedTuple):
+    """The duality gap at a point."""
 
-    `bias_gap` is proportional to the gradient, the rest of the gap to its square. Near the optimum only the biases keep
-    the gap open, by far more than they contribute to the excess.
+    point: Point
+    excess: float
+
+
+def close_gap(objective: Objective, point: Point, enough: float) -> Gap:
+    """Return the duality gap, after a Newton step of the biases if only they keep it above `enough`.
+
+    The part of the biases is proportional to their gradient, the rest to the square of the gradient. Near the optimum
+    the biases keep the gap open by far more than they contribute to the excess.
     """
+    o, gap = objective, duality_gap(objective, point)
+    known = o.loss.rounded or not o.loss.couples
+    movable = known and o.fit_intercept and o.rows.sample() is o.rows  # rows on the nodes of a cluster are sampled
+    if gap <= enough or gap - bias_gap(o, point) > enough / 2 or not movable:
+        return Gap(point, gap)
+    new = Point.centered_at(o, _with_newton_biases(o, point.theta))
+    moved = duality_gap(o, new)
+    better = moved < gap and new.total <= point.total + enough / 8  # it may have risen by as much as rounding
+    return Gap(new, moved) if better else Gap(point, gap)
+
+
+def _with_newton_biases(objective: Objective, theta: NDArray) -> NDArray:
+    """Return theta after a Newton step of the biases alone: one pass over the rows, R^2 numbers each."""
     o = objective
 
     def part(rows: slice) -> tuple[NDArray, NDArray]:
         scores, targets = o.scores(theta, rows).astype(np.float64), o.block_targets(rows)
         _, slopes = o.loss.value_gradient(scores, targets)
+        weight = np.ones(len(scores)) if o.weight is None else o.weight[rows].astype(np.float64)
         h = o.loss.curvatures(scores, targets)
-        weight = np.ones(len(h)) if o.weight is None else o.weight[rows].astype(np.float64)
         hessian = np.diag(weight @ h)
         if o.loss.couples:
             own = np.eye(o.n_scores)[targets.codes]

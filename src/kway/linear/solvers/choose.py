@@ -29,7 +29,7 @@ from kway.linear.solvers.base import MOST_WORK, Control, Solution, Solver, check
 from kway.linear.solvers.certificates import least_of, tol_scale
 from kway.linear.solvers.dual import Dual
 from kway.linear.solvers.gradient_descent import GradientDescent
-from kway.linear.solvers.interior_point import is_small_with_kinks
+from kway.linear.solvers.interior_point import ROUNDED, is_small_with_kinks
 from kway.linear.solvers.lbfgs import LBFGS, solve_smooth
 from kway.linear.solvers.least_squares import LeastSquares
 from kway.linear.solvers.preconditioners import MOST_BYTES
@@ -47,7 +47,6 @@ SOLVERS: dict[str, Solver] = {
 
 FEW_ROWS = 30_000  # of a dense hinge: up to here `dual` is faster than `lbfgs` (T4d: Banking77 5 to 9 times, MNIST 0.7)
 MANY_COLUMNS = 1000  # of sparse rows, from which `dual` needs few sweeps over a rounded hinge (T4d, texts)
-ROUNDED = "the coefficients, rounded to float32, are that far off: take large offsets off the columns, or pass float64"
 _UNCHECKED = (
     "how far it is above the optimum was not checked: the problem is large, and sgd's tol only ends epochs that gain "
     "less; use solver='auto' for a fit that is within tol"

@@ -1,20 +1,26 @@
-"""Dual coordinate ascent: hinges of separate classes (binary and one-vs-all), sharp or rounded, soft margin and hard.
+"""Dual coordinate ascent for linear SVMs: binary, or one class against the rest; soft margin or hard margin.
 
-    P(w, b) = |w|^2 / 2 + sum_i C_i phi(1 - y_i (x_i.w + b)),   phi the hinge, its kink rounded over `width` or sharp
-    D(a)    = sum_i (a_i - width a_i^2 / (2 C_i)) - |sum_i a_i y_i x_i|^2 / 2,   0 <= a_i <= C_i,  sum_i a_i y_i = 0
+    primal   P(w, b) = ||w||^2 / 2 + sum_i C_i phi(1 - y_i (x_i.w + b)),   C_i = weight_i / (n ridge)
+    dual     D(a) = sum_i (a_i - width a_i^2 / (2 C_i)) - ||sum_i a_i y_i x_i||^2 / 2
+             subject to 0 <= a_i <= C_i and sum_i a_i y_i = 0
 
-for each class against the rest; C_i = weight_i / (n ridge), so P is the objective over ridge. A visit to a row
-maximizes D over its a_i for all classes at once (kernels/linear/dual.py). Rows are visited in random order, and rows
-that rest at the walls of their boxes are left out until the next round (Hsieh, Chang, Lin, Keerthi and Sundararajan
-2008, the method of LIBLINEAR; Shalev-Shwartz and Zhang 2013). The bias has no penalty: the method of multipliers.
+P is the objective divided by the ridge. phi is the hinge max(0, g), or the hinge with its kink rounded over `width`.
+Each class has its own a and w. A step maximizes D over the a_i of one row, for all classes at once
+(kernels/linear/dual.py). A sweep visits the rows in random order. Rows whose a_i stay at a bound are skipped until the
+next round of sweeps (shrinking). This is the method of LIBLINEAR [1]_, [2]_. The bias has no penalty, so that its
+constraint sum_i a_i y_i = 0 is enforced by the method of multipliers.
 
-A run ends on the duality gap P - D, in float64, so `miss` is a proof. Small problems are solved by interior points
-(interior_point.py); larger ones, if a step of one class is cheap enough, after as many sweeps as there are
-columns, which cost about as much. Problems with few features start from Newton's method on a rounded hinge
-(hinge_newton.py).
+The fit stops when the duality gap P - D, computed in float64, is at most tol of the objective. Two other methods help:
 
-The hard margin is C = infinity, where P is |w|^2 / 2 of the direction w stretched until every y_i f_i >= 1. It is
-refused if no hyperplane separates the classes (`separating_plane`).
+    few features     Newton's method on rounded hinges finds the start (hinge_newton.py)
+    small problems   interior points (interior_point.py) solve them from the start if a step is cheap, or else after as
+                     many sweeps as there are columns, which cost about as much as one step
+
+The hard margin is C_i = infinity. Then P is ||w||^2 / 2 of the separating w, scaled until y_i f_i >= 1 for all rows. If
+no hyperplane separates the classes, the fit raises NotSeparableError (`separating_plane`).
+
+.. [1] Hsieh, Chang, Lin, Keerthi and Sundararajan (2008), A dual coordinate descent method for large-scale linear SVM.
+.. [2] Shalev-Shwartz and Zhang (2013), Stochastic dual coordinate ascent methods for regularized loss minimization.
 """
 
 from __future__ import annotations
@@ -45,11 +51,10 @@ from kway.validation import Rows
 
 Floats = NDArray[np.float64]
 
-_ROUND = 10  # sweeps between two looks at the gap, each about as expensive as a sweep (T4d)
+_ROUND = 10  # sweeps between two computations of the gap, which cost about as much as a sweep (T4d)
 SLOW_SWEEPS = 2 * _ROUND  # sweeps, at least, after which interior points take over (T4d: letter)
 FEW_FEATURES = 32  # features up to which Newton's method replaces most sweeps: many times faster at 16 (T4d: letter)
-WIDEST_GROUP = 64  # classes of a group: their dual variables are an (n, 64) array (T4d, texts of 150 classes)
-# of the bias, over the mean square of a row: 1 takes three times as many sweeps on texts, 0.001 as many (T4d)
+# weight of the bias in a step, relative to the mean of ||x_i||^2: 1 and 0.001 take three times as many sweeps (T4d)
 STIFFNESS = 0.03
 FEASIBLE = 1e-10  # the smallest tolerance that HiGHS accepts: smaller margins count as none
 
@@ -64,7 +69,7 @@ class Dual:
     spans: ClassVar[bool] = True
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
-        """Minimize from the dual's zero; theta says nothing about the dual variables and is not used."""
+        """Minimize from a = 0; theta is not used, because it does not determine the dual variables."""
         if is_small_with_kinks(objective, QUICK_WORK):
             return solve_small(objective, control)
         if control.carry is None:
@@ -87,8 +92,8 @@ class Dual:
         return ascent.solution(history, control)
 
 
-class Side(NamedTuple):
-    """What is known of each class: planes [w b] (R, d + 1), their primal values and the lower bounds (R,)."""
+class BestSolutions(NamedTuple):
+    """The best [w b] of each class (R, d + 1), their primal values (R,) and the best dual values (R,)."""
 
     theta: Floats
     values: Floats
@@ -97,7 +102,7 @@ class Side(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """Classes first, first + 1, ...: a (n, k) dual variables, W their rows' sums, bias, center and s (k,)."""
+    """The state of k adjacent classes: a (n, k), weights W, and bias, center and s = sum_i y_i a_i (k,)."""
 
     first: int
     a: NDArray
@@ -108,7 +113,7 @@ class Group:
 
     @staticmethod
     def at_zero(objective: Objective, first: int, last: int) -> Group:
-        """No row has moved. The bias starts at -1, where a row of none of these classes is content."""
+        """Return a = 0. The bias starts at -1, the optimum of a class without rows."""
         k, d, dtype = last - first, objective.d, objective.X.dtype
         start = np.full(k, -1.0 if objective.fit_intercept and k > 1 else 0.0, dtype)
         shape = (d, k) if sp.issparse(objective.X) else (k, d)
@@ -117,12 +122,12 @@ class Group:
 
     @property
     def classes(self) -> slice:
-        """Columns of scores."""
+        """The classes as columns of the scores."""
         return slice(self.first, self.first + self.a.shape[1])
 
 
 class Ascent:
-    """Every class against the rest; `sweep` goes on from where the last one ended."""
+    """Dual coordinate ascent of all classes; each sweep continues from the last one."""
 
     def __init__(self, objective: Objective, control: Control | None = None) -> None:
         X, dtype = objective.X, objective.X.dtype
@@ -133,22 +138,22 @@ class Ascent:
         rng = np.random.default_rng(0) if control is None else control.rng
         self.groups = [Group.at_zero(objective, a, b) for a, b in _cuts(objective.n_scores)]
         self._rngs = rng.spawn(len(self.groups))
-        self.upper, self.best = self._boxes(), self._no_planes()
+        self.upper, self.best = self._boxes(), self._no_solutions()
         self._active = np.flatnonzero((self.upper > 0) & ((self._square > 0) | objective.fit_intercept))
         self._hard = objective.penalty.ridge == 0
 
-    def _no_planes(self) -> Side:
+    def _no_solutions(self) -> BestSolutions:
         R = self.objective.n_scores
-        return Side(np.zeros((R, self.objective.d + 1)), np.full(R, np.inf), np.zeros(R))
+        return BestSolutions(np.zeros((R, self.objective.d + 1)), np.full(R, np.inf), np.zeros(R))
 
     # ---------------------------------------------------------------- sweeps
 
     def climb(self, control: Control, most: int) -> list[float]:
-        """Rounds of sweeps until the gap is under the tolerance, or `most` sweeps; the history of the objective."""
+        """Sweep until the gap is at most tol, or `most` times; return the objective after each round."""
         history: list[float] = []
         while self.sweeps < most and not self.stopped and not self.closed(control):
             self.sweep(min(_ROUND, most - self.sweeps))
-            self.look()
+            self.compute_gap()
             history.append(self._report(control, len(history) + 1))
         return history
 
@@ -161,7 +166,7 @@ class Ascent:
         return value
 
     def sweep(self, count: int) -> None:
-        """Visit the rows `count` times: all of them in the first sweep of a round, then those that do not rest."""
+        """Visit all rows in the first of `count` sweeps, then the rows that are not at a bound."""
         pmap(lambda item: self._sweep(*item, count), zip(self.groups, self._rngs))
         self.sweeps += count
 
@@ -180,16 +185,16 @@ class Ascent:
             order = order[:kept]
 
     def change_ridge(self, ridge: float) -> None:
-        """Go on with the same rows under another penalty: from zero if a box becomes smaller."""
+        """Continue with another ridge: from a = 0 if an upper bound C_i becomes smaller, else from the current a."""
         self.objective = replace(self.objective, penalty=replace(self.objective.penalty, ridge=ridge))
         old, self.upper = self.upper, self._boxes()
         if (self.upper < old).any():
             edges = [(g.classes.start, g.classes.stop) for g in self.groups]
             self.groups = [Group.at_zero(self.objective, a, b) for a, b in edges]
-        self.sweeps, self.stopped, self.best = 0, False, self._no_planes()
+        self.sweeps, self.stopped, self.best = 0, False, self._no_solutions()
 
     def theta(self) -> NDArray:
-        """[W b] (R, d + 1) of the last sweep, laid out as products read it."""
+        """Return [W b] (R, d + 1) after the last sweep, in the memory order of products with X."""
         o = self.objective
         theta = np.empty((o.n_scores, o.d + 1), self._number, order="F" if sp.issparse(o.X) else "C")
         for group in self.groups:
@@ -199,12 +204,12 @@ class Ascent:
 
     @property
     def codes(self) -> NDArray[np.int64]:
-        """The class each row speaks for; of two classes the one column of scores is the second's, so 1 is none."""
+        """The column of scores for which a row has y = +1; the one column of two classes is the second class."""
         codes = self.objective.targets.codes
         return 1 - codes if self.objective.n_scores == 1 else codes
 
     def _quadratic(self) -> NDArray:
-        """width / C (n,); a row of no weight stays at 0 in any case."""
+        """Return width / C_i (n,)."""
         return self._number(self.objective.loss.width) / np.where(self.upper > 0, self.upper, self._number(1))
 
     def _boxes(self) -> NDArray:
@@ -215,16 +220,16 @@ class Ascent:
             return np.where(weight > 0, float(np.finfo(o.X.dtype).max) / 1e3, 0.0).astype(o.X.dtype)
         return np.asarray(weight / (o.n * o.penalty.ridge), o.X.dtype)
 
-    # ---------------------------------------------------------------- Newton's method, if features are few
+    # ---------------------------------------------------------------- the start, if there are few features
 
     @property
     def suits_newton(self) -> bool:
-        """Whether steps with Hessians cost less than the sweeps that they replace."""
+        """Whether Newton steps cost less than the sweeps that they replace."""
         o = self.objective
         return not (self._hard or o.loss.width or sp.issparse(o.X)) and o.d <= FEW_FEATURES
 
     def approach(self, control: Control) -> list[float]:
-        """Move every class near its optimum by Newton's method on the rounded hinge; return the objective."""
+        """Set the dual variables of each class by Newton's method on the rounded hinge; return the objective."""
         o, upper = self.objective, self.upper.astype(np.float64)
         Z = rooted_rows(o.X, None, np.dtype(np.float64), o.fit_intercept)
         ridge = np.append(np.ones(o.d), [0.0] if o.fit_intercept else [])
@@ -240,32 +245,32 @@ class Ascent:
                 group.a[:, at], group.W[at], group.s[at] = end.a, (signed @ Z)[: o.d], signed.sum()
                 group.bias[at] = end.theta[-1] if o.fit_intercept else 0.0
             group.center[:] = group.bias - self._stiffness * group.s
-            self._judge(group.classes, np.array([end.theta[: o.d] for end in found[group.classes]]), group.bias)
+            self._keep_best(group.classes, np.array([end.theta[: o.d] for end in found[group.classes]]), group.bias)
         self.sweeps += max(end.steps for end in found)
-        self.look()
+        self.compute_gap()
         return [self._report(control, 1)]
 
     # ---------------------------------------------------------------- the duality gap
 
     @property
     def gap(self) -> float:
-        """Upper bound of the excess over the optimum, of all classes."""
+        """The duality gap, summed over all classes."""
         return float(np.maximum(self.best.values - self.best.lowers, 0).sum())
 
     def closed(self, control: Control) -> bool:
-        """Return whether the gap over all classes is at most tol of the objective."""
+        """Return whether the duality gap is at most tol of the objective."""
         value = float(self.best.values.sum())
         if not np.isfinite(value):
             return False
         return bool(self.gap <= control.tol * tol_scale(value, control.least / (self.objective.penalty.ridge or 1.0)))
 
-    def look(self) -> None:
-        """Evaluate both sides at the dual variables, in float64; per class, the best of each side is kept."""
+    def compute_gap(self) -> None:
+        """Compute the primal and the dual value of each class in float64; keep the best of each."""
         for group in self.groups:
             signed, totals, quadratics = self._balanced(group)
             W = self._combine(signed)  # (k, d)
             norms = np.einsum("kj,kj->k", W, W)
-            self._judge(group.classes, W, group.bias)
+            self._keep_best(group.classes, W, group.bias)
             with np.errstate(divide="ignore", invalid="ignore"):
                 lowers = totals**2 / (2 * norms) if self._hard else totals - quadratics / 2 - norms / 2
             self._raise_bounds(group.classes, np.nan_to_num(lowers, nan=0.0, posinf=0.0))
@@ -274,7 +279,10 @@ class Ascent:
         np.maximum(self.best.lowers[classes], lowers, out=self.best.lowers[classes])
 
     def _balanced(self, group: Group) -> tuple[Floats, Floats, Floats]:
-        """y a (n, k) with sum y a = 0, the heavier side shrunk; sum a and sum width a^2 / C (k,)."""
+        """Return a feasible y a (n, k), sum a (k,) and sum width a^2 / C (k,).
+
+        The a of the side with the larger sum, y = +1 or y = -1, are scaled down until sum y a = 0.
+        """
         own = self.codes[:, None] == np.arange(group.classes.start, group.classes.stop)
         a = group.a.astype(np.float64)
         if self.objective.fit_intercept:
@@ -285,7 +293,7 @@ class Ascent:
         return np.where(own, a, -a), a.sum(axis=0), quadratics
 
     def _combine(self, signed: Floats) -> Floats:
-        """signed' X (k, d)."""
+        """Return the weights signed' X (k, d)."""
         X = self.objective.X
         if sp.issparse(X):
             return np.ascontiguousarray((X.T @ signed).T)
@@ -295,8 +303,8 @@ class Ascent:
 
         return np.asarray(sum(pmap(part, spans(self.objective.n, rows_per_block(8 * self.objective.d)))))
 
-    def _judge(self, classes: slice, W: Floats, biases: NDArray) -> None:
-        """Keep the planes that are better than the best so far; a sharp hinge's bias is solved for."""
+    def _keep_best(self, classes: slice, W: Floats, biases: NDArray) -> None:
+        """Replace the best [w b] of each class whose primal value is lower now; the hinge gets its optimal bias."""
         X = self.objective.X
         if sp.issparse(X):
             scores = X @ W.T
@@ -307,17 +315,17 @@ class Ascent:
         def one(at: int) -> None:
             k = classes.start + at
             y = np.where(self.codes == k, 1.0, -1.0)
-            w, b, value = self._plane(W[at], np.ascontiguousarray(scores[:, at]), y, float(biases[at]))
+            w, b, value = self._with_best_bias(W[at], np.ascontiguousarray(scores[:, at]), y, float(biases[at]))
             if value < self.best.values[k]:
                 self.best.theta[k, :-1], self.best.theta[k, -1], self.best.values[k] = w, b, value
 
         pmap(one, range(len(W)))
 
-    def _plane(self, w: Floats, f: Floats, y: Floats, b: float) -> tuple[Floats, float, float]:
-        """w, its best bias, and the primal value."""
+    def _with_best_bias(self, w: Floats, f: Floats, y: Floats, b: float) -> tuple[Floats, float, float]:
+        """Return w, its bias, and the primal value."""
         o = self.objective
         if self._hard:
-            return stretched(w, f, y, self.upper > 0, o.fit_intercept)
+            return scale_to_margin(w, f, y, self.upper > 0, o.fit_intercept)
         upper = self.upper.astype(np.float64)
         if o.fit_intercept and not o.loss.width:
             b = best_hinge_bias(y - f, y, upper)
@@ -328,7 +336,7 @@ class Ascent:
         return w, b * o.fit_intercept, float(w @ w) / 2 + float(upper @ loss)
 
     def solution(self, history: list[float], control: Control) -> Solution:
-        """The best planes, in the number format of the rows; what rounding to it adds counts towards the miss."""
+        """Return the best solution in the float type of the rows; the miss includes the error of rounding to it."""
         o, value, gap = self.objective, float(self.best.values.sum()), self.gap
         theta = o.rows.with_layout(self.best.theta.astype(o.X.dtype))
         end = o.value(theta.astype(np.float64))
@@ -343,7 +351,7 @@ class Ascent:
     # ---------------------------------------------------------------- the hard margin
 
     def separate(self) -> None:
-        """Give every class a separating plane, or raise NotSeparableError."""
+        """Find a separating hyperplane for each class that has none, or raise NotSeparableError."""
         pmap(self._separate_class, np.flatnonzero(~np.isfinite(self.best.values)).tolist())
 
     def _separate_class(self, k: int) -> None:
@@ -355,7 +363,7 @@ class Ascent:
         self.best.theta[k], self.best.values[k] = np.append(w, b), float(w @ w) / 2
 
     def finish_hard(self, control: Control) -> None:
-        """Interior points for the classes whose gap is open."""
+        """Solve the classes whose gap is above tol by interior points."""
         o, best = self.objective, self.best
         todo = np.flatnonzero(best.values - best.lowers > control.tol / 2 * best.values).tolist()
         counted = np.flatnonzero(self.upper > 0)
@@ -364,7 +372,7 @@ class Ascent:
         def one(k: int) -> None:
             y = np.where(codes == k, 1.0, -1.0)
             found = solve_hard(X, y, o.fit_intercept, control.tol / 4)
-            w, b, value = stretched(found.w, X @ found.w, y, np.ones(len(y), bool), o.fit_intercept)
+            w, b, value = scale_to_margin(found.w, X @ found.w, y, np.ones(len(y), bool), o.fit_intercept)
             if value < best.values[k]:
                 best.theta[k], best.values[k] = np.append(w, b), value
             best.lowers[k] = max(best.lowers[k], found.lower)
@@ -373,34 +381,33 @@ class Ascent:
 
 
 def _cuts(n_scores: int) -> Iterator[tuple[int, int]]:
-    """Classes cut into groups of about equal size, a multiple of the workers."""
+    """Return the first class and the end of each group: one group of about equal size per worker."""
     parts = workers()
-    parts *= -(-n_scores // (parts * WIDEST_GROUP))
     edges = [n_scores * i // parts for i in range(parts + 1)]
     return ((a, b) for a, b in itertools.pairwise(edges) if b > a)
 
 
 def kernel_rows(X: Rows) -> Any:
-    """Rows as the kernels read them: (n, d), or the triple of a CSR array."""
+    """Return the rows as the kernels read them: (n, d), or the arrays (data, indices, indptr) of a CSR matrix."""
     return tuple(frozen(part) for part in (X.data, X.indices, X.indptr)) if sp.issparse(X) else frozen(X)
 
 
-def best_hinge_bias(turns: Floats, y: Floats, weight: Floats) -> float:
-    """argmin_b sum_i weight_i max(0, 1 - y_i (f_i + b)), exactly.
+def best_hinge_bias(kinks: Floats, y: Floats, weight: Floats) -> float:
+    """Return the exact minimizer b of sum_i weight_i max(0, 1 - y_i (f_i + b)).
 
-    Row i's hinge turns at b = y_i - f_i, where the slope of the sum rises by weight_i; it starts at minus the weight of
-    the positive rows, so the best b is the turn at which the weights passed reach that.
+    The kink of row i is at b = kinks_i = y_i - f_i. There the slope of the sum increases by weight_i. At b = -infinity
+    the slope is minus the weight of the rows with y = +1, so the minimum is the kink at which it reaches zero.
     """
-    order = np.argsort(turns)
+    order = np.argsort(kinks)
     passed = np.cumsum(weight[order])
     k = int(np.searchsorted(passed, weight[y > 0].sum() * (1 - 1e-15)))
-    return float(turns[order[min(k, len(order) - 1)]])
+    return float(kinks[order[min(k, len(order) - 1)]])
 
 
-def stretched(
+def scale_to_margin(
     w: Floats, scores: Floats, y: Floats, counted: NDArray[np.bool_], bias: bool
 ) -> tuple[Floats, float, float]:
-    """w and its bias stretched to reach 1 on the closest row, and |w|^2 / 2; infinite if w does not separate."""
+    """Return w and b scaled so that the smallest y_i f_i is 1, and ||w||^2 / 2, which is inf if w does not separate."""
     f, y = scores[counted], y[counted]
     if bias and abs(y.sum()) == len(y):  # one class: nothing to separate
         return np.zeros_like(w), float(y[0]), 0.0
@@ -415,7 +422,7 @@ def stretched(
 
 
 class Violation(NamedTuple):
-    """Least total violation of some rows, and a plane (w, b) that has it."""
+    """The smallest sum of hinges of some rows, and the hyperplane (w, b) that has it."""
 
     violation: float
     w: Floats
@@ -425,8 +432,8 @@ class Violation(NamedTuple):
 def separating_plane(X: Rows, y: Floats, bias: bool, sides: str) -> tuple[Floats, float]:
     """Return w, b with y_i (x_i.w + b) >= 1 for all rows, or raise NotSeparableError.
 
-    A linear program over a growing set of rows: rows that cannot be separated settle the question for all; a plane that
-    separates some is tried on all, and the rows it misses join. Every round adds a row, so it ends.
+    Solve a linear program on a growing subset of the rows. If the subset cannot be separated, neither can all rows.
+    Otherwise the rows that are closest to its hyperplane, or on the wrong side, join the subset.
     """
     margins, chosen = np.zeros(len(y)), np.zeros(len(y), bool)
     while True:
@@ -453,10 +460,10 @@ def least_violation(X: Floats, y: Floats, bias: bool) -> Violation:
 
         max_a sum_i a_i,   0 <= a_i <= 1,  sum_i a_i y_i x_i = 0,  and sum_i a_i y_i = 0 if there is a bias
 
-    The violation is 0 if a hyperplane separates the rows, and otherwise at least 1: some a != 0 is feasible, and it can
-    be stretched until its largest entry is 1. Nothing lies between, so comparing with 1/2 decides safely.
+    The violation is 0 if a hyperplane separates the rows. Otherwise some a != 0 is feasible, and can be scaled until
+    its largest entry is 1, so that the violation is at least 1. The caller compares with 1/2.
     """
-    from scipy.optimize import linprog  # slow to load, and few ask
+    from scipy.optimize import linprog  # slow to import, and only the hard margin needs it
 
     middle = column_centers(X, np.ones(len(X))) if bias else np.zeros(X.shape[1])
     Z = X - middle

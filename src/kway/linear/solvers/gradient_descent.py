@@ -7,7 +7,7 @@ until F falls enough (Armijo). Slower than `lbfgs`, and kept because it is the m
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from kway.linear.solvers.preconditioners import factor_at
 from kway.rows.passes import QUICK
 from kway.threads import single_blas
 
-WINDOW = 10  # iterations whose joint decrease is compared with tol
+WINDOW = 10  # iterations whose total decrease is compared with tol (tests/linear/test_stopping.py)
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ class GradientDescent:
     spans: ClassVar[bool] = True
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
-        """Descend until ten steps together gain less than a tenth of tol, and on until a bound is under tol, too."""
+        """Descend until ten iterations gain less than a tenth of tol and a bound of the excess is below tol."""
         with single_blas():
             return _steepest_descent(objective, theta, control)
 
 
 def _steepest_descent(objective: Objective, theta: NDArray, control: Control) -> Solution:
-    point, step, history = _begin(objective, theta)
-    share = 0.1
+    point, share = Point.at(objective, theta), 0.1
+    step, history = 1.0 / max(float(np.linalg.norm(point.gradient)), 1e-12), [point.value]
     for iteration in range(len(history), max(len(history), control.max_iter) + 1):
         square = float(np.vdot(point.gradient, point.gradient))
         new = point
@@ -50,7 +50,7 @@ def _steepest_descent(objective: Objective, theta: NDArray, control: Control) ->
             step /= 2
         longer = _next_step(point, new, step)
         if new.value >= point.value or longer is None:  # the rounding of the value hides any gain
-            return _held(objective, point, history, control)
+            return _with_bound(objective, point, history, control)
         point, step = new, longer
         history.append(point.value)
         stop = control.progress is not None and control.progress(iteration, point.value)
@@ -58,18 +58,18 @@ def _steepest_descent(objective: Objective, theta: NDArray, control: Control) ->
             return Solution(point.theta, iteration, history=history)
         gained = history[max(0, len(history) - 1 - WINDOW)] - point.value
         if len(history) > WINDOW and gained < share * control.tol * tol_scale(point.value):
-            found = _held(objective, point, history, control)
+            found = _with_bound(objective, point, history, control)
             if found.converged or share * control.tol <= np.finfo(theta.dtype).eps:
                 return found
             share /= 10
-    found = _held(objective, point, history, control)
+    found = _with_bound(objective, point, history, control)
     return found if found.proved else replace(found, converged=False, advice="raise max_iter or use solver='lbfgs'")
 
 
-def _held(objective: Objective, point: Point, history: list[float], control: Control) -> Solution:
-    """The point as a solution, which has converged where its excess over the optimum is bounded by tol.
+def _with_bound(objective: Objective, point: Point, history: list[float], control: Control) -> Solution:
+    """Return the point as a solution, which has converged if a bound of its excess over the optimum is below tol.
 
-    On a slope that is long and flat in one direction ten steps gain next to nothing far above the optimum.
+    The gain of the last steps does not tell this: along a flat direction, ten steps gain little far from the optimum.
     """
     found = Solution(point.theta, len(history) - 1, history=history, value=point.value)
     provable = has_decrement(objective) or has_gap(objective)
@@ -81,22 +81,8 @@ def _held(objective: Objective, point: Point, history: list[float], control: Con
     return replace(found, converged=near, miss=miss, proved=near, advice="" if near else "use solver='lbfgs'")
 
 
-class _Start(NamedTuple):
-    """Where the descent begins, the first step tried, and the values so far."""
-
-    point: Point
-    step: float
-    history: list[float]
-
-
-def _begin(objective: Objective, theta: NDArray) -> _Start:
-    """From theta."""
-    point = Point.at(objective, theta)
-    return _Start(point, 1.0 / max(float(np.linalg.norm(point.gradient)), 1e-12), [point.value])
-
-
 def _next_step(old: Point, new: Point, step: float) -> float | None:
-    """Barzilai-Borwein's from one point to the next; None where nothing bends between them."""
+    """Return the Barzilai-Borwein step size from the last two points, or None if the gradient did not change."""
     move, change = new.theta - old.theta, new.gradient - old.gradient
     curvature = float(np.vdot(move, change))
     if curvature == 0:

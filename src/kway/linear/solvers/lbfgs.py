@@ -172,7 +172,6 @@ class Descent:
         point, self.schedule = start_from(o, theta, known)
         self.has_decrement = self.prove and certificates.has_decrement(self.objective)
         self.has_gap = self.prove and not self.has_decrement and certificates.has_gap(self.objective)
-        self.can_move_biases = o.loss.rounded and o.fit_intercept and o.rows.sample() is o.rows
         self.history.append(point.value)
         for iteration in range(1, max(1, self.control.max_iter) + 1):
             if certificates.separated(self.objective, point.value):
@@ -251,19 +250,13 @@ class Descent:
         return None
 
     def _with_gap(self, iteration: int, point: Point) -> Point:
-        """Compute the duality gap, which needs no pass over the rows; move the biases if only they keep it open."""
-        o, allowed = self.objective, self._allowed_excess(point)
-        self.proved, self.excess = True, certificates.duality_gap(o, point)
-        rest = self.excess - certificates.bias_gap(o, point)
-        if self.excess <= allowed or rest > allowed / 2 or iteration < self.next_biases or not self.can_move_biases:
-            return point
-        self.next_biases = iteration + 1 + iteration // 10
-        new = Point.centered_at(o, certificates.with_newton_biases(o, point.theta))
-        gap = certificates.duality_gap(o, new)
-        if gap >= self.excess or new.value > point.value * (1 + loss_rounding(point)):
-            return point
-        self.excess = gap
-        return new
+        """Compute the duality gap; move the biases if only they keep it open, for a tenth of the iterations at most."""
+        tried = iteration < self.next_biases
+        found = certificates.close_gap(self.objective, point, np.inf if tried else self._allowed_excess(point))
+        if found.point is not point:
+            self.next_biases = iteration + 1 + iteration // 10
+        self.proved, self.excess = True, found.excess
+        return found.point
 
     def _end_stuck(self, point: Point, step: NewtonStep) -> Solution:
         """Return the solution when rounding hides any further fall; compute the bound if it is missing."""

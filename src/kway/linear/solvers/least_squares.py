@@ -68,15 +68,14 @@ def least_squares(
     ridge: float = 0.0,
     weight: NDArray | None = None,
     fit_intercept: bool = True,
-    n_jobs: int | None = None,
 ) -> NDArray[np.float64]:
     """theta = [W b] of shape (R, d + 1) for targets Y (n, R)."""
     w = np.ones(X.shape[0]) if weight is None else np.asarray(weight, np.float64)
     if sp.issparse(X) and X.shape[1] > MOST_FEATURES:
         center, middle = _means(X, Y, w, fit_intercept)
-        W = _wide(X, Y - middle, center, ridge * w.sum() / 2, np.sqrt(w), n_jobs)
+        W = _wide(X, Y - middle, center, ridge * w.sum() / 2, np.sqrt(w))
         return np.hstack([W, (middle - W @ center)[:, None]])
-    return NormalEquations(X, Y, weight, fit_intercept, n_jobs).theta(ridge)
+    return NormalEquations(X, Y, weight, fit_intercept).theta(ridge)
 
 
 class NormalEquations:
@@ -88,12 +87,11 @@ class NormalEquations:
         Y: NDArray,
         weight: NDArray | None = None,
         fit_intercept: bool = True,
-        n_jobs: int | None = None,
     ) -> None:
         self._w = np.ones(X.shape[0]) if weight is None else np.asarray(weight, np.float64)
         self._center, self._middle = _means(X, Y, self._w, fit_intercept)
         self._X, self._Y = X, Y - self._middle
-        self._gram, self._cross = _normal_equations(X, self._Y, self._center, self._w, n_jobs)
+        self._gram, self._cross = _normal_equations(X, self._Y, self._center, self._w)
 
     def theta(self, ridge: float) -> NDArray[np.float64]:
         """[W b] (R, d + 1) of a ridge; where the equations cannot be trusted with it, from the rows themselves."""
@@ -119,7 +117,7 @@ def _means(X: Rows, Y: NDArray, w: NDArray, fit_intercept: bool) -> _Means:
     return _Means(np.asarray(w @ X, np.float64).ravel() / w.sum(), w @ Y / w.sum())
 
 
-def _normal_equations(X: Rows, Y: NDArray, center: NDArray, w: NDArray, n_jobs: int | None) -> tuple[NDArray, NDArray]:
+def _normal_equations(X: Rows, Y: NDArray, center: NDArray, w: NDArray) -> tuple[NDArray, NDArray]:
     """Xc' diag(w) Xc (d, d) and Xc' diag(w) Y (d, R), in float64, a share of the rows a worker."""
 
     def part(share: slice) -> tuple[NDArray, NDArray]:
@@ -130,7 +128,7 @@ def _normal_equations(X: Rows, Y: NDArray, center: NDArray, w: NDArray, n_jobs: 
             cross += x.T @ (Y[rows] * np.sqrt(w[rows, None]))
         return gram, cross
 
-    parts = pmap(part, shares(X.shape[0], n_jobs, least=512), n_jobs)
+    parts = pmap(part, shares(X.shape[0], least=512))
     return np.sum([p[0] for p in parts], axis=0), np.sum([p[1] for p in parts], axis=0)
 
 
@@ -161,7 +159,7 @@ def _orthogonal(X: Rows, Y: NDArray, center: NDArray, damp: float, root: NDArray
     return (vt.T @ (inverse[:, None] * right)).T
 
 
-def _wide(X: Rows, Y: NDArray, center: NDArray, damp: float, root: NDArray, n_jobs: int | None) -> NDArray:
+def _wide(X: Rows, Y: NDArray, center: NDArray, damp: float, root: NDArray) -> NDArray:
     """W (R, d) by LSMR, one class after another on the workers."""
     n, d = X.shape
     operator = LinearOperator(
@@ -171,4 +169,4 @@ def _wide(X: Rows, Y: NDArray, center: NDArray, damp: float, root: NDArray, n_jo
         dtype=np.float64,
     )
     solve = lambda c: lsmr(operator, root * Y[:, c], damp=np.sqrt(damp), atol=1e-10, btol=1e-10, maxiter=20 * d)[0]  # noqa: E731
-    return np.array(pmap(solve, range(Y.shape[1]), n_jobs))
+    return np.array(pmap(solve, range(Y.shape[1])))

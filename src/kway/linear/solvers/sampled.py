@@ -40,6 +40,7 @@ from kway.linear.solvers.base import Control, Solution
 from kway.linear.solvers.certificates import BLEW_UP
 from kway.linear.solvers.sampled_files import mapped_zeros, read_checkpoint, write_checkpoint
 from kway.linear.solvers.schedules import pick_schedule
+from kway.memory import CACHE_BYTES, rows_per_block
 from kway.parameters import check_parameters, whole
 from kway.probabilities import Shares
 from kway.rows.passes import STEPS, RowLosses, RowPasses, SampledWeights, SteppingRows, StepPlan
@@ -50,15 +51,12 @@ from kway.threads import pmap, single_blas, spans
 from kway.validation import Rows
 
 _BATCH = 256  # rows per step if batch_size is 1
-CLASSES_PER_TASK = 256  # classes per task of a worker; fixed, so that results do not depend on the number of workers
-_ROWS_PER_TASK = 64  # rows per task of a worker; their scores of 1,000 classes fit in the L2 cache
 CANDIDATES = 16  # best classes of each scored row that are counted when hard classes are selected
 _REFRESH = 256  # steps between two selections of hard classes by scoring rows against all classes
 _REINDEX = 4 * _REFRESH  # steps after which the index over the weights is built again
 SCORING_SHARE = 0.1  # cost of a selection, relative to the products of the _REFRESH steps before it
 MIN_SCORED_ROWS, MAX_SCORED_ROWS = 16, 1000  # limits of the number of rows that are scored against all classes
-_EXACT_PRODUCTS = 2e11  # multiplications that the exact loss of the sample may take: a few seconds
-_FULL_PRODUCTS = 1e10  # multiplications up to which the final objective is computed on all rows
+_EXACT_PRODUCTS = 5e10  # multiplications that an exact loss may take: about a second (test_sampled)
 FIRST_GAIN = 4.0  # approximate increase of the score of a row's class by the first step of that class
 _PATIENCE = 3  # stop after so many epochs without a gain of tol, relative to the loss at W = 0
 
@@ -257,7 +255,7 @@ class HostWeights:
     def step(self, plan: StepPlan, number: int) -> None:
         """Gather the class rows [W b], score them against [x 1], and subtract the scaled gradient from theta."""
         o, theta, ids, eta, ridge = self.objective, self.theta, plan.ids, plan.eta, self.objective.penalty.ridge
-        X, parts = _with_ones(o.X[plan.rows]), spans(len(ids), CLASSES_PER_TASK)  # (b, d + 1)
+        X, parts = _with_ones(o.X[plan.rows]), self._class_blocks(len(ids))  # (b, d + 1)
         held = np.empty((len(ids), theta.shape[1]), theta.dtype)  # (c, d + 1)
         slopes = np.empty((len(plan.rows), len(ids)), theta.dtype)  # (b, c)
         log_weight = np.where(np.arange(len(ids)) < plan.known, 0.0, plan.log_weight)
@@ -281,7 +279,7 @@ class HostWeights:
             )
 
         pmap(gather, parts)
-        pmap(slope, spans(len(plan.rows), _ROWS_PER_TASK))
+        pmap(slope, spans(len(plan.rows), rows_per_block(slopes[0].nbytes, CACHE_BYTES // 8)))
         pmap(move, parts)
 
     def decay(self, step: int, eta: float) -> None:
@@ -291,7 +289,7 @@ class HostWeights:
             every = np.arange(s.start, s.stop)
             decay_rows(self.theta, every, self.sq_grad_sums, self.last_step, step, eta, self.objective.penalty.ridge)
 
-        pmap(some, spans(len(self.theta), CLASSES_PER_TASK * 64))
+        pmap(some, self._class_blocks(len(self.theta)))
 
     def best(self, rows: NDArray[np.int64], k: int) -> NDArray[np.int64]:
         """Return the k classes with the highest scores for each of the given rows, (m, k)."""
@@ -309,8 +307,12 @@ class HostWeights:
 
     def squares(self) -> float:
         """Return ||W||^2, in blocks: W is not contiguous, so that each block is copied."""
-        parts = (self.theta[s, :-1] for s in spans(len(self.theta), CLASSES_PER_TASK * 64))
+        parts = (self.theta[s, :-1] for s in self._class_blocks(len(self.theta)))
         return sum(float(np.square(W, dtype=np.float64).sum()) for W in parts)
+
+    def _class_blocks(self, n: int) -> list[slice]:
+        """Return blocks of n rows of theta; their size does not depend on the number of workers."""
+        return spans(n, rows_per_block(self.theta[0].nbytes, CACHE_BYTES // 8))
 
     def finite(self) -> bool:
         """Return whether all steps so far were finite."""
@@ -383,7 +385,7 @@ def _sample(objective: Objective, rng: np.random.Generator) -> NDArray[np.int64]
 
 def _value(objective: Objective, history: list[float]) -> float | None:
     """Return the objective on the sample if computing it on all rows takes too long, else None."""
-    return history[-1] if objective.n * objective.n_scores * objective.d > _FULL_PRODUCTS else None
+    return history[-1] if objective.n * objective.n_scores * objective.d > _EXACT_PRODUCTS else None
 
 
 def _with_ones(X: Rows) -> NDArray:
