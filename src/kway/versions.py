@@ -6,12 +6,12 @@ works on the version that was current when it began. Writes to one object wait f
 error changes nothing.
 
     writes    decorator of a method that changes its object
-    reads     decorator of a method that reads several attributes, which must be of one version
+    current   the current version, for a method that reads several attributes, which must be of one version
     branch    a copy whose attributes can be replaced without effect on the original
 
 Two rules make this work. A method behind `writes` replaces attributes; it never changes an array, or another object
-that a version holds. A method behind `reads` assigns attributes only if any order of the assignments is right, such as
-statistics of the last search and parts that are computed at first use.
+that a version holds. A method that works on `current` assigns attributes only if any order of the assignments is right,
+such as statistics of the last search and parts that are computed at first use.
 """
 
 from __future__ import annotations
@@ -84,15 +84,5 @@ def writes(work: Method) -> Method:
         with writing(held) as changed:
             answer = work(changed, *args, **kwargs)
         return held if answer is changed else answer
-
-    return cast(Method, run)
-
-
-def reads(work: Method) -> Method:
-    """Run a method on the current version of its object."""
-
-    @wraps(work)
-    def run(held: Any, *args: Any, **kwargs: Any) -> Any:
-        return work(current(held), *args, **kwargs)
 
     return cast(Method, run)

@@ -19,7 +19,7 @@ def by_device(device, monkeypatch):
     from dataclasses import replace
 
     from kway.rows.gpu.device import ChosenDevice
-    from kway.search import gpu_dispatch as devices
+    from kway.search import flat as devices
 
     monkeypatch.setattr(devices, "resolve", lambda word, pays=True: ChosenDevice(device, "on the device under test"))
     return lambda recipe: replace(recipe, device="cuda")

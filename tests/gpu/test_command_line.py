@@ -18,7 +18,7 @@ from kway.rows.gpu.device import ChosenDevice
 WHO_ASKS = (
     "kway.linear.plan",
     "kway.neighbors.centroid",
-    "kway.search.gpu_dispatch",
+    "kway.search.flat",
     "kway.auto.race.compare",
 )
 

@@ -5,6 +5,9 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import cosine_distances, haversine_distances
 
 from kway.search import pick_metric
+from kway.search.block_scan import BlockScan
+from kway.search.certified import certify
+from kway.search.codecs.stores import StoredRows
 
 
 def brute_distances(queries, rows, metric):
@@ -32,3 +35,8 @@ def assert_same_neighbors(index, oracle, queries, k=5):
     found, expected = index.nearest(queries, k), oracle.nearest(queries, k)
     np.testing.assert_array_equal(found.ids, expected.ids)
     np.testing.assert_array_equal(found.distances, expected.distances)
+
+
+def bounded(rows, distance, seed=0, always=False):
+    """Return the exact search with bounds over rows (n, d), or None if bounds do not save time."""
+    return certify(BlockScan(StoredRows(rows), distance), seed, always)

@@ -4,7 +4,7 @@ from tests.helpers.neighbors import brute_neighbors
 
 from kway.errors import InputError
 from kway.search import Flat, Int8, restore
-from kway.search.block_scan import BoundedScan
+from kway.search.certified import BoundedScan
 from kway.search.flat import BOUNDS_AFTER
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from kway.errors import CombinationError, InputError
 from kway.search import LSH, Flat, Int8, KDTree, Landmarks
-from kway.search import gpu_dispatch as on_device
+from kway.search import flat as on_device
 from kway.search.metrics import METRICS, Euclidean, Gaussian, Haversine, Laplacian, from_facts, pick_metric
 
 EVERY = [*METRICS.values(), Haversine(degrees=True), Gaussian(0.5), Laplacian(2.0)]

@@ -46,7 +46,7 @@ from kway.rows.gpu.device import as_given, on_host, take_labels
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.results import TopK
 from kway.threads import at_most
-from kway.versions import reads
+from kway.versions import current
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -60,6 +60,21 @@ def on_own_threads(work: Method) -> Method:
             return work(model, *args, **kwargs)
 
     return cast(Method, limited)
+
+
+def reads(work: Method) -> Method:
+    """Run work(model, ...) on the current version of the model, so that other threads may change it meanwhile.
+
+    Threads are limited as by `on_own_threads`.
+    """
+
+    @wraps(work)
+    def run(model: Any, *args: Any, **kwargs: Any) -> Any:
+        now = current(model)
+        with at_most(now._threads()):
+            return work(now, *args, **kwargs)
+
+    return cast(Method, run)
 
 
 def states_probabilities(model: Classifier) -> bool:
@@ -167,7 +182,6 @@ class Classifier(ClassifierMixin, BaseEstimator):
 
     # ---- predictions
 
-    @reads
     def predict(self, X: Any) -> Any:
         """Predict the label of each row.
 
@@ -181,10 +195,10 @@ class Classifier(ClassifierMixin, BaseEstimator):
         ndarray or tensor of shape (n_samples,)
             Labels; a tensor if X is a tensor and the labels are numbers.
         """
-        with at_most(self._threads()):
-            return self._as_given(X, self._labels(self._best(self._rows(X), 1, stated=False)))
+        now = current(self)
+        with at_most(now._threads()):
+            return now._as_given(X, now._labels(now._best(now._rows(X), 1, stated=False)))
 
-    @reads
     def predict_topk(self, X: Any, k: int = 5) -> TopK:
         """Return the k best labels of each row and their scores, best first.
 
@@ -200,12 +214,12 @@ class Classifier(ClassifierMixin, BaseEstimator):
         TopK
             Labels and scores of shape (n_samples, k). Scores are probabilities if the model has them.
         """
-        with at_most(self._threads()):
-            rows = self._rows(X)
-            codes, scores = self._best(rows, checked_k(k, len(self.classes_)), stated=True)
-            return TopK(self._as_given(X, take_labels(self.classes_, codes)), self._as_given(X, scores))
+        now = current(self)
+        with at_most(now._threads()):
+            rows = now._rows(X)
+            codes, scores = now._best(rows, checked_k(k, len(now.classes_)), stated=True)
+            return TopK(now._as_given(X, take_labels(now.classes_, codes)), now._as_given(X, scores))
 
-    @reads
     def decision_function(self, X: Any) -> Any:
         """Return the scores of all classes.
 
@@ -219,8 +233,9 @@ class Classifier(ClassifierMixin, BaseEstimator):
         ndarray or tensor of shape (n_samples, n_classes) or (n_samples,)
             Scores; for two classes the score of the second minus that of the first.
         """
-        with at_most(self._threads()):
-            return self._as_given(X, self._table(X, "decision_function", self._decisions))
+        now = current(self)
+        with at_most(now._threads()):
+            return now._as_given(X, now._table(X, "decision_function", now._decisions))
 
     def _as_given(self, X: Any, answer: Any) -> Any:
         """Return the answer as a tensor if X is one."""
@@ -233,7 +248,6 @@ class Classifier(ClassifierMixin, BaseEstimator):
         return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
 
     @available_if(states_probabilities)
-    @reads
     def predict_proba(self, X: Any) -> Any:
         """Return the probabilities of all classes.
 
@@ -247,8 +261,9 @@ class Classifier(ClassifierMixin, BaseEstimator):
         ndarray or tensor of shape (n_samples, n_classes)
             Probabilities.
         """
-        with at_most(self._threads()):
-            return self._as_given(X, self._table(X, "predict_proba", self._shares, self._shares_of_all))
+        now = current(self)
+        with at_most(now._threads()):
+            return now._as_given(X, now._table(X, "predict_proba", now._shares, now._shares_of_all))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy.
@@ -276,7 +291,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
             raise InputError(f"{str(error).rstrip('.')}; pass one label per row, such as {found[0]!r}") from error
 
     @available_if(has_contributions)
-    @on_own_threads
+    @reads
     def explain(self, X: Any, labels: Any = None) -> Any:
         """Return how much each column moved the score of a class, row by row.
 

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from kway import validation
 from kway.base.callbacks import SupportsCallbacks, Watch, with_callbacks
 from kway.base.class_rows import best_classes, class_scores, class_shares
-from kway.base.classifier import Classifier, on_own_threads, states_probabilities
+from kway.base.classifier import Classifier, reads, states_probabilities
 from kway.base.contributions import STRONGEST, Contributions, Parts
 from kway.errors import BudgetError
 from kway.linear.losses import LOSSES, Loss
@@ -48,7 +48,7 @@ from kway.search.results import TopK
 from kway.text_tables import Table, first_rows, short_number
 from kway.threads import at_most, spans
 from kway.validation import Rows
-from kway.versions import reads, writes
+from kway.versions import writes
 
 
 class ClassRows(NamedTuple):
@@ -373,7 +373,6 @@ class LinearClassifier(SupportsCallbacks, Classifier):
             return p.log() if is_tensor(p) else np.log(p)
 
     @reads
-    @on_own_threads
     def explain(self, X: Any, n_features: int = 5) -> DecidingFeatures:
         """Return the features that decided between the best two classes of each row.
 

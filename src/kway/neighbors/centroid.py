@@ -38,7 +38,7 @@ from kway.rows.blocks import concatenate_rows, count_rows, labeled_blocks, row_b
 from kway.rows.gpu.device import ChosenDevice, Device, has_gpu, is_tensor, names_gpu, on_host, resolve
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.auto import pick_index, restore
-from kway.search.gpu_dispatch import ENOUGH
+from kway.search.flat import ENOUGH
 from kway.search.index import Index
 from kway.search.metrics import pick_metric
 from kway.search.power_scaling import NARROW, SINGLE, Unit, peak

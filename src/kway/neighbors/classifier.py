@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from kway import validation
-from kway.base.classifier import on_own_threads
+from kway.base.classifier import on_own_threads, reads
 from kway.base.wrappers import add_prefix, remove_prefix
 from kway.errors import CombinationError, InputError
 from kway.labels import encode, joined
@@ -43,13 +43,13 @@ from kway.rows.blocks import dense_blocks
 from kway.rows.gpu.device import Device, is_tensor, names_gpu, on_host
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.auto import pick_index, restore
-from kway.search.flat import Flat
-from kway.search.gpu_dispatch import holds, staying
+from kway.search.flat import Flat, holds, staying
 from kway.search.index import Index
 from kway.search.metrics import Metric, pick_metric
 from kway.search.results import Neighbors, TopK
+from kway.threads import at_most
 from kway.validation import checked
-from kway.versions import branch, reads, writes
+from kway.versions import branch, writes
 
 if TYPE_CHECKING:
     from kway.planning.costs import Formula
@@ -151,7 +151,6 @@ class NeighborsClassifier(VotingClassifier):
         tags.input_tags.sparse = self._takes_sparse()
         return tags
 
-    @on_own_threads
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> NeighborsClassifier:
         """Build the index over the training rows.
 
@@ -169,13 +168,14 @@ class NeighborsClassifier(VotingClassifier):
         NeighborsClassifier
             The fitted classifier.
         """
-        self._check_parameters()
-        self._forget()
-        X, labels = validation.rows_and_labels(self, X, y, sparse=self._takes_sparse(), device=self._kept_on(X))
-        self.classes_ = labels.classes
-        self._training = TrainingRows.of(X, labels.codes, validation.weights(sample_weight, X), labels.n_classes)
-        self._training.check_weights(self.n_neighbors)
-        self._build()
+        with at_most(self._threads()):
+            self._check_parameters()
+            self._forget()
+            X, labels = validation.rows_and_labels(self, X, y, sparse=self._takes_sparse(), device=self._kept_on(X))
+            self.classes_ = labels.classes
+            self._training = TrainingRows.of(X, labels.codes, validation.weights(sample_weight, X), labels.n_classes)
+            self._training.check_weights(self.n_neighbors)
+            self._build()
         return self
 
     @on_own_threads
@@ -380,7 +380,6 @@ class NeighborsClassifier(VotingClassifier):
     # ---- methods that other classifiers do not have
 
     @reads
-    @on_own_threads
     def explain(self, X: Any, n_classes: int = 5) -> Explanation:
         """Return the predictions with the rows that voted for them, from one search.
 
@@ -417,7 +416,6 @@ class NeighborsClassifier(VotingClassifier):
         return self.classes_[np.maximum(codes, 0)]
 
     @reads
-    @on_own_threads
     def kneighbors(self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True) -> Any:
         """Return the nearest training rows.
 

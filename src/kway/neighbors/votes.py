@@ -22,14 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.base.class_rows import lift_winners
-from kway.base.classifier import Classifier, on_own_threads
+from kway.base.classifier import Classifier, reads
 from kway.errors import CombinationError, InputError
 from kway.kernels.votes import complete, count, fill_weight
 from kway.parameters import at_least
 from kway.search.metrics import Metric
 from kway.search.results import Neighbors, TopK
 from kway.text_tables import Table, first_rows, short_number
-from kway.versions import reads
 
 
 class Vote(Protocol):
@@ -325,7 +324,6 @@ class VotingClassifier(Classifier):
         return Ballot(*map(np.concatenate, zip(*parts)))
 
     @reads
-    @on_own_threads
     def voters(self, X: Any) -> Voters:
         """Return the training rows that vote on each query.
 

@@ -1,7 +1,7 @@
 """Search: the k best rows of each query.
 
 index.py           Recipe and Index, the interface of every index
-flat.py            exact search of all rows              kdtree.py      exact search in few columns
+flat.py            exact search, also on a GPU           kdtree.py      exact search in few columns
 landmarks.py       IVF (inverted file), approximate      lsh.py         locality-sensitive hashing, approximate
 sharded.py         one index per part of the rows        auto.py        the choice of an index
 metrics.py         distances with units and similarities that users name
@@ -12,7 +12,6 @@ certified/         exact search that skips most rows by proven bounds
 codecs/            rows stored in full, as bytes (Int8) or as bits (Bits)
 kmeans.py          the landmarks of rows                 cells.py       landmark cells of full rows
 bit_cells.py       landmark cells of bits                principal_axes.py  approximate principal axes of rows
-gpu_dispatch.py    which searches run on a GPU, and answers to tensors
 """
 
 from __future__ import annotations

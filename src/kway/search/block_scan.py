@@ -27,12 +27,12 @@ from kway.kernels.topk import measure, merge, offer, offer_csr
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.rows.gpu.device import Device
 from kway.search.codecs.stores import StoredRows
-from kway.search.distances import COSINE, EUCLIDEAN, Distance, Matrix, squares
+from kway.search.distances import COSINE, Distance, Matrix, squares
 from kway.search.results import Heaps, Neighbors, empty_heaps
 from kway.threads import pmap, shares, spans, spans_of, workers
 
 if TYPE_CHECKING:
-    from kway.search.certified.pipeline import Certified
+    from kway.search.certified.bounded_scan import BoundedScan
 
 TILE_KEYS = CACHE_BYTES // 4  # float32 keys of a tile (T1b)
 _MERGING = Lock()  # of heaps that several threads fill
@@ -72,14 +72,14 @@ class Scan(ABC):
     distance: Distance
     touched: float = field(default=float("nan"), init=False)
 
-    @property
+    @cached_property
     def n(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return self.kept.shape[0]
 
-    @property
+    @cached_property
     def d(self) -> int:
-        """Columns."""
+        """Number of columns."""
         return self.kept.shape[1]
 
     @property
@@ -155,9 +155,7 @@ class BlockScan(Scan):
             return self
         from kway.search.certified.build import certify
 
-        angles = self.distance.by_angle
-        bounds = certify(unit_rows(self.kept.full), EUCLIDEAN) if angles else certify(self.kept.full, self.distance)
-        return self if bounds is None else BoundedScan(self, bounds)
+        return certify(self) or self
 
     def measure(self, queries: NDArray[np.float64], ids: NDArray[np.int64]) -> NDArray[np.float64]:
         """Distances (q, c) of queries (q, d) to the rows at ids (q, c), by the kernel of the scan."""
@@ -241,46 +239,8 @@ class _Block:
         )  # fmt: skip
 
 
-@dataclass(eq=False)
-class BoundedScan:
-    """A scan, and bounds (certified/) that skip most of its rows without reading them.
-
-    Cosine is searched through unit vectors: ||u - v||^2 = 2 (1 - cos), so the order is the same. The unit rows are
-    rounded to float32, so results are confirmed on the rows as given. A zero row stays at the origin. It is then nearer
-    to every query than its cosine distance of 1, so it is never missed. For a zero query the bounds prove nothing.
-    """
-
-    scan: BlockScan
-    bounds: Certified
-    touched: float = field(default=float("nan"), init=False)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held, rows included."""
-        return self.scan.nbytes + self.bounds.nbytes
-
-    def why(self) -> str:
-        """Return what was chosen."""
-        return f"cosine through unit vectors; {self.bounds.why}" if self.scan.distance.by_angle else self.bounds.why
-
-    def nearest(self, queries: Matrix, k: int) -> Neighbors:
-        """Positions and distances (q, k) by (float64 distance, position), k <= n."""
-        angles = self.scan.distance.by_angle
-        dense = queries.toarray() if sp.issparse(queries) else queries
-        if not self.bounds.pays(k + EXTRA * angles):
-            found, self.touched = self.scan.nearest(dense, k), self.scan.touched
-            return found
-        found = self.bounds.nearest(unit_rows(dense) if angles else dense, min(self.scan.n, k + EXTRA * angles))
-        self.touched = self.bounds.touched
-        if angles:
-            confirmed = confirm(self.scan, dense, found, k, _UNIT_ROUNDING)
-            found, self.touched = confirmed.neighbors, self.touched + confirmed.measured / len(dense)
-        return found
-
-
-_UNIT_ROUNDING = 4 * float(
-    np.finfo(np.float32).eps
-)  # bounds the distance of two rounded unit vectors from the exact ones
+# bounds the distance of two rounded unit vectors from the exact ones
+UNIT_ROUNDING = 4 * float(np.finfo(np.float32).eps)
 
 
 def unit_rows(rows: NDArray) -> NDArray[np.float32]:

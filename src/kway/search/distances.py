@@ -57,14 +57,10 @@ class Distance(ABC):
     bounded: ClassVar[bool] = False  # certified search has bounds for it
     scales: ClassVar[bool] = True  # values are added up or multiplied, so that their size matters (power_scaling.py)
     degree: ClassVar[int] = 1  # d grows with so many powers of a factor of rows and queries
+    by_angle: ClassVar[bool] = False  # only the direction of a row counts (degree 0): it is placed at length one
 
     def __str__(self) -> str:
         return self.name
-
-    @property
-    def by_angle(self) -> bool:
-        """Whether only the direction of a row counts: it is placed at length one."""
-        return self.degree == 0
 
     @property
     def by_direction(self) -> bool:
@@ -178,6 +174,7 @@ class CosineDistance(Distance):
     moves = True
     sparse = True
     degree = 0
+    by_angle = True
 
     def place(self, rows: Matrix) -> Matrix:
         """Rows of length one."""

@@ -281,6 +281,7 @@ class Index(ABC):
         self._ids = ids
         self._n_features = n_features
         self._touched = float("nan")
+        self._takes_sparse = recipe.sparse and not recipe.keeper.bits_per_value  # codes need dense rows
 
     @property
     def n_rows(self) -> int:
@@ -332,8 +333,20 @@ class Index(ABC):
             Ids and distances (n_queries, k), nearest first; -1 and inf pad if there are fewer rows.
         """
         with at_most(n_jobs):
-            now = self._settled()
-            return now._nearest_of_tensor(queries, k, probes) if is_tensor(queries) else now._found(queries, k, probes)
+            now, tensor = self._settled(), is_tensor(queries)
+            if tensor:
+                now._touched = float(k)
+                found = now._tensors(queries, k, probes)
+                if found is not None:
+                    return found
+            some, k = now.unit.queries(now._prepared(on_host(queries), "queries")), whole_k(k)
+            if now.n_rows == 0 or some.rows.shape[0] == 0:
+                shape = (some.rows.shape[0], k)
+                answer = Neighbors(np.full(shape, -1, dtype=np.int64), np.full(shape, np.inf, dtype=some.kind))
+            else:
+                found = now._nearest(some.rows, now._asked(some, k), probes)
+                answer = now._named(some, found, k, probes)
+            return Neighbors(*map(Device(str(queries.device)).put, answer)) if tensor else answer
 
     def search(self, queries: Any, k: int, n_jobs: int | None = None) -> TopK:
         """Find the k best rows of each query by score, higher is better.
@@ -353,24 +366,6 @@ class Index(ABC):
             host = self.metric.score(distances if self.metric.bare else on_host(distances))
             return TopK(ids, host if self.metric.bare else as_tensor(Device(str(queries.device)), host))
         return TopK(ids, np.where(ids >= 0, self.metric.score(distances), -np.inf))
-
-    def _found(self, queries: Any, k: int, probes: int | None) -> Neighbors:
-        """Search on the CPU."""
-        checked, k = self.unit.queries(self._prepared(queries, "queries")), whole_k(k)
-        q = checked.rows.shape[0]
-        if self.n_rows == 0 or q == 0:
-            return Neighbors(np.full((q, k), -1, dtype=np.int64), np.full((q, k), np.inf, dtype=checked.kind))
-        found = self._nearest(checked.rows, self._asked(checked, k), probes)
-        return self._named(checked, found, k, probes)
-
-    def _nearest_of_tensor(self, queries: Any, k: int, probes: int | None) -> Neighbors:
-        """Search on the GPU, or on the CPU and copy the result to the device of the queries."""
-        self._touched = float(k)
-        found = self._tensors(queries, k, probes)
-        if found is not None:
-            return found
-        device = Device(str(queries.device))
-        return Neighbors(*map(device.put, self._found(on_host(queries), k, probes)))
 
     def _tensors(self, queries: Any, k: int, probes: int | None) -> Neighbors | None:
         """Return the nearest rows of a tensor, found on a GPU; None if the CPU has to search."""
@@ -502,8 +497,7 @@ class Index(ABC):
         """Bring the search up to date with the rows."""
 
     def _prepared(self, rows: ArrayLike, name: str) -> Any:
-        sparse = self.recipe.sparse and not self.recipe.keeper.bits_per_value  # codes need dense rows
-        checked = plain_rows(rows, name, sparse=sparse)
+        checked = plain_rows(rows, name, sparse=self._takes_sparse)
         if checked.shape[1] != self.n_features:
             raise InputError(
                 f"{name} have {checked.shape[1]} columns, but the index has {self.n_features}; pass as many"

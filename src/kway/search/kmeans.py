@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from kway.kernels.cells import nearest_center
 from kway.kernels.jit import frozen
 from kway.memory import CACHE_BYTES, rows_per_block
-from kway.progress import Tell, silent
+from kway.progress import Tell
 from kway.rows.blocks import SAMPLE_ROWS
-from kway.threads import pmap, spans
+from kway.threads import pmap, spans, spans_of
 
 ROUNDS = 4  # rounds on the sample; after 8 the recall of landmarks differs by less than between seeds (T3)
 ROWS_PER_CENTER = 32  # rows of the sample per center; more rows improve no recall (T3)
@@ -46,16 +46,17 @@ def place_centers(
     rng: np.random.Generator,
     *,
     rounds: int = ROUNDS,
-    tell: Tell = silent,
+    tell: Tell | None = None,
 ) -> NDArray[np.float32]:
     """Return centers (n_centers, d) for rows like the sample (n, d) float32.
 
-    `tell` is called before each round.
+    `tell` is called before each round, if it is given.
     """
     sample = np.ascontiguousarray(sample)
     centers = _seeds(sample, n_centers, rng)
     for done in range(rounds):
-        tell(done, f"round {done + 1} of {rounds}")
+        if tell is not None:
+            tell(done, f"round {done + 1} of {rounds}")
         centers = _moved(sample, centers, rng)
     return centers
 
@@ -63,23 +64,18 @@ def place_centers(
 def nearest_centers(rows: NDArray[np.float32], centers: NDArray[np.float32]) -> NearestCenter:
     """Return the nearest center of each row (n, d); ties go to the first."""
     found = NearestCenter(np.empty(len(rows), np.int64), np.empty(len(rows), np.float32))
+    own, half = half_squares(rows), half_squares(centers)
+    tile = max(16, rows_per_block(4 * len(centers), CACHE_BYTES // 4))
 
-    def work(part: slice) -> None:
-        assign_centers(rows[part], centers, found.centers[part], found.gaps[part])
+    def work(some: slice) -> None:
+        room = np.empty((min(tile, len(rows)), len(centers)), np.float32)
+        for part in spans_of(some, tile):  # products of a tile stay in the cache
+            block = rows[part]
+            products = np.matmul(block, centers.T, out=room[: len(block)])  # (m, c)
+            nearest_center(products, products.view(np.int32), half, own[part], found.centers[part], found.gaps[part])
 
     pmap(work, spans(len(rows), rows_per_block(4 * rows.shape[1], CACHE_BYTES)))
     return found
-
-
-def assign_centers(rows: NDArray, centers: NDArray, near: NDArray, gaps: NDArray) -> None:
-    """Compute `nearest_centers` on one thread, into near (n,) and gaps (n,)."""
-    halves, half = half_squares(rows), half_squares(centers)
-    tile = max(16, rows_per_block(4 * len(centers), CACHE_BYTES // 4))  # their products stay in the cache
-    room = np.empty((min(tile, len(rows)), len(centers)), np.float32)
-    for part in spans(len(rows), tile):
-        block = rows[part]
-        products = np.matmul(block, centers.T, out=room[: len(block)])  # (m, c)
-        nearest_center(products, products.view(np.int32), half, halves[part], near[part], gaps[part])
 
 
 def half_squares(rows: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -40,7 +40,7 @@ from kway.search.cells import (
 from kway.search.codecs.stores import Store, StoredRows
 from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE
 from kway.search.index import NO_GUARANTEE, Index, Recipe
-from kway.search.kmeans import ROUNDS, assign_centers, kmeans_sample, place_centers
+from kway.search.kmeans import ROUNDS, kmeans_sample, nearest_centers, place_centers
 from kway.search.metrics import Metric, pick_metric
 from kway.search.power_scaling import Unit
 from kway.search.results import Heaps, Ids, Neighbors, empty_heaps, whole_k
@@ -259,7 +259,7 @@ class LandmarksIndex(Index):
 
         def work(part: slice) -> None:
             lead = self._projection.of(place(rows[part]), long=False).lead
-            assign_centers(lead, self._landmarks, near[part], np.empty(len(lead), dtype=np.float32))
+            near[part] = nearest_centers(lead, self._landmarks).centers
 
         pmap(work, spans(len(rows), rows_per_block(4 * rows.shape[1], 2 * CACHE_BYTES)))
         return near

@@ -192,7 +192,7 @@ class Unit:
     def finish(self, distances: NDArray, queries: Scaled | None = None) -> NDArray:
         """Return distances (q, k) without the scaling; one beyond the range of float64 becomes its largest value."""
         own = None if queries is None else queries.exponents
-        if self.distance.by_angle or (self.exponent == 0 and own is None):
+        if (self.exponent == 0 and own is None) or self.distance.by_angle:
             return distances
         power = -(self.distance.degree * self.exponent + (0 if own is None else own[:, None]))
         with np.errstate(over="ignore"):

@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.helpers.neighbors import bounded
 
 from kway.search.certified import build as building
-from kway.search.certified.build import certify
-from kway.search.certified.choose import SketchChoice
+from kway.search.certified.build import SketchChoice
 from kway.search.distances import EUCLIDEAN, MANHATTAN
 
 DISTANCES = [EUCLIDEAN, MANHATTAN]
 
 
 def forced(rows, distance, seed=0):
-    index = certify(rows, distance, seed, always=True)
+    index = bounded(rows, distance, seed, always=True)
     assert index is not None
     return index
 
@@ -79,6 +79,6 @@ def problems(draw):
 @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_problem(distance, check, problem, portion):
     rows, queries = problem
-    index = certify(rows, distance, always=True)
+    index = bounded(rows, distance, always=True)
     if index is not None:  # None: rounding has left no spread
         check(index, rows, queries, distance, ks=(1, 1 + int(portion * (len(rows) - 1))))

@@ -7,10 +7,12 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from tests.helpers.neighbors import bounded
 
 import kway
+from kway.rows import blocks
 from kway.search import Flat
-from kway.search.certified import Certified, certify, pipeline
+from kway.search.certified import BoundedScan
 from kway.search.certified.build import MIN_ROWS
 from kway.search.distances import EUCLIDEAN, MANHATTAN
 from kway.threads import at_most
@@ -26,8 +28,8 @@ def smooth(n, d, seed=0, dtype=np.float32):
 @pytest.fixture(scope="module", params=DISTANCES)
 def built(request):
     rows = smooth(6000, 160)
-    index = certify(rows, request.param)
-    assert isinstance(index, Certified)
+    index = bounded(rows, request.param)
+    assert isinstance(index, BoundedScan)
     return index, rows, request.param
 
 
@@ -50,7 +52,7 @@ def test_any_number_of_queries(built, q):
 def test_queries_of_another_float_type_than_the_rows(distance, kept, asked, check):
     """float32 rows were read beside float64 queries as if both were float32: other neighbors, and nobody was told."""
     rows = smooth(6000, 163, dtype=kept)  # 16 columns at a time, and three more
-    index = certify(rows, distance)
+    index = bounded(rows, distance)
     check(index, rows, smooth(9, 163, 5, asked), distance, ks=(1, 6))
 
 
@@ -64,7 +66,7 @@ def test_groups_of_queries(built, monkeypatch):
     index, _, _ = built
     queries = smooth(300, 160, 4)
     want = index.nearest(queries, 5)
-    monkeypatch.setattr(pipeline, "BLOCK_BYTES", 70 * 160 * 8)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 70 * 160 * 8)
     np.testing.assert_array_equal(index.nearest(queries, 5).ids, want.ids)
 
 
@@ -81,8 +83,8 @@ def test_what_it_says_of_itself(built):
     index, rows, _ = built
     index.nearest(smooth(200, 160, 4), 5)
     assert 5 <= index.touched < len(rows) / 10
-    assert 0 < index.nbytes <= rows.nbytes
-    assert "survive" in index.why
+    assert 0 < index.nbytes <= 2 * rows.nbytes
+    assert "survive" in index.why()
     assert index.pays(10)
     assert not index.pays(len(rows))
 
@@ -90,7 +92,7 @@ def test_what_it_says_of_itself(built):
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_all_rows_asked_for(distance, check):
     rows = smooth(MIN_ROWS, 20)
-    index = certify(rows, distance, always=True)
+    index = bounded(rows, distance, always=True)
     check(index, rows, smooth(5, 20, 3), distance, ks=(MIN_ROWS - 1, MIN_ROWS))
 
 
@@ -98,13 +100,13 @@ def test_all_rows_asked_for(distance, check):
 def test_fewest_rows_and_columns(distance, check):
     for d in (1, 8):
         rows = smooth(MIN_ROWS, d)
-        check(certify(rows, distance, always=True), rows, smooth(10, d, 3), distance, ks=(4,))
+        check(bounded(rows, distance, always=True), rows, smooth(10, d, 3), distance, ks=(4,))
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_seed_does_not_change_the_answer(distance):
     rows, queries = smooth(3000, 100), smooth(50, 100, 5)
-    first, again, other = (certify(rows, distance, seed, always=True).nearest(queries, 5) for seed in (0, 0, 7))
+    first, again, other = (bounded(rows, distance, seed, always=True).nearest(queries, 5) for seed in (0, 0, 7))
     np.testing.assert_array_equal(first.ids, again.ids)
     np.testing.assert_array_equal(first.ids, other.ids)
     np.testing.assert_array_equal(first.distances, other.distances)
@@ -115,16 +117,16 @@ def test_memory_mapped_rows(distance, tmp_path, check):
     rows = smooth(3000, 100)
     np.save(tmp_path / "rows.npy", rows)
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
-    check(certify(mapped, distance, 0, always=True), rows, smooth(20, 100, 5), distance, ks=(5,))
+    check(bounded(mapped, distance, 0, always=True), rows, smooth(20, 100, 5), distance, ks=(5,))
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_none_where_it_cannot_pay(distance):
     rng = np.random.default_rng(0)
-    assert certify(smooth(MIN_ROWS - 1, 100), distance) is None
-    assert certify(np.ones((3000, 20), np.float32), distance) is None  # no spread
+    assert bounded(smooth(MIN_ROWS - 1, 100), distance) is None
+    assert bounded(np.ones((3000, 20), np.float32), distance) is None  # no spread
     noise = rng.standard_normal((3000, 1400)).astype(np.float32)  # every row is equally far from every other
-    assert certify(noise, distance) is None
+    assert bounded(noise, distance) is None
 
 
 def test_distances_beyond_range():
@@ -140,7 +142,7 @@ def test_distances_beyond_range():
 
 def test_memory_while_searching():
     rows = smooth(4000, 400)
-    index = certify(rows, EUCLIDEAN)
+    index = bounded(rows, EUCLIDEAN)
     queries = np.repeat(rows, 9, axis=0)  # 36,000: three groups
     index.nearest(queries[:100], 3)
     tracemalloc.start()
@@ -154,7 +156,9 @@ def test_memory_while_searching():
 PROGRAM = """
 import numpy as np
 from numba.core import event
+from kway.search.block_scan import BlockScan
 from kway.search.certified.build import certify
+from kway.search.codecs.stores import StoredRows
 from kway.search.distances import EUCLIDEAN, MANHATTAN
 compiled = []
 class Listener(event.Listener):
@@ -163,7 +167,7 @@ class Listener(event.Listener):
 event.register("numba:compile", Listener())
 rows = np.cumsum(np.random.default_rng(0).standard_normal((1500, 40)), axis=1).astype(np.float32)
 for distance in (EUCLIDEAN, MANHATTAN):
-    print(certify(rows, distance, 0, always=True).nearest(rows[:20], 3).ids.sum())
+    print(certify(BlockScan(StoredRows(rows), distance), 0, always=True).nearest(rows[:20], 3).ids.sum())
 print(len(compiled))
 """
 

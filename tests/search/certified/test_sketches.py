@@ -5,11 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kway.search.certified.choose import flaw
-from kway.search.certified.euclidean import EuclideanCodes, euclidean_space
-from kway.search.certified.manhattan import ManhattanCodes, ManhattanSpace, correlated_groups
-from kway.search.certified.pipeline import make_cells
-from kway.search.certified.sketches import empty_sketch, measure_frame
+from kway.search.certified.bounded_scan import make_cells
+from kway.search.certified.sketches import (
+    ManhattanSpace,
+    correlated_groups,
+    empty_sketch,
+    euclidean_space,
+    flaw,
+    measure_frame,
+)
 from kway.search.principal_axes import leading_axes
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -51,8 +55,7 @@ def test_bounds(distance, dtype, seed, offset, spread):
     sketch = empty_sketch(len(points), space)
     space.sketch(points, sketch)
     wide = points.astype(np.float64)
-    codes_of = EuclideanCodes.encode if distance == "euclidean" else ManhattanCodes.encode
-    codes = codes_of(sketch.coarse, make_cells(sketch.coarse, rng), space, 1)
+    codes = space.encode(sketch.coarse, make_cells(sketch.coarse, rng).ids, 1)
     for i in range(0, 200, 9):
         true = _norms((wide - wide[i]) * space.frame.unit, distance)
         coarse = _norms(sketch.coarse.astype(np.float64) - sketch.coarse[i], distance)

@@ -1,4 +1,4 @@
-"""The space in which bounds are computed, and sketches of rows or queries, for both distances.
+"""Sketches: a few numbers per row whose distances are lower bounds of the distances of rows.
 
 Frame: z = clip((x - center) * unit, +-limit), float32, |z_i| <= 1. Centering keeps the digits if rows have a large
 offset. The unit is a power of two, so scaling is exact, and no square overflows. Projection on a box never increases a
@@ -8,25 +8,52 @@ A sketch never overestimates a distance. For any row x and query q, in units of 
     |coarse(q) - coarse(x)| <= |q - x| + coarse_slack(q) + coarse_slack(x)
     |fine(q) - fine(x)|     <= |q - x| + slack(q) + slack(x)
 The norm and the distance are both Euclidean or both Manhattan. The slacks include all rounding to float32.
+
+**Euclidean.** Let v(x) be the first few principal coordinates of z, and r(x) the length of the remaining part. By the
+triangle inequality for the remaining parts,
+
+    |v(q) - v(x)|^2 + (r(q) - r(x))^2 <= |q - x|^2,
+
+so e(x) = [v(x), r(x)] satisfies |e(q) - e(x)| <= |q - x|. The coarse sketch is e(x), centered and rotated at random.
+The fine sketch is the whole row, rounded to bytes (`code_bytes`).
+
+Rounding errors, with u = 2^-24: a coordinate is computed as sums of PIECE products, which are then added. Its error is
+at most (PIECE + pieces + 2) u |axis| |z|, and the error of all `few` coordinates is at most sqrt(few) times that. The
+error from axes that are not exactly orthogonal is their `flaw`.
+
+**Manhattan.** The sketches are signed sums over groups of correlated features:
+
+    sum_g |sum_{i in g} s_i (q_i - x_i)| <= sum_i |q_i - x_i|         for any groups and signs s = +-1
+
+Features are paired greedily by the |correlation| of their differences, level by level, so pairs form groups of four,
+eight and sixteen. In such groups |sum of signed differences| is close to the sum of |differences|. The coarse sketch
+sums groups of `size` features, and the fine sketch groups of a quarter of it. If that is one feature, there is no fine
+sketch, and rows are measured. Sums are float64, so only values and sums are rounded to float32.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.kernels.certified.sketch import peaks_of, place
+from kway.kernels.certified.sketch import (
+    ROUND,
+    code_bytes,
+    code_l1,
+    code_l2,
+    pair_up,
+    peaks_of,
+    place,
+    signed_sums,
+    tails,
+)
+from kway.kernels.certified.tiles import L1_QUERIES, QUERIES, CodeRoom, code_room, lifts_l2, prepare_l2
 from kway.kernels.jit import frozen
 from kway.memory import CACHE_BYTES, rows_per_block
-from kway.threads import pmap, spans
-
-if TYPE_CHECKING:
-    from kway.search.certified.euclidean import EuclideanSpace
-    from kway.search.certified.manhattan import ManhattanSpace
+from kway.threads import pmap, single_blas, spans
 
 ROUNDING = float(np.finfo(np.float32).eps) / 2  # largest relative rounding error of float32
 UNDERFLOW = ROUNDING**2  # more than the root of a sum of squares below 1e-38, which may underflow
@@ -70,7 +97,36 @@ def measure_frame(sample: NDArray) -> Frame | None:
     return Frame(frozen(center), float(unit), float(reach * unit))
 
 
-CHUNK = 16  # blocks of 64 rows between two updates of the thresholds (T1)
+class QueryCodes(NamedTuple):
+    """Codes of queries: words (m padded, w) as the variant reads them; base (m,), a constant of the sums per query."""
+
+    words: NDArray
+    base: NDArray[np.float64] | None
+    errors: NDArray[np.float64]  # (m,) rounding error of each
+
+
+@dataclass(frozen=True)
+class SketchCodes:
+    """Coarse sketches of rows as bytes.
+
+    packed (blocks, words, 64) and variant (instructions that scan them, 0 on any CPU): see kernels/certified/tiles.py.
+    limits: range of the codes, as their kernel reads it. step: of the codes, in units of the frame. error: the largest
+    rounding error of a row. margin: factor from a bound (squared if Euclidean) to a fine sum. bias (blocks, 64):
+    initial values of the rows' sums; None for Manhattan.
+    """
+
+    packed: NDArray
+    limits: NDArray[np.float64]
+    step: float
+    error: float
+    margin: float
+    variant: int
+    bias: NDArray[np.int32] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        return self.packed.nbytes + self.limits.nbytes + (0 if self.bias is None else self.bias.nbytes)
 
 
 class BoundSketch(NamedTuple):
@@ -86,13 +142,13 @@ class BoundSketch(NamedTuple):
         return BoundSketch(self.coarse[rows], self.fine[rows], self.slack[rows], self.coarse_slack[rows])
 
 
-def empty_sketch(n: int, space: EuclideanSpace | ManhattanSpace) -> BoundSketch:
+def empty_sketch(n: int, space: Space) -> BoundSketch:
     """Allocate the sketches of n rows."""
     coarse, fine = space.widths
     return BoundSketch(aligned(n, coarse), aligned(n, fine, space.fine_type), np.empty(n), np.empty(n))
 
 
-def sketch_all(rows: NDArray, space: EuclideanSpace | ManhattanSpace) -> BoundSketch:
+def sketch_all(rows: NDArray, space: Space) -> BoundSketch:
     """Return the sketch of every row."""
     out = empty_sketch(len(rows), space)
 
@@ -133,64 +189,253 @@ def packed_words(codes: NDArray, word: type) -> NDArray:
     return np.ascontiguousarray(words.reshape(-1, 64, words.shape[1]).transpose(0, 2, 1))
 
 
-class Panel(NamedTuple):
-    """Queries that are searched together. members selects them; all other arrays are those of all queries.
-
-    order: chunks, nearest first. near (q, probes): nearest cells. slack, reach (q,): slack of query and rows together,
-    for fine and for coarse. keep: number of rows measured for the first radius. best, found: the lists.
-    """
-
-    members: NDArray[np.int32]
-    order: NDArray[np.int64]
-    near: NDArray[np.int32]
-    coarse: NDArray[np.float32]
-    fine: NDArray
-    slack: NDArray[np.float64]
-    reach: NDArray[np.float64]
-    queries: NDArray
-    keep: int
-    best: NDArray[np.float64]
-    found: NDArray[np.int64]
+# ---- Euclidean
 
 
-class SweepTally(NamedTuple):
-    """Number of rows that passed the scan of codes, and number of rows measured in full."""
+def flaw(axes: NDArray[np.float32]) -> float:
+    """Return a bound of the distance (2-norm) from the axes to the nearest orthonormal ones: |V'V - I| in float64."""
+    wide = axes.astype(np.float64)
+    with single_blas():
+        return float(np.linalg.norm(wide.T @ wide - np.eye(wide.shape[1]))) + 1e-12
 
-    marked: int
-    visited: int
+
+def random_turn(width: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Return a random rotation (width, width); rotated coordinates have similar ranges, so one step fits all."""
+    return np.ascontiguousarray(np.linalg.qr(rng.standard_normal((width, width)))[0], np.float32)
 
 
-class QueryCodes(NamedTuple):
-    """Codes of queries: words (m padded, w) as the variant reads them; base (m,), a constant of the sums per query."""
+PIECE = 196  # products per sum: shorter sums have a smaller bound of the rounding error, but take longer (T1f)
 
-    words: NDArray
-    base: NDArray[np.float64] | None
-    errors: NDArray[np.float64]  # (m,) rounding error of each
+
+def sketch_product(values: NDArray[np.float32], axes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return values (b, d) @ axes (d, M), with each inner sum split into sums of PIECE products."""
+    total = values[:, :PIECE] @ axes[:PIECE]
+    for a in range(PIECE, len(axes), PIECE):
+        total += values[:, a : a + PIECE] @ axes[a : a + PIECE]
+    return total
 
 
 @dataclass(frozen=True)
-class SketchCodes(ABC):
-    """Byte codes of rows, which encode queries too.
+class EuclideanSpace:
+    """Computes the sketches of rows, from the principal axes (d, few), a rotation and the step of the bytes."""
 
-    packed (blocks, words, 64) and variant (instructions that scan them, 0 on any CPU): see kernels/certified/tiles.py.
-    limits: range of the codes, as their kernel reads it. step: of the codes, in units of the frame. error: the largest
-    rounding error of a row. margin: factor from a bound (squared if Euclidean) to a fine sum. bias (blocks, 64):
-    initial values of the rows' sums; None for Manhattan.
-    """
+    frame: Frame
+    axes: NDArray[np.float32]
+    turn: NDArray[np.float32]
+    middle: NDArray[np.float32]
+    error: float  # error of the coordinates, relative to |z|
+    turn_error: float  # error of the rotation, relative to the rotated vector
+    step: float  # difference between neighboring bytes of the fine sketch
 
-    packed: NDArray
-    limits: NDArray[np.float64]
-    step: float
-    error: float
-    margin: float
-    variant: int
-    bias: NDArray[np.int32] | None = None
+    @property
+    def whole(self) -> bool:
+        """Whether there are as many axes as columns, so that the remaining part is 0."""
+        return self.axes.shape[0] == self.axes.shape[1]
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Number of columns of the coarse and of the fine sketch."""
+        d, few = self.axes.shape
+        return few + 1, -(-d // ROUND) * ROUND
+
+    @property
+    def fine_type(self) -> type[np.int8]:
+        """Type of the fine sketch."""
+        return np.int8
+
+    def sketch(self, block: NDArray, into: BoundSketch) -> None:
+        """Write the sketches of block (b, d), and the bounds of their errors, into arrays of b rows."""
+        placed = self.frame.place(block)
+        raw = np.empty(into.coarse.shape, np.float32)
+        lead = sketch_product(placed.values, self.axes)  # (b, few)
+        tails(lead, placed.squares, self.whole, self.error, raw, into.coarse_slack)
+        raw -= self.middle
+        np.matmul(raw, self.turn, out=into.coarse)
+        sizes = np.sqrt(placed.squares)
+        length = sizes + float(np.linalg.norm(self.middle))  # bounds |raw|
+        into.coarse_slack[:] += 1.01 * self.turn_error * length + 2 * UNDERFLOW
+        code_bytes(placed.values, self.step, into.fine, into.slack)
+        into.slack[:] *= 1 + 2 * len(self.axes) * ROUNDING  # sums in float32
+        into.slack[:] += 4 * ROUNDING * sizes + UNDERFLOW
 
     @property
     def nbytes(self) -> int:
         """Bytes in memory."""
-        return self.packed.nbytes + self.limits.nbytes + (0 if self.bias is None else self.bias.nbytes)
+        return self.axes.nbytes + self.turn.nbytes + self.middle.nbytes + self.frame.center.nbytes
 
-    @abstractmethod
-    def encode_queries(self, coarse: NDArray[np.float32], members: NDArray[np.int32]) -> QueryCodes:
+    def encode(self, coarse: NDArray[np.float32], ids: NDArray[np.int32], variant: int) -> SketchCodes:
+        """Encode coarse sketches (n, w) of rows as signed bytes; the limits of the bytes are a CodeRoom."""
+        n, width = coarse.shape
+        room = code_room(variant, width)
+        step = _step(coarse[:: max(1, n // 8192)], room)
+        limits = frozen(np.array(room, np.float64))
+        words, errors = -(-width // 4), np.empty(n)
+        packed, bias = np.empty((-(-n // 64), words, 64), np.int32), np.empty((-(-n // 64), 64), np.int32)
+        coarse = frozen(coarse)
+
+        def work(part: slice) -> None:
+            size = part.stop - part.start
+            codes, halves = whole_blocks(size, width, np.int8, 4), np.zeros(-(-size // 64) * 64)
+            code_l2(coarse, ids[part], step, limits, codes, halves, errors[part])
+            blocks = slice(part.start // 64, -(-part.stop // 64))
+            unsigned = codes.view(np.uint8) ^ 128  # one operand of the product is unsigned
+            packed[blocks] = packed_words(unsigned, np.int32)
+            bias[blocks] = np.ceil(-halves).reshape(-1, 64)
+
+        pmap(work, spans(n, 4096))
+        margin = (1 + 1e-9) / self.step**2
+        return SketchCodes(frozen(packed), limits, step, float(errors.max()), margin, variant, frozen(bias))
+
+    def encode_queries(self, codes: SketchCodes, coarse: NDArray[np.float32], members: NDArray[np.int32]) -> QueryCodes:
         """Encode queries coarse[members], padded to whole tiles."""
+        m = len(members)
+        own = np.zeros((-(-m // QUERIES) * QUERIES, 4 * codes.packed.shape[1]), np.int8)
+        halves, errors = np.empty(m), np.empty(m)
+        code_l2(coarse, members, codes.step, codes.limits, own, halves, errors)
+        words, base = prepare_l2(own.view(np.int32), codes.variant), halves + lifts_l2(own[:m], codes.variant)
+        return QueryCodes(words, base, errors)
+
+
+def euclidean_space(
+    frame: Frame, axes: NDArray[np.float32], sample: NDArray, rng: np.random.Generator
+) -> EuclideanSpace:
+    """Return the space of the axes (d, few); the coarse sketch is centered on its mean over the sample (s, d)."""
+    d, few = axes.shape
+    pieces = -(-d // PIECE)
+    error = (PIECE + pieces + 2) * ROUNDING * 1.01 * np.sqrt(few) * 1.01 + flaw(axes) + 6 * ROUNDING
+    turn = random_turn(few + 1, rng)
+    turn_error = (few + 9) * ROUNDING * 1.01 * np.sqrt(few + 1) + flaw(turn) + 8 * ROUNDING
+    zero, identity = np.zeros(few + 1, np.float32), np.eye(few + 1, dtype=np.float32)
+    plain = EuclideanSpace(frame, frozen(axes), identity, zero, error, turn_error, _byte_step(frame, sample))
+    out = empty_sketch(len(sample), plain)
+    plain.sketch(sample, out)
+    return replace(plain, turn=frozen(turn), middle=frozen(out.coarse.mean(0)))
+
+
+def _byte_step(frame: Frame, sample: NDArray) -> float:
+    """Return the step of the bytes, a float32 value, such that 99% of the rows of the sample are within range."""
+    peaks = np.abs(frame.place(sample).values).max(axis=1)
+    return float(np.float32((np.quantile(peaks, 0.99) or peaks.max() or 1.0) / 127))
+
+
+def _step(sample: NDArray[np.float32], room: CodeRoom) -> float:
+    """Return one step for all coordinates, such that nearly all rows of the sample (s, w) are within the limits."""
+    peaks = np.abs(sample).max(axis=1)
+    usual = float(np.quantile(peaks, 0.99)) * room.top / 64
+    step = min(float(peaks.max()), usual or np.inf) / room.top
+    first = np.arange(sample.shape[1]) & 2 == 0
+    norms = [np.quantile(np.linalg.norm(sample[:, half], axis=1), 0.99) for half in (first, ~first)]
+    return max(step, float(max(norms)) / room.norm) or 1.0
+
+
+# ---- Manhattan
+
+
+class FeatureGroups(NamedTuple):
+    """columns (d,): an order of the features; signs (d,) +-1 float32, in that order."""
+
+    columns: NDArray[np.int64]
+    signs: NDArray[np.float32]
+
+
+def correlated_groups(differences: NDArray[np.float32], levels: int) -> FeatureGroups:
+    """Return groups from differences (s, d) of random pairs of rows."""
+    d = differences.shape[1]
+    members = [np.array([i]) for i in range(d)]
+    signs, sums = np.ones(d, np.float32), differences
+    for _ in range(levels):
+        mate, turned = _mates(sums)
+        joined, columns = [], []
+        for i, j in enumerate(mate):
+            if j < 0:
+                joined.append(members[i])
+                columns.append(sums[:, i])
+            elif i < j:
+                flip = np.float32(-1 if turned[i] else 1)
+                signs[members[j]] *= flip
+                joined.append(np.concatenate([members[i], members[j]]))
+                columns.append(sums[:, i] + flip * sums[:, j])
+        members, sums = joined, np.stack(columns, axis=1)
+    columns_order = np.concatenate(members)
+    return FeatureGroups(columns_order, signs[columns_order])
+
+
+def _mates(sums: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the partner of each column (-1: none), and whether their correlation is negative."""
+    n = sums.shape[1]
+    spread = np.sqrt(np.einsum("ij,ij->j", sums, sums)) + 1e-30
+    alike = (sums / spread).T @ (sums / spread)
+    left, right = np.triu_indices(n, 1)
+    strength = alike[left, right]
+    mate = pair_up(np.argsort(-np.abs(strength), kind="stable"), left, right, n)
+    return mate, alike[np.arange(n), mate] < 0
+
+
+_TAIL = 0.001  # share of a column's values on either side that may be out of the range of the codes (T2)
+
+
+@dataclass(frozen=True)
+class ManhattanSpace:
+    """Computes sketches: sums over runs of `size` of the ordered columns."""
+
+    frame: Frame
+    groups: FeatureGroups
+    size: int
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Number of columns of coarse and of fine (in whole cache lines)."""
+        d, finer = len(self.groups.columns), self.size // 4
+        return -(-d // self.size), -(-d // (16 * finer)) * 16 if finer > 1 else 0
+
+    @property
+    def fine_type(self) -> type[np.float32]:
+        """Type of fine."""
+        return np.float32
+
+    def sketch(self, block: NDArray, into: BoundSketch) -> None:
+        """Write the sketch of block (b, d) into arrays of b rows."""
+        placed = self.frame.place(block)
+        signed_sums(placed.values, *self.groups, self.size, into.coarse)
+        if self.widths[1]:
+            signed_sums(placed.values, *self.groups, self.size // 4, into.fine)
+        into.slack[:] = 2.1 * ROUNDING * placed.sizes + UNDERFLOW
+        into.coarse_slack[:] = into.slack
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        return self.groups.columns.nbytes + self.groups.signs.nbytes + self.frame.center.nbytes
+
+    def encode(self, coarse: NDArray[np.float32], ids: NDArray[np.int32], variant: int) -> SketchCodes:
+        """Encode coarse sketches (n, w) as unsigned bytes; their limits are the smallest value of each column."""
+        n, width = coarse.shape
+        low, step = _range(coarse)
+        codes, errors = whole_blocks(n, width, np.uint8, 8), np.empty(n)
+        coarse = frozen(coarse)
+
+        def work(part: slice) -> None:
+            code_l1(coarse, ids[part], low, step, codes[part], errors[part])
+
+        pmap(work, spans(n, 8192))
+        margin = 1 + (self.widths[1] + 16) * 4 * ROUNDING
+        return SketchCodes(frozen(packed_words(codes, np.int64)), low, step, float(errors.max()), margin, variant)
+
+    def encode_queries(self, codes: SketchCodes, coarse: NDArray[np.float32], members: NDArray[np.int32]) -> QueryCodes:
+        """Encode queries coarse[members], padded to whole tiles."""
+        m = len(members)
+        own, errors = np.zeros((-(-m // L1_QUERIES) * L1_QUERIES, 8 * codes.packed.shape[1]), np.uint8), np.empty(m)
+        code_l1(coarse, members, codes.limits, codes.step, own, errors)
+        return QueryCodes(own.view(np.int64), None, errors)
+
+
+def _range(coarse: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
+    """Return low (w,) and one step for all columns: 255 steps contain nearly all values of the widest column."""
+    sample = coarse[:: max(1, len(coarse) // 8192)]
+    low, high = np.quantile(sample, [_TAIL, 1 - _TAIL], axis=0)
+    if not (high > low).any():  # nearly constant columns
+        low, high = sample.min(axis=0).astype(np.float64), sample.max(axis=0).astype(np.float64)
+    return frozen(low), float((high - low).max() or 1.0) / 255
+
+
+Space = EuclideanSpace | ManhattanSpace  # computes sketches, and encodes the coarse ones
