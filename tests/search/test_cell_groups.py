@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import kway
 from kway.kernels.jit import frozen
 from kway.search import Landmarks
-from kway.search.cells import CellBounds, Projected, by_cell, one_by_one
+from kway.search.cells import CellBounds, Projected, by_cell, single_groups
 from kway.search.distances import COSINE, EUCLIDEAN, GREAT_CIRCLE
 
 
@@ -25,7 +25,7 @@ def test_groups_hold_every_pair_once(seed, q, n_cells):
 
 
 def test_one_by_one_keeps_the_order():
-    starts, cells, pairs = one_by_one(np.array([[4, 2], [0, 3]]))
+    starts, cells, pairs = single_groups(np.array([[4, 2], [0, 3]]))
     assert starts.tolist() == [0, 1, 2, 3, 4]
     assert cells.tolist() == [4, 2, 0, 3]
     assert pairs.tolist() == [0, 0, 1, 1]

@@ -41,9 +41,9 @@ def test_a_metric_is_bare_where_it_changes_neither_rows_nor_distances_nor_scores
 
 
 def test_a_device_keeps_no_rows_that_a_metric_has_to_prepare(monkeypatch):
-    monkeypatch.setattr(on_device, "staying", lambda device, rows: "a device")
+    monkeypatch.setattr(on_device, "gpu_of_tensor", lambda device, rows: "a device")
     monkeypatch.setattr(on_device, "plain_far", lambda rows, device: pytest.fail("taken as they are"))
-    assert on_device.far_rows(np.ones((3, 2)), Halved(), "cuda") is None
+    assert on_device.rows_on_gpu(np.ones((3, 2)), Halved(), "cuda") is None
 
 
 @pytest.mark.parametrize("name", ["euclidean", "manhattan", "hamming", "haversine"])

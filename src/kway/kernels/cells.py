@@ -1,14 +1,16 @@
-"""Search of landmark cells: projections, the nearest landmarks, and groups of queries against the rows of a cell.
+"""Search of an IVF index (landmark cells): project queries, find their nearest cells, search the rows of a cell.
 
-A row x is filtered twice before it is measured. Let z be the centered row, V an orthonormal basis, and e_m(x) its first
-m coordinates followed by the norm of the rest:
+A row x is filtered twice before it is measured. Let z be the centered row, V an orthonormal basis, and e_m(x) the first
+m coordinates of V'z, followed by the norm of the rest:
 
     ||e_m(q) - e_m(x)|| <= ||q - x||      and      e_m(q) . e_m(x) >= q . x       (Cauchy-Schwarz)
 
-First the product of short sketches (m near 32), then that of longer ones (M near 128), rules out rows that cannot enter
-the heap. The longer product continues from the short one and reads only the remaining coordinates. If codes are stored
-next to rows, they replace the longer sketch: if a code is at distance c from the query and at most e from its row, the
-row is at distance c - e or more.
+The product of short sketches (m = 64) comes first, then that of long ones (M = 128). Each rules out rows that cannot
+enter the heap. The long product continues from the short one and reads only the remaining coordinates. If codes are
+stored next to rows, they replace the long sketch: if a code is at distance c from the query and at most e from its row,
+the row is at distance c - e or more.
+
+The *key* of a row is half its squared norm minus its product with the query, so that smaller keys mean nearer rows.
 """
 
 from __future__ import annotations
@@ -104,7 +106,7 @@ def cell_radii(short, landmarks, offsets):
 
 
 @kernel
-def holds_nothing(key, origin_key, square, gap, blur, mark, origin, radius, nearest):
+def has_no_near_row(key, origin_key, square, gap, blur, mark, origin, radius, nearest):
     """Return whether no row in the cell of landmark m (mark) lies within gap of a query.
 
     Two proofs apply to rows x of that cell; o (origin) is another landmark, the nearest to the query:
@@ -128,7 +130,7 @@ def holds_nothing(key, origin_key, square, gap, blur, mark, origin, radius, near
 
 
 @kernel
-def pass_over(cells, keys, origins, origin_keys, squares, gaps, blurs, landmarks, radii, nearest):
+def skip_cells(cells, keys, origins, origin_keys, squares, gaps, blurs, landmarks, radii, nearest):
     """Set cells (q, p) to the number of cells if no row of the cell lies within gaps (q,) of the query.
 
     keys (q, p) are those of the cells, origins (q,) the nearest cells, and origin_keys (q,) their keys.
@@ -136,7 +138,7 @@ def pass_over(cells, keys, origins, origin_keys, squares, gaps, blurs, landmarks
     for i in range(len(cells)):
         for j in range(cells.shape[1]):
             cell = cells[i, j]
-            if cell < len(radii) and holds_nothing(  # else no cell
+            if cell < len(radii) and has_no_near_row(  # else no cell
                 keys[i, j], origin_keys[i], squares[i], gaps[i], blurs[i], landmarks[cell], landmarks[origins[i]],
                 radii[cell], nearest,
             ):  # fmt: skip
@@ -188,7 +190,7 @@ def nearest_center(products, bits, half, size, near, gaps):
                 break
 
 
-WAITING = 8  # rows that are prefetched before the first of them is measured (T3)
+PENDING = 8  # rows that are prefetched before the first of them is measured (T3)
 
 
 @kernel
@@ -202,7 +204,7 @@ def cell_limit(code, worst, norm, reach, slack):
 
 @kernel
 def sketch_limit(code, worst, norm, reach, slack):
-    """Return the largest value of `longer` for a row at distance <= worst."""
+    """Return the largest value of `long_key` for a row at distance <= worst."""
     if worst >= EMPTY:
         return EMPTY
     if code == DOT:
@@ -211,7 +213,7 @@ def sketch_limit(code, worst, norm, reach, slack):
 
 
 @kernel
-def longer(code, key, asked, w, table, j):
+def long_key(code, key, asked, w, table, j):
     """Return -e_M(q).e_M(x) for DOT, else ||e_M(q) - e_M(x)||^2, of query w and row j.
 
     key is that of their short sketches. short (n, m + 1) ends in the norm that follows m coordinates; long
@@ -251,11 +253,11 @@ def ruled_out(code, worst, coded, error, norm):
 
 
 @kernel
-def measure_waiting(code, query, norm, waiting, n, table, decoded, heap_d, heap_i):
-    """Offer the first n rows of `waiting` to a heap; return how many were measured in full."""
+def measure_pending(code, query, norm, pending, n, table, decoded, heap_d, heap_i):
+    """Offer the first n rows of `pending` to a heap; return how many were measured in full."""
     count = 0
     for i in range(n):
-        j = waiting[i]
+        j = pending[i]
         if len(table.codes) > 0:
             decode(table.codes[j], table.steps[j], table.center, decoded)
             value = distance(code, query, decoded)
@@ -269,8 +271,8 @@ def measure_waiting(code, query, norm, waiting, n, table, decoded, heap_d, heap_
 
 
 @kernel
-def smallest_keys(line, half, lo, keys, best, waiting):
-    """Write the rows (from lo on) of the smallest keys to `waiting` and remove them from the line; return how many."""
+def smallest_keys(line, half, lo, keys, best, pending):
+    """Write the rows (from lo on) of the smallest keys to `pending` and remove them from the line; return how many."""
     keys[:], best[:] = EMPTY, NO_ROW
     for j in range(len(line)):
         key = np.float64(half[lo + j] - line[j])
@@ -279,7 +281,7 @@ def smallest_keys(line, half, lo, keys, best, waiting):
     count = 0
     for j in best:
         if j != NO_ROW:  # a NaN key, of a row that overflowed, is never among the smallest
-            waiting[count] = lo + j
+            pending[count] = lo + j
             line[j] = -BIG  # seen
             count += 1
     return count
@@ -311,14 +313,14 @@ def offer_cell(code, line, lo, w, asked, table, room, heap_d, heap_i):
     measured, and positions (c,) that are near enough. Returns the number of rows measured in full. Several sketches,
     and then rows, are prefetched together, because waiting for each of them would double the time.
     """
-    decoded, keys, best, waiting, near = room
+    decoded, keys, best, pending, near = room
     query, norm, rows, long, half = asked.queries[w], asked.norms[w], table.rows, table.long, table.half
     count, m = 0, 0
     if heap_d[0] >= EMPTY:  # start with the smallest keys, so that the filters are effective at once
-        m = smallest_keys(line, half, lo, keys, best, waiting)
+        m = smallest_keys(line, half, lo, keys, best, pending)
         for i in range(m):
-            touch_row(rows, waiting[i], 0, rows.strides[0])
-        count, m = measure_waiting(code, query, norm, waiting, m, table, decoded, heap_d, heap_i), 0
+            touch_row(rows, pending[i], 0, rows.strides[0])
+        count, m = measure_pending(code, query, norm, pending, m, table, decoded, heap_d, heap_i), 0
     limit = cell_limit(code, heap_d[0], norm, table.reach, table.slack)
     most = sketch_limit(code, heap_d[0], norm, table.reach, table.slack)
     for i in range(keys_near(line, half, lo, limit, long, near)):
@@ -326,16 +328,16 @@ def offer_cell(code, line, lo, w, asked, table, room, heap_d, heap_i):
         key = half[lo + j] - line[j]
         if beyond(key, limit):
             continue
-        if long.shape[1] > 0 and beyond(longer(code, key, asked, w, table, lo + j), most):
+        if long.shape[1] > 0 and beyond(long_key(code, key, asked, w, table, lo + j), most):
             continue
         touch_row(rows, lo + j, 0, rows.strides[0])
-        waiting[m] = lo + j
+        pending[m] = lo + j
         m += 1
-        if m == WAITING:
-            count, m = count + measure_waiting(code, query, norm, waiting, m, table, decoded, heap_d, heap_i), 0
+        if m == PENDING:
+            count, m = count + measure_pending(code, query, norm, pending, m, table, decoded, heap_d, heap_i), 0
             limit = cell_limit(code, heap_d[0], norm, table.reach, table.slack)
             most = sketch_limit(code, heap_d[0], norm, table.reach, table.slack)
-    return count + measure_waiting(code, query, norm, waiting, m, table, decoded, heap_d, heap_i)
+    return count + measure_pending(code, query, norm, pending, m, table, decoded, heap_d, heap_i)
 
 
 @kernel
@@ -359,10 +361,10 @@ def row_products(rows, query, out):
 
 
 @kernel
-def cell_room(k, d, largest):
+def cell_buffers(k, d, largest):
     """Allocate the working memory of `offer_cell`."""
     best = np.empty(k), np.empty(k, np.int64)
-    return np.empty(d, np.float32), *best, np.empty(max(k, WAITING), np.int64), np.empty(largest, np.int64)
+    return np.empty(d, np.float32), *best, np.empty(max(k, PENDING), np.int64), np.empty(largest, np.int64)
 
 
 @kernel
@@ -373,7 +375,7 @@ def search_cells(code, starts, cells, pairs, asked, table, tile, distances, ids)
     cell. Returns the number of rows measured in full.
     """
     offsets, short = table.offsets, table.short
-    count, room = 0, cell_room(distances.shape[1], table.codes.shape[1], len(tile))
+    count, room = 0, cell_buffers(distances.shape[1], table.codes.shape[1], len(tile))
     gathered = np.empty((min(256, len(pairs)), asked.short.shape[1]), np.float32)
     for g in range(len(cells)):
         if cells[g] >= len(offsets) - 1:  # no cell
@@ -404,7 +406,7 @@ def search_cells(code, starts, cells, pairs, asked, table, tile, distances, ids)
 
 
 @kernel
-def turn_row(z, basis, p):
+def rotate_row(z, basis, p):
     """Compute p (M,) = z (d,) times the first M columns of basis (d, any), four rows at a time."""
     p[:] = np.float32(0)
     width, full = np.uint64(len(p)), len(z) - len(z) % 4
@@ -433,7 +435,7 @@ def find_cells(rows, finder, asked, keys, cells):
         one = slice(i, i + 1)
         center_rows(rows[one], finder.mean, z, norms[one])  # squared norms for now
         if basis.shape[1] > 0:
-            turn_row(z[0], basis, p[0])
+            rotate_row(z[0], basis, p[0])
         else:
             p[:] = z
         fill_sketches(p, norms[one], short[one], long[one])
@@ -445,7 +447,7 @@ def find_cells(rows, finder, asked, keys, cells):
 
 
 @kernel
-def search_alone(code, probes, placed, finder, queries, table, radii, nearest, largest, distances, ids):
+def search_single(code, probes, placed, finder, queries, table, radii, nearest, largest, distances, ids):
     """Search the nearest cells of each query, nearest first, without cells that cannot contain near rows.
 
     placed (q, d') are the queries in the space of the distance, queries (q, d) as given. radii (c,), or (0,) if they
@@ -457,7 +459,7 @@ def search_alone(code, probes, placed, finder, queries, table, radii, nearest, l
     keys, cells = np.full((q, probes), EMPTY), np.full((q, probes), NO_ROW)
     find_cells(placed, finder, asked, keys, cells)
     count, tile = 0, np.empty((1, largest), np.float32)
-    room = cell_room(distances.shape[1], table.codes.shape[1], largest)
+    room = cell_buffers(distances.shape[1], table.codes.shape[1], largest)
     for i in range(q):
         square, blur = 0.0, 1e-5 * (asked.norms[i] + table.reach) ** 2
         for t in range(m):
@@ -466,7 +468,7 @@ def search_alone(code, probes, placed, finder, queries, table, radii, nearest, l
             cell, worst = cells[i, g], distances[i, 0]
             if cell == NO_ROW or offsets[cell] == offsets[cell + 1]:
                 continue
-            if len(radii) > 0 and worst < EMPTY and holds_nothing(
+            if len(radii) > 0 and worst < EMPTY and has_no_near_row(
                 keys[i, g], keys[i, 0], square, np.sqrt(widest_chord(code, worst)), blur, landmarks[cell],
                 landmarks[cells[i, 0]], radii[cell], nearest,
             ):  # fmt: skip

@@ -446,7 +446,7 @@ class CentroidClassifier(Classifier):
     def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
         self._spread, self._dtype = float(facts["spread"]), np.dtype(facts["dtype"])
         narrow = self._dtype == np.float32
-        self._range = Unit.again(int(facts.get("unit", 0)), self._dtype, self._distribution.distance, narrow)
+        self._range = Unit.from_exponent(int(facts.get("unit", 0)), self._dtype, self._distribution.distance, narrow)
         self._means, self.weights_ = np.array(arrays["means"]), np.array(arrays["weights"])
         self._publish()
         if "index" in facts:

@@ -69,7 +69,7 @@ class GaussianClasses:
         """Return the scaling in which squares of rows X neither overflow nor underflow."""
         narrow = X.dtype == np.float32
         if isinstance(X, TensorRows):
-            return Unit.again(0, X.dtype, EUCLIDEAN, narrow)
+            return Unit.from_exponent(0, X.dtype, EUCLIDEAN, narrow)
         return Unit.of(X, EUCLIDEAN, narrow)
 
     def summed(self, X: Any, scaled: Any) -> Any:

@@ -43,7 +43,7 @@ from kway.rows.blocks import dense_blocks
 from kway.rows.gpu.device import Device, is_tensor, names_gpu, on_host
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.auto import pick_index, restore
-from kway.search.flat import Flat, holds, staying
+from kway.search.flat import Flat, gpu_can_search, gpu_of_tensor
 from kway.search.index import Index
 from kway.search.metrics import Metric, pick_metric
 from kway.search.results import Neighbors, TopK
@@ -315,14 +315,14 @@ class NeighborsClassifier(VotingClassifier):
     def _kept_on(self, X: Any) -> Device | None:
         """Return the device that searches the rows of a fit if they are a tensor; None for the CPU."""
         flat = isinstance(self.index, Flat) or self.index in ("auto", "flat")
-        return staying(self.device, X) if flat else None
+        return gpu_of_tensor(self.device, X) if flat else None
 
     # ---- one search, then votes
 
     def _rows(self, X: Any) -> Any:
         """Return X checked; a tensor that the index can search stays on its device."""
         index = getattr(self, "index_", None)
-        if is_tensor(X) and isinstance(index, Index) and holds(index, X, self.n_neighbors):
+        if is_tensor(X) and isinstance(index, Index) and gpu_can_search(index, X, self.n_neighbors):
             return X
         return super()._rows(X)
 

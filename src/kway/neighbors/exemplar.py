@@ -189,7 +189,7 @@ class ExemplarClassifier(VotingClassifier):
         self.exemplars_, self.offsets_ = arrays["exemplars"], arrays["offsets"]
         self._codes, self._center = arrays["codes"], arrays["center"]
         kind = self.exemplars_.dtype
-        self._range = Unit.again(int(facts.get("power", 0)), kind, EUCLIDEAN, narrow=kind == np.float32)
+        self._range = Unit.from_exponent(int(facts.get("power", 0)), kind, EUCLIDEAN, narrow=kind == np.float32)
 
 
 # ---- training

@@ -34,7 +34,16 @@ from kway.kernels.codes.bit_scan import CodedRows, Estimator
 from kway.kernels.jit import frozen
 from kway.kernels.topk import EMPTY, merge
 from kway.rows.blocks import SAMPLE_ROWS
-from kway.search.cells import CellGroups, CellOrder, Ground, Projected, Projection, one_by_one, ordered_by_cell, taken
+from kway.search.cells import (
+    CellGroups,
+    CellOrder,
+    Ground,
+    Projected,
+    Projection,
+    ordered_by_cell,
+    single_groups,
+    taken,
+)
 from kway.search.codecs.bit_scan import coded_rows
 from kway.search.codecs.bits import CODE_ARRAYS, BitRows, Bits, CenteredBits, residual_frame
 from kway.search.codecs.block_codes import BlockEncoder, check_same_job, code_arrays, encode_parts, job_settings
@@ -81,11 +90,11 @@ class BitCells(CellOrder):
     @staticmethod
     def of(kept: StoredRows, cells: NDArray[np.int64], ground: Ground) -> BitCells:
         """Return the table of stored rows, which are in the order of their positions and belong to these cells (n,)."""
-        held = kept.codes
-        assert isinstance(held, CenteredBits)
+        coded = kept.codes
+        assert isinstance(coded, CenteredBits)
         order, offsets = ordered_by_cell(cells, len(ground.landmarks))
         full = taken(kept.full, order)
-        return BitCells.ready(full, held.codes.take(order), frozen(order), offsets, held.landmarks, ground)
+        return BitCells.from_codes(full, coded.codes.take(order), frozen(order), offsets, coded.landmarks, ground)
 
     @staticmethod
     def from_arrays(rows: Any, arrays: dict[str, NDArray], ground: Ground) -> BitCells:
@@ -95,10 +104,10 @@ class BitCells(CellOrder):
         assert codes is not None
         offsets = np.concatenate([[0], np.cumsum(arrays["sizes"])])
         full = None if rows is None else frozen(rows)
-        return BitCells.ready(full, codes, frozen(arrays["names"]), frozen(offsets), ground.centers(), ground)
+        return BitCells.from_codes(full, codes, frozen(arrays["names"]), frozen(offsets), ground.centers(), ground)
 
     @staticmethod
-    def ready(
+    def from_codes(
         full: NDArray | None, codes: BitRows, names: NDArray, offsets: NDArray, centers: NDArray[np.float32],
         ground: Ground,
     ) -> BitCells:  # fmt: skip
@@ -152,7 +161,7 @@ class BitCells(CellOrder):
         codes = CenteredBits(self.codes, self.centers, self.names).arrays()
         return full | codes | {"names": self.names, "sizes": np.diff(self.offsets)}
 
-    def look_alone(
+    def search_single(
         self, exact: NDArray[np.float64], placed: NDArray[np.float64], finder: CellFinder, probes: int, heaps: Heaps,
     ) -> int:  # fmt: skip
         """Search the nearest cells of each query (q, d); return the number of rows measured or estimated.
@@ -163,10 +172,10 @@ class BitCells(CellOrder):
         q, near = len(exact), empty_heaps(len(exact), probes)
         short = np.empty((q, finder.landmarks.shape[1] + 1), np.float32)
         find_cells(placed, finder, CellQueries(short, np.empty((q, 0), np.float32), exact, np.empty(q)), *near)
-        groups = one_by_one(near.ids)
+        groups = single_groups(near.ids)
         return self._search_parts(exact, heaps, groups, min(workers(), 1 + self._rows_in(groups) // _SHARED))
 
-    def look(self, exact: NDArray[np.float64], projected: Projected, heaps: Heaps, groups: CellGroups) -> int:
+    def search_groups(self, exact: NDArray[np.float64], projected: Projected, heaps: Heaps, groups: CellGroups) -> int:
         """Search cells for groups of queries (q, d); return the number of rows measured or estimated."""
         return self._search_parts(exact, heaps, groups, 1)
 
@@ -231,12 +240,12 @@ def fill_cells(index: LandmarksIndex, source: Any, folder: str | Path | None = N
     store = index.recipe.store
     assert isinstance(store, Bits)
     learner = _Learner(index, store, _arrays_of(source))
-    coder, held = encode_parts(source, learner.first, learner.again, index.metric, folder)
+    coder, arrays = encode_parts(source, learner.learn, learner.restore, index.metric, folder)
     assert isinstance(coder, _CellCoder)
-    order, offsets = ordered_by_cell(held.take("cells"), index.n_landmarks)
-    whole = {key: frozen(held.take(key, order)) for key in CODE_ARRAYS}
+    order, offsets = ordered_by_cell(arrays.take("cells"), index.n_landmarks)
+    whole = {key: frozen(arrays.take(key, order)) for key in CODE_ARRAYS}
     codes = BitRows(residual_frame(store, coder.n_features), **whole)
-    index._set(BitCells.ready(None, codes, frozen(order), offsets, coder.centers, index._ground()))
+    index._set(BitCells.from_codes(None, codes, frozen(order), offsets, coder.centers, index._ground()))
     return len(order)
 
 
@@ -273,7 +282,7 @@ class _Learner:
     store: Bits
     arrays: tuple[NDArray, ...]
 
-    def first(self, rows: NDArray) -> BlockEncoder:
+    def learn(self, rows: NDArray) -> BlockEncoder:
         index, n = self.index, sum(map(len, self.arrays))
         if not n and index.recipe.n_landmarks == "auto":
             raise InputError(
@@ -286,11 +295,11 @@ class _Learner:
         index._place(sample, n or len(rows))
         return self._coder()
 
-    def again(self, held: Mapping[str, NDArray], folder: str) -> BlockEncoder:
-        check_same_job(held, self.store, self.index.metric, folder, "landmarks")
+    def restore(self, facts: Mapping[str, NDArray], folder: str) -> BlockEncoder:
+        check_same_job(facts, self.store, self.index.metric, folder, "landmarks")
         index = self.index
-        index._projection = Projection(held["mean"], frozen(held["basis"]), int(held["length"]))
-        index._landmarks, index._trained = frozen(held["landmarks"]), int(held["trained"])
+        index._projection = Projection(facts["mean"], frozen(facts["basis"]), int(facts["length"]))
+        index._landmarks, index._trained = frozen(facts["landmarks"]), int(facts["trained"])
         return self._coder()
 
     def _coder(self) -> _CellCoder:

@@ -35,9 +35,9 @@ from kway.kernels.cells import (
     cell_radii,
     center_rows,
     fill_sketches,
-    pass_over,
-    search_alone,
     search_cells,
+    search_single,
+    skip_cells,
 )
 from kway.kernels.float32 import SUM_ROUNDING
 from kway.kernels.jit import frozen
@@ -54,8 +54,7 @@ from kway.search.results import Heaps
 from kway.threads import pmap, shares, spans
 
 _SMALL = 24  # columns up to which a row is its own projection (T3)
-_SHORT = 64  # most coordinates of a short projection (T3)
-_LONG = 192  # coordinates of a long projection; 128 to 256 take the same time within a tenth (T3)
+_SHORT = 64  # most coordinates of a short projection; a long one has twice as many (T3)
 
 
 class Projected(NamedTuple):
@@ -122,7 +121,7 @@ def learn_projection(rows: NDArray, centered: bool, seed: int) -> Projection:
     mean = rows.mean(axis=0, dtype=np.float64) if centered else np.zeros(d)
     if d <= _SMALL:
         return Projection(mean, np.empty((d, 0), dtype=np.float32), d)
-    width = _LONG if d >= 1.5 * _LONG else min(_SHORT, d - d // 16 - 4)
+    width = 2 * _SHORT if d >= 4 * _SHORT else min(_SHORT, d - d // 16 - 4)
     axes = leading_axes((rows - mean).astype(np.float32), width, np.random.default_rng(seed))
     return Projection(mean, frozen(axes), min(_SHORT, width))
 
@@ -135,7 +134,7 @@ class CellGroups(NamedTuple):
     pairs: NDArray[np.int64]
 
 
-def one_by_one(cells: NDArray[np.int64]) -> CellGroups:
+def single_groups(cells: NDArray[np.int64]) -> CellGroups:
     """Return groups of one pair each, nearest cells first."""
     q, probes = cells.shape
     return CellGroups(np.arange(q * probes + 1), cells.ravel(), np.repeat(np.arange(q), probes))
@@ -181,7 +180,7 @@ class CellBounds:
         blurs = 1e-5 * (queries.norms + self.reach) ** 2
         left = np.ascontiguousarray(cells[:, ring])
         wide = [np.ascontiguousarray(array, np.float64) for array in (keys[:, ring], keys[:, 0], squares)]
-        pass_over(left, wide[0], frozen(cells[:, 0]), *wide[1:], gaps, blurs, self.landmarks, self.radii, self.nearest)
+        skip_cells(left, wide[0], frozen(cells[:, 0]), *wide[1:], gaps, blurs, self.landmarks, self.radii, self.nearest)
         return left
 
 
@@ -319,7 +318,7 @@ class CellTable(CellOrder):
         """Return the arrays of a model file."""
         return self.rows().arrays() | {"cells": self.cells}
 
-    def look(self, exact: NDArray[np.float64], projected: Projected, heaps: Heaps, groups: CellGroups) -> int:
+    def search_groups(self, exact: NDArray[np.float64], projected: Projected, heaps: Heaps, groups: CellGroups) -> int:
         """Offer the rows of cells to groups of queries (q, d); return the number of rows measured in full."""
         starts, cells, pairs = groups
         if not len(pairs):
@@ -328,14 +327,14 @@ class CellTable(CellOrder):
         asked = CellQueries(projected.short, projected.long, exact, projected.norms)
         return int(search_cells(self.distance.code, starts, cells, pairs, asked, self._table, tile, *heaps))
 
-    def look_alone(
+    def search_single(
         self, exact: NDArray[np.float64], placed: NDArray[np.float64], finder: CellFinder, probes: int, heaps: Heaps,
     ) -> int:  # fmt: skip
         """Offer each query (q, d) the rows of its nearest cells, on one thread; return the rows measured in full."""
         bounds = self.bounds
         radii, nearest = (_NO_FLOATS, False) if bounds is None else (frozen(bounds.radii), bounds.nearest)
         return int(
-            search_alone(
+            search_single(
                 self.distance.code, probes, placed, finder, exact, self._table, radii, nearest, self.largest,
                 *heaps,
             )

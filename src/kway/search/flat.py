@@ -114,11 +114,11 @@ class Flat(Recipe):
             return super().build_blocks(blocks, metric, folder)
         index = FlatIndex(self, picked, Ids.of(scan.n, None), scan.kept)
         index._choose()
-        index.unit = Unit.again(0, np.dtype(np.float32), picked.distance, self._narrow)  # blocks are not scaled
+        index.unit = Unit.from_exponent(0, np.dtype(np.float32), picked.distance, self._narrow)  # blocks are not scaled
         return index
 
-    def _far_rows(self, rows: Any, metric: Metric) -> Any:
-        return None if self.device == "cpu" else far_rows(rows, metric, self.device)
+    def _rows_on_gpu(self, rows: Any, metric: Metric) -> Any:
+        return None if self.device == "cpu" else rows_on_gpu(rows, metric, self.device)
 
     def _live(self, rows: Any, metric: Metric, ids: Ids) -> FlatIndex:
         keep = self.keeper.store_on_gpu if isinstance(rows, TensorRows) else self.keeper.keep
@@ -164,7 +164,7 @@ class FlatIndex(Index):
     def _choose(self) -> None:
         """Choose the main search: on the GPU, by bounds if they pay, or by a scan."""
         self._bounds_after, device = 0, self.recipe.device
-        on_gpu, why = (None, "") if device == "cpu" else search_over(self._scan, self.metric, device)
+        on_gpu, why = (None, "") if device == "cpu" else search_on_gpu(self._scan, self.metric, device)
         if on_gpu is not None:
             self._main, self.why_ = on_gpu, why
             return
@@ -187,9 +187,9 @@ class FlatIndex(Index):
             self._settle()
             self._choose()
 
-    def _tensors(self, queries: Any, k: int, probes: int | None) -> Neighbors | None:
+    def _search_tensors(self, queries: Any, k: int, probes: int | None) -> Neighbors | None:
         search = None if self._tail is not None or len(self._dead) else self._main
-        return tensors(search, self, queries, k)
+        return search_tensors(search, self, queries, k)
 
     def _nearest(self, queries: Any, k: int, probes: int | None) -> Neighbors:
         if self._bounds_after:
@@ -270,9 +270,9 @@ def check_device(metric: Metric, sparse: bool) -> None:
         )
 
 
-def far_rows(rows: Any, metric: Metric, device: str) -> TensorRows | None:
+def rows_on_gpu(rows: Any, metric: Metric, device: str) -> TensorRows | None:
     """Return the rows if a GPU can search them without scaling; None if the CPU has to read them."""
-    chosen = staying(device, rows)
+    chosen = gpu_of_tensor(device, rows)
     if chosen is None or not metric.distance.by_products or not metric.bare:
         return None
     far, limit = plain_far(rows, chosen), 2.0 ** min(NARROW.most, -NARROW.least)
@@ -283,7 +283,7 @@ def far_rows(rows: Any, metric: Metric, device: str) -> TensorRows | None:
     return None if bool(wild.any()) else far
 
 
-def staying(device: str, rows: Any) -> Device | None:
+def gpu_of_tensor(device: str, rows: Any) -> Device | None:
     """Return the GPU for rows that are a tensor; None if the CPU reads them."""
     if device == "cpu" or not (is_tensor(rows) or isinstance(getattr(rows, "rows", None), TensorRows)):
         return None
@@ -291,7 +291,7 @@ def staying(device: str, rows: Any) -> Device | None:
     return resolve(device, pays=len(shape) == 2 and shape[0] * shape[1] >= ENOUGH).device
 
 
-def search_over(scan: Scan, metric: Metric, device: str) -> ChosenSearch:
+def search_on_gpu(scan: Scan, metric: Metric, device: str) -> ChosenSearch:
     """Return the search of all rows on `device`, if a GPU can run it."""
     if scan.kept.sparse or not metric.distance.by_products or not scan.n:
         return ChosenSearch(None, "on the CPU: a GPU searches dense rows under euclidean, cosine and dot")
@@ -302,9 +302,9 @@ def search_over(scan: Scan, metric: Metric, device: str) -> ChosenSearch:
     return ChosenSearch(search, f"{search.why} ({chosen.why})")
 
 
-def tensors(search: Any, index: Index, queries: Any, k: int) -> Neighbors | None:
+def search_tensors(search: Any, index: Index, queries: Any, k: int) -> Neighbors | None:
     """Return the k nearest of queries that are a tensor, as tensors; None if the GPU cannot search them."""
-    if not getattr(search, "answers_tensors", False) or not holds(index, queries, k):
+    if not getattr(search, "answers_tensors", False) or not gpu_can_search(index, queries, k):
         return None
     device = search.device
     with device.room(f"a search of {len(queries):,} queries"):
@@ -313,7 +313,7 @@ def tensors(search: Any, index: Index, queries: Any, k: int) -> Neighbors | None
         return Neighbors(ids.to(queries.device), found.distances.to(queries.device, queries.dtype))
 
 
-def holds(index: Index, queries: Any, k: int) -> bool:
+def gpu_can_search(index: Index, queries: Any, k: int) -> bool:
     """Return whether a GPU can search these queries without converting them; the CPU converts or refuses others."""
     if str(queries.dtype) not in _FLOATS or queries.ndim != 2 or not isinstance(k, int) or not 0 < k < index.n_rows:
         return False

@@ -12,7 +12,7 @@ never decrease along a row of the result. A distance beyond the range of float32
 such rows are ordered by their distances in float64. Ids are positions 0..n-1 unless the caller gave others.
 
 A subclass implements `_nearest(queries, k, probes) -> Neighbors of positions`, `_append(rows)`, `_drop(positions)` and
-`_state() -> (facts, arrays)`, and `_tensors` if tensors can be searched on a GPU. `_append` and `_drop` replace
+`_state() -> (facts, arrays)`, and `_search_tensors` if tensors can be searched on a GPU. `_append` and `_drop` replace
 attributes and change no array in place, so that threads may search while another adds rows (versions.py). They may set
 `_stale`: the next search then calls `_settle` first.
 """
@@ -92,12 +92,12 @@ class Recipe:
         with at_most(n_jobs):
             picked = pick_metric(metric)
             self.check(picked, is_sparse(rows))
-            far = self._far_rows(rows, picked)
+            far = self._rows_on_gpu(rows, picked)
             kept = plain_rows(rows, "rows", sparse=self.sparse) if far is None else far
             if kept.shape[0] == 0 or kept.shape[1] == 0:
                 raise InputError(f"rows must have at least one row and one column, got shape {kept.shape}")
             picked.check(kept.shape[1])
-            unit = Unit.again(0, kept.dtype, picked.distance, self._narrow)
+            unit = Unit.from_exponent(0, kept.dtype, picked.distance, self._narrow)
             if far is None:
                 kept = picked.prepare(kept)
                 unit = Unit.of(kept, picked.distance, self._narrow)
@@ -106,7 +106,7 @@ class Recipe:
         index.unit, index._n_jobs = unit, n_jobs
         return index
 
-    def _far_rows(self, rows: Any, metric: Metric) -> Any:
+    def _rows_on_gpu(self, rows: Any, metric: Metric) -> Any:
         """Rows that stay on a device, None if they are read on the CPU."""
         return None
 
@@ -231,7 +231,7 @@ class Recipe:
         ids = Ids(np.asarray(arrays["ids"])) if "ids" in arrays else Ids.of(facts["n_rows"], None)
         index = recipe._revive(rows, from_facts(facts["metric"]), ids, facts, arrays)
         kind = np.dtype(np.float32) if rows is None else rows.dtype
-        index.unit = Unit.again(facts.get("unit", 0), kind, index.metric.distance, recipe._narrow)
+        index.unit = Unit.from_exponent(facts.get("unit", 0), kind, index.metric.distance, recipe._narrow)
         index.why_ = facts.get("why", index.why_)
         return index
 
@@ -336,7 +336,7 @@ class Index(ABC):
             now, tensor = self._settled(), is_tensor(queries)
             if tensor:
                 now._touched = float(k)
-                found = now._tensors(queries, k, probes)
+                found = now._search_tensors(queries, k, probes)
                 if found is not None:
                     return found
             some, k = now.unit.queries(now._prepared(on_host(queries), "queries")), whole_k(k)
@@ -367,7 +367,7 @@ class Index(ABC):
             return TopK(ids, host if self.metric.bare else as_tensor(Device(str(queries.device)), host))
         return TopK(ids, np.where(ids >= 0, self.metric.score(distances), -np.inf))
 
-    def _tensors(self, queries: Any, k: int, probes: int | None) -> Neighbors | None:
+    def _search_tensors(self, queries: Any, k: int, probes: int | None) -> Neighbors | None:
         """Return the nearest rows of a tensor, found on a GPU; None if the CPU has to search."""
         return None
 

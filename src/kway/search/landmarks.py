@@ -47,7 +47,6 @@ from kway.search.results import Heaps, Ids, Neighbors, empty_heaps, whole_k
 from kway.threads import even_spans, pmap, spans
 
 PROBES = 24  # cells that are probed unless tuned: a recall near 0.996 on images with 2 sqrt(n) cells (T3)
-_FEW = 8  # queries that are searched one by one, without threads (T7)
 
 
 @dataclass(frozen=True)
@@ -142,7 +141,7 @@ class Landmarks(Recipe):
         if n is None:
             return super().build_blocks(blocks, metric, folder)
         index._ids, index._n_features = Ids.of(n, None), len(index._projection.mean)
-        index.unit = Unit.again(0, np.dtype(np.float32), picked.distance, self._narrow)  # blocks are not scaled
+        index.unit = Unit.from_exponent(0, np.dtype(np.float32), picked.distance, self._narrow)  # blocks are not scaled
         return index
 
     def _live(self, rows: Any, metric: Metric, ids: Ids) -> LandmarksIndex:
@@ -270,7 +269,7 @@ class LandmarksIndex(Index):
     def _nearest(self, queries: NDArray, k: int, probes: int | None) -> Neighbors:
         wanted = self._probes(probes)
         heaps = empty_heaps(len(queries), k)
-        if len(queries) <= _FEW:
+        if len(queries) == 1:
             measured = self._search(queries, heaps, wanted)
         else:
             blocks = even_spans(len(queries), self._block)
@@ -324,7 +323,7 @@ class LandmarksIndex(Index):
         done, touched = 0, []
         for step, copy in zip(steps, kept):
             groups = self._groups(slice(done, step), cells, keys, projected, heaps)
-            measured += self._table.look(exact, projected, heaps, groups)
+            measured += self._table.search_groups(exact, projected, heaps, groups)
             copy.distances[:], copy.ids[:] = heaps
             touched.append(measured)
             done = step
@@ -339,14 +338,14 @@ class LandmarksIndex(Index):
         """Search a block of queries; those that found fewer than k rows probe four times as many cells."""
         exact = frozen(queries.astype(np.float64))
         placed = frozen(self.metric.distance.place(exact)) if self.metric.distance.moves else exact
-        if len(queries) <= _FEW:
-            measured = self._table.look_alone(exact, placed, self._finder, probes, heaps)
+        if len(queries) == 1:
+            measured = self._table.search_single(exact, placed, self._finder, probes, heaps)
         else:  # the nearest cell first: it gives a small k-th distance, which rules out more rows of the others
             projected = self._projection.of(placed, self._table.long.shape[1] > 0)
             keys, cells = self._probe(projected, probes)  # (q, probes), nearest first
-            measured = self._table.look(exact, projected, heaps, by_cell(cells[:, :1], self.n_landmarks))
+            measured = self._table.search_groups(exact, projected, heaps, by_cell(cells[:, :1], self.n_landmarks))
             others = self._groups(slice(1, None), cells, keys, projected, heaps)
-            measured += self._table.look(exact, projected, heaps, others)
+            measured += self._table.search_groups(exact, projected, heaps, others)
         (where,) = (heaps.distances[:, 0] >= EMPTY).nonzero()
         if probes < self.n_landmarks and len(where):
             again = empty_heaps(len(where), heaps.ids.shape[1])

@@ -78,11 +78,6 @@ def near_one(rows: Any) -> Any:
     return by_power(rows, -exponents(row_peaks(rows)))
 
 
-# Powers of two that rows may span; tests/linear/test_constant_columns.py decides them. Squares of float64 values
-# span twice as many powers and must fit float64 themselves.
-_POWER_RANGE = {np.dtype(np.float32): 112, np.dtype(np.float64): 500}
-
-
 class PowerSpan(NamedTuple):
     """Powers of two between which the largest value of rows is not scaled, and the largest power of a query."""
 
@@ -137,7 +132,7 @@ class Unit:
         return Unit(distance, span, exponent)
 
     @staticmethod
-    def again(exponent: int, dtype: np.dtype, distance: Distance, narrow: bool) -> Unit:
+    def from_exponent(exponent: int, dtype: np.dtype, distance: Distance, narrow: bool) -> Unit:
         """Return the scaling of a model file."""
         return Unit(distance, _span(dtype, narrow), exponent)
 
@@ -212,7 +207,8 @@ def _span(dtype: np.dtype, narrow: bool) -> PowerSpan:
 
 def _refuse_uneven(rows: Any, high: int, low: int) -> None:
     """Raise an error for rows that no common power of two can scale; `high`, `low`: exponents of the row peaks."""
-    holds = _POWER_RANGE[np.dtype(rows.dtype)]
+    normal = -np.finfo(rows.dtype).minexp  # squares of float32 are float64, those of float64 must be normal themselves
+    holds = normal if rows.dtype == np.float32 else normal // 2
     if high - low > holds:
         peaks = row_peaks(rows)
         least = int(np.where(peaks > 0, peaks, np.inf).argmin())

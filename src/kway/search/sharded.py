@@ -96,7 +96,7 @@ def _built(recipe: Recipe, metric: Metric, rows: Any, n_jobs: int | None) -> Ind
     with at_most(n_jobs):
         index = recipe._live(rows, metric, Ids.of(rows.shape[0], None))
     index._n_jobs = n_jobs
-    index.unit = Unit.again(0, rows.dtype, metric.distance, recipe._narrow)
+    index.unit = Unit.from_exponent(0, rows.dtype, metric.distance, recipe._narrow)
     return index
 
 

@@ -11,8 +11,8 @@ from kway.search.certified.sketches import (
     correlated_groups,
     empty_sketch,
     euclidean_space,
-    flaw,
     measure_frame,
+    orthogonality_error,
 )
 from kway.search.principal_axes import leading_axes
 
@@ -102,7 +102,7 @@ def test_axes_are_orthonormal_beyond_the_full_decomposition():
     values = (rng.standard_normal((600, 40)) @ rng.standard_normal((40, 1500))).astype(np.float32)
     axes = leading_axes(values, 512, rng)
     assert axes.shape == (1500, 512)
-    assert flaw(axes) < 1e-4
+    assert orthogonality_error(axes) < 1e-4
     kept = np.linalg.norm(values @ axes[:, :40]) / np.linalg.norm(values)
     assert kept > 0.999
 

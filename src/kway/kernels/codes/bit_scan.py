@@ -418,7 +418,7 @@ def _passed(hits, masks, low, coded, which, words, mosts, found):
 def scan_first(how, coded, asked, spans, start, stop, which, fast, bounds, distances, ids):
     """Offer the rows of start..stop that pass `which` (FirstFilter) to the heaps; otherwise like `scan_bits`."""
     q, wide, words = len(asked.words), asked.rotated.shape[1], asked.words
-    seen, nobody = np.zeros(2, np.int64), np.full(2, -1, np.int64)
+    seen, none_passed = np.zeros(2, np.int64), np.full(2, -1, np.int64)
     now, known, wanted = which.mosts.T.copy(), np.full(q, EMPTY), np.empty(2, np.int64)
     shortest, longest = spans[:, 0].min(), spans[:, 1].max()
     halves, masks = np.empty((16 * len(coded.head), TABLE_ROWS), np.uint8), np.empty((q, BIT_BLOCK // 64), np.uint64)
@@ -440,7 +440,7 @@ def scan_first(how, coded, asked, spans, start, stop, which, fast, bounds, dista
         m = _passed(hits[:m], masks, low, coded, which, words, now[1], found)
         for j in range(m):
             i, row[0] = found[j] // BIT_BLOCK, low + found[j] % BIT_BLOCK
-            passed = PassedFilter(which.planes[i], nobody)
+            passed = PassedFilter(which.planes[i], none_passed)
             offer_rows(how, coded, one_query(asked, i), row, passed, bounds[i], held, distances[i], ids[i], seen)
     return seen
 

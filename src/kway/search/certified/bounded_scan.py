@@ -27,8 +27,6 @@ from kway.threads import even_spans, pmap, single_blas, spans
 
 PANEL = 240  # queries per panel: their codes and a block of rows fit in the L1 cache (T1, T2)
 CHUNK = 16  # blocks of 64 rows between two updates of the thresholds (T1)
-_PROBES = 2  # cells that give the first radius (T1)
-_SPARE = 3  # rows beyond k that are measured for the first radius (T1)
 
 
 @dataclass(frozen=True)
@@ -157,7 +155,7 @@ class BoundedScan:
     def _sketch(self, queries: NDArray, k: int) -> tuple[BoundSketch, NDArray[np.int32]]:
         """Return sketches of the queries, and their nearest cells (q, probes), which contain about 2 k rows."""
         q, cells = len(queries), len(self._cells.centers)
-        probes = min(cells, max(_PROBES, -(-2 * k * cells // len(self._index.ids))))
+        probes = min(cells, -(-2 * k * cells // len(self._index.ids)))
 
         def work(part: slice) -> tuple[NDArray, ...]:
             sketch = empty_sketch(part.stop - part.start, self._space)
@@ -171,7 +169,7 @@ class BoundedScan:
         self, queries: NDArray, sketch: BoundSketch, near: NDArray[np.int32], best: NDArray, found: NDArray
     ) -> list[SweepTally]:
         """Find the nearest rows of the queries into best and found (q, k), panel by panel."""
-        codes, index, keep = self._codes, self._index, best.shape[1] + _SPARE
+        codes, index, keep = self._codes, self._index, 2 * best.shape[1]
         order = np.argsort(near[:, 0], kind="stable").astype(np.int32)  # queries of the same cell share a panel
         slack = (sketch.slack + self._slack) * (1 + 1e-9)
         reach = sketch.coarse_slack + self._coarse_slack + codes.error

@@ -3,7 +3,7 @@
 The bounds hold for any axes and groups; how many numbers a sketch has decides the time of a search. Some rows serve as
 queries, with the distance of their k-th neighbor. On a sample of the other rows, the survivors of each bound are
 counted. Time per query = words scanned + survivors examined + rows measured + the sketch of the query and of one row
-(as many queries as rows are expected). Unless this is clearly less than a comparison with all rows, no bounds are
+(as many queries as rows are expected). Unless this is less than a comparison with all rows takes, no bounds are
 built.
 """
 
@@ -124,7 +124,6 @@ _ASKED = 128  # rows that serve as queries; more lead to the same choice (T1f)
 _WARM = 1.04  # radius of the scan relative to the true one: codes are rounded, and thresholds not final (T1b)
 LOOK, BYTE = 30e-9, 0.03e-9  # seconds per survivor of the scan on one thread, and per column (T1, T2)
 _PLAIN = 42e9  # products (or differences) per second and thread of a plain search (T1, T2)
-PAYS = 0.8  # bounds are built if they take less than this share of the plain time (T1b)
 _STEP = 16  # length of the shortest sketch that is compared, and the unit of all lengths (T1f)
 
 
@@ -184,7 +183,7 @@ class SketchChoice:
     @property
     def pays(self) -> bool:
         """Whether bounds save time."""
-        return self.seconds < PAYS * self.plain
+        return self.seconds < self.plain
 
 
 def _plain(n: int, d: int) -> float:

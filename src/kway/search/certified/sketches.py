@@ -19,7 +19,7 @@ The fine sketch is the whole row, rounded to bytes (`code_bytes`).
 
 Rounding errors, with u = 2^-24: a coordinate is computed as sums of PIECE products, which are then added. Its error is
 at most (PIECE + pieces + 2) u |axis| |z|, and the error of all `few` coordinates is at most sqrt(few) times that. The
-error from axes that are not exactly orthogonal is their `flaw`.
+error from axes that are not exactly orthogonal is their `orthogonality_error`.
 
 **Manhattan.** The sketches are signed sums over groups of correlated features:
 
@@ -192,14 +192,14 @@ def packed_words(codes: NDArray, word: type) -> NDArray:
 # ---- Euclidean
 
 
-def flaw(axes: NDArray[np.float32]) -> float:
+def orthogonality_error(axes: NDArray[np.float32]) -> float:
     """Return a bound of the distance (2-norm) from the axes to the nearest orthonormal ones: |V'V - I| in float64."""
     wide = axes.astype(np.float64)
     with single_blas():
         return float(np.linalg.norm(wide.T @ wide - np.eye(wide.shape[1]))) + 1e-12
 
 
-def random_turn(width: int, rng: np.random.Generator) -> NDArray[np.float32]:
+def random_rotation(width: int, rng: np.random.Generator) -> NDArray[np.float32]:
     """Return a random rotation (width, width); rotated coordinates have similar ranges, so one step fits all."""
     return np.ascontiguousarray(np.linalg.qr(rng.standard_normal((width, width)))[0], np.float32)
 
@@ -221,10 +221,10 @@ class EuclideanSpace:
 
     frame: Frame
     axes: NDArray[np.float32]
-    turn: NDArray[np.float32]
-    middle: NDArray[np.float32]
+    rotation: NDArray[np.float32]
+    coarse_mean: NDArray[np.float32]
     error: float  # error of the coordinates, relative to |z|
-    turn_error: float  # error of the rotation, relative to the rotated vector
+    rotation_error: float  # error of the rotation, relative to the rotated vector
     step: float  # difference between neighboring bytes of the fine sketch
 
     @property
@@ -249,11 +249,11 @@ class EuclideanSpace:
         raw = np.empty(into.coarse.shape, np.float32)
         lead = sketch_product(placed.values, self.axes)  # (b, few)
         tails(lead, placed.squares, self.whole, self.error, raw, into.coarse_slack)
-        raw -= self.middle
-        np.matmul(raw, self.turn, out=into.coarse)
+        raw -= self.coarse_mean
+        np.matmul(raw, self.rotation, out=into.coarse)
         sizes = np.sqrt(placed.squares)
-        length = sizes + float(np.linalg.norm(self.middle))  # bounds |raw|
-        into.coarse_slack[:] += 1.01 * self.turn_error * length + 2 * UNDERFLOW
+        length = sizes + float(np.linalg.norm(self.coarse_mean))  # bounds |raw|
+        into.coarse_slack[:] += 1.01 * self.rotation_error * length + 2 * UNDERFLOW
         code_bytes(placed.values, self.step, into.fine, into.slack)
         into.slack[:] *= 1 + 2 * len(self.axes) * ROUNDING  # sums in float32
         into.slack[:] += 4 * ROUNDING * sizes + UNDERFLOW
@@ -261,7 +261,7 @@ class EuclideanSpace:
     @property
     def nbytes(self) -> int:
         """Bytes in memory."""
-        return self.axes.nbytes + self.turn.nbytes + self.middle.nbytes + self.frame.center.nbytes
+        return self.axes.nbytes + self.rotation.nbytes + self.coarse_mean.nbytes + self.frame.center.nbytes
 
     def encode(self, coarse: NDArray[np.float32], ids: NDArray[np.int32], variant: int) -> SketchCodes:
         """Encode coarse sketches (n, w) of rows as signed bytes; the limits of the bytes are a CodeRoom."""
@@ -302,14 +302,14 @@ def euclidean_space(
     """Return the space of the axes (d, few); the coarse sketch is centered on its mean over the sample (s, d)."""
     d, few = axes.shape
     pieces = -(-d // PIECE)
-    error = (PIECE + pieces + 2) * ROUNDING * 1.01 * np.sqrt(few) * 1.01 + flaw(axes) + 6 * ROUNDING
-    turn = random_turn(few + 1, rng)
-    turn_error = (few + 9) * ROUNDING * 1.01 * np.sqrt(few + 1) + flaw(turn) + 8 * ROUNDING
+    error = (PIECE + pieces + 2) * ROUNDING * 1.01 * np.sqrt(few) * 1.01 + orthogonality_error(axes) + 6 * ROUNDING
+    rotation = random_rotation(few + 1, rng)
+    rotation_error = (few + 9) * ROUNDING * 1.01 * np.sqrt(few + 1) + orthogonality_error(rotation) + 8 * ROUNDING
     zero, identity = np.zeros(few + 1, np.float32), np.eye(few + 1, dtype=np.float32)
-    plain = EuclideanSpace(frame, frozen(axes), identity, zero, error, turn_error, _byte_step(frame, sample))
+    plain = EuclideanSpace(frame, frozen(axes), identity, zero, error, rotation_error, _byte_step(frame, sample))
     out = empty_sketch(len(sample), plain)
     plain.sketch(sample, out)
-    return replace(plain, turn=frozen(turn), middle=frozen(out.coarse.mean(0)))
+    return replace(plain, rotation=frozen(rotation), coarse_mean=frozen(out.coarse.mean(0)))
 
 
 def _byte_step(frame: Frame, sample: NDArray) -> float:
@@ -344,14 +344,14 @@ def correlated_groups(differences: NDArray[np.float32], levels: int) -> FeatureG
     members = [np.array([i]) for i in range(d)]
     signs, sums = np.ones(d, np.float32), differences
     for _ in range(levels):
-        mate, turned = _mates(sums)
+        mate, inverse = _mates(sums)
         joined, columns = [], []
         for i, j in enumerate(mate):
             if j < 0:
                 joined.append(members[i])
                 columns.append(sums[:, i])
             elif i < j:
-                flip = np.float32(-1 if turned[i] else 1)
+                flip = np.float32(-1 if inverse[i] else 1)
                 signs[members[j]] *= flip
                 joined.append(np.concatenate([members[i], members[j]]))
                 columns.append(sums[:, i] + flip * sums[:, j])
@@ -369,9 +369,6 @@ def _mates(sums: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.boo
     strength = alike[left, right]
     mate = pair_up(np.argsort(-np.abs(strength), kind="stable"), left, right, n)
     return mate, alike[np.arange(n), mate] < 0
-
-
-_TAIL = 0.001  # share of a column's values on either side that may be out of the range of the codes (T2)
 
 
 @dataclass(frozen=True)
@@ -430,11 +427,9 @@ class ManhattanSpace:
 
 
 def _range(coarse: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
-    """Return low (w,) and one step for all columns: 255 steps contain nearly all values of the widest column."""
-    sample = coarse[:: max(1, len(coarse) // 8192)]
-    low, high = np.quantile(sample, [_TAIL, 1 - _TAIL], axis=0)
-    if not (high > low).any():  # nearly constant columns
-        low, high = sample.min(axis=0).astype(np.float64), sample.max(axis=0).astype(np.float64)
+    """Return low (w,) and one step for all columns: 255 steps contain all values of a sample of the widest column."""
+    sample = coarse[:: max(1, len(coarse) // 8192)].astype(np.float64)
+    low, high = sample.min(axis=0), sample.max(axis=0)
     return frozen(low), float((high - low).max() or 1.0) / 255
 
 

@@ -242,27 +242,27 @@ class BitScan(Scan):
         """Search the rows that pass the first filter; then all others, unless the k-th distance rules them out."""
         queries, codes, k = self.encode(exact), self.codes, heaps.ids.shape[1]
         with single_blas():
-            which, left, measured = make_filter(queries, self._sample, len(codes), k), np.arange(len(exact)), 0
-        if which is not None:
-            measured = self._offer(queries, heaps, which, True)
+            filters, left, measured = make_filter(queries, self._sample, len(codes), k), np.arange(len(exact)), 0
+        if filters is not None:
+            measured = self._offer(queries, heaps, filters, True)
             done, lengths = np.empty(len(exact), dtype=bool), self.lengths
             shortest, longest = lengths[:, 0].min(), lengths[:, 1].max()
-            enough(self._how(self._z_of_two), heaps.distances[:, 0].copy(), queries, shortest, longest, which, done)
+            enough(self._how(self._z_of_two), heaps.distances[:, 0].copy(), queries, shortest, longest, filters, done)
             left = np.flatnonzero(~done)
         if len(left):
             own = Heaps(heaps.distances[left], heaps.ids[left])
-            rest = select_filters(which or empty_filter(len(exact)), left)
+            rest = select_filters(filters or empty_filter(len(exact)), left)
             measured += self._offer(select_queries(queries, left), own, rest, False)
             heaps.distances[left], heaps.ids[left] = own
         return measured
 
-    def _offer(self, queries: CodedQueries, heaps: Heaps, which: FirstFilter, passing: bool) -> int:
+    def _offer(self, queries: CodedQueries, heaps: Heaps, filters: FirstFilter, passing: bool) -> int:
         """Offer the rows that pass the filter, or the others, to the heaps; return how many were measured."""
         bounds, q = heaps.distances[:, 0].copy(), len(queries.words)
 
         def work(rows: slice) -> tuple[Heaps, int]:
             own = empty_heaps(q, heaps.ids.shape[1])
-            return own, self._scan_run(queries, own, rows, which, passing, bounds)
+            return own, self._scan_run(queries, own, rows, filters, passing, bounds)
 
         blocks = -(-self.n // BIT_BLOCK)  # one run of whole blocks per thread
         done = pmap(work, spans(self.n, BIT_BLOCK * -(-blocks // workers())))
@@ -271,15 +271,15 @@ class BitScan(Scan):
         return sum(measured for _, measured in done)
 
     def _scan_run(
-        self, queries: CodedQueries, heaps: Heaps, rows: slice, which: FirstFilter, passing: bool, bounds: NDArray
+        self, queries: CodedQueries, heaps: Heaps, rows: slice, filters: FirstFilter, passing: bool, bounds: NDArray
     ) -> int:
         """Do the work of one thread; return the number of rows measured, or estimated."""
         run = rows.start, rows.stop
         if passing:
             how, fast = self._how(self._z_of_two), chosen(*TABLE_FEATURES)
-            counts = scan_first(how, self._coded, queries, self.lengths, *run, which, fast, bounds, *heaps)
+            counts = scan_first(how, self._coded, queries, self.lengths, *run, filters, fast, bounds, *heaps)
         else:
-            passed = PassedFilter(which.planes, which.mosts)
+            passed = PassedFilter(filters.planes, filters.mosts)
             counts = scan_bits(self._how(self.z), self._coded, queries, self.lengths, *run, passed, bounds, *heaps)
         return int(counts[1] if self.kept.has_full else counts[0])
 
