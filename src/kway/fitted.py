@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kway import progress
 from kway.auto.evaluation import Scores
 from kway.auto.fit_options import FitOptions
 from kway.auto.hierarchy import LevelScores, job_levels
@@ -308,13 +309,19 @@ def fit(data: Any, target: Any = None, *, test: Any = None, **options: Any) -> F
     rows, labels = test if isinstance(test, tuple) and len(test) == 2 else (test, None)
     test_source = _source(rows, labels, "the test rows")
     _refuse_text_options(reading, source, test_source)
-    result: JobResult | MultilabelResult
-    if reading.multilabel is not None:
-        check_options(reading, asked)
-        result = run_multilabel(read_label_sets(source, reading, test_source, asked.seed), reading, asked, begun)
-    else:
-        result = run_job(read_train_test(source, reading, test_source, asked.seed), asked, begun)
+    with progress.shown_in_notebook():
+        result = _run(source, reading, test_source, asked, begun)
     return Fitted(result, column, reading.id, _files(data=source, test=test_source))
+
+
+def _run(
+    source: Any, reading: ReadOptions, test: Any, options: FitOptions, begun: float
+) -> JobResult | MultilabelResult:
+    """Read the rows and run the job for one label, or for several labels, per row."""
+    if reading.multilabel is not None:
+        check_options(reading, options)
+        return run_multilabel(read_label_sets(source, reading, test, options.seed), reading, options, begun)
+    return run_job(read_train_test(source, reading, test, options.seed), options, begun)
 
 
 def inspect(

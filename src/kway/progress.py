@@ -14,15 +14,19 @@ Without a watcher:
     note          prints a line on stderr
     track         draws a bar if there are many items and stderr is a terminal
     bar           always draws a bar, for `verbose`
+
+In a notebook, bars are HTML, which needs no widgets. Jobs call `shown_in_notebook()`.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple, TypeVar
+from html import escape
+from typing import Any, NamedTuple, TypeVar
 
 Thing = TypeVar("Thing")
 
@@ -127,7 +131,7 @@ def note(text: str) -> None:
 
 def track(things: Iterable[Thing], what: str, of: int, worth: int = 50) -> Iterator[Thing]:
     """Yield the things and report their number: to the watcher, or on a bar if there are at least `worth`."""
-    if _watched.get() is None and (of < worth or not sys.stderr.isatty()):
+    if _watched.get() is None and (of < worth or not (sys.stderr.isatty() or in_notebook())):
         yield from things
         return
     with bar(what, of, transient=True) as tell:
@@ -151,6 +155,13 @@ def bar(what: str, of: int, transient: bool = False, asked: bool = True) -> Iter
         report = current.report
         yield lambda done, note: report(News(f"{what}, {note}" if note else what, done, of))
         return
+    if in_notebook():
+        view = NotebookView()
+        try:
+            yield lambda done, note: view(News(f"{what}, {note}" if note else what, done, of))
+        finally:
+            view.close(keep=not transient)
+        return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -161,3 +172,72 @@ def bar(what: str, of: int, transient: bool = False, asked: bool = True) -> Iter
     with Progress(*columns, console=Console(stderr=True), transient=transient) as screen:
         task = screen.add_task(what, total=of, note="")
         yield lambda done, note: screen.update(task, completed=done, note=note)
+
+
+# ---- notebooks
+
+
+def in_notebook() -> bool:
+    """Return whether the code runs in the kernel of a notebook."""
+    if "IPython" not in sys.modules:
+        return False
+    from IPython import get_ipython
+
+    return hasattr(get_ipython(), "kernel")
+
+
+@contextmanager
+def shown_in_notebook() -> Iterator[None]:
+    """Show progress below the cell of a notebook; elsewhere, or if another watcher shows it, do nothing."""
+    if _watched.get() is not None or not in_notebook():
+        yield
+        return
+    view = NotebookView()
+    try:
+        with watched(view):
+            yield
+    finally:
+        view.close(keep=False)
+
+
+class NotebookView:
+    """A watcher that shows a bar, what runs and the best scores so far as HTML, which it replaces in place."""
+
+    def __init__(self, pause: float = 0.1) -> None:
+        from IPython.display import HTML, display
+
+        self._html, self._pause, self._begun, self._last = HTML, pause, time.perf_counter(), 0.0
+        self._news = News("", 0.0)
+        self._handle: Any = display(HTML(""), display_id=True)
+
+    def __call__(self, news: News) -> None:
+        """Show a report; reports that follow too quickly are only shown at the end."""
+        if news.stays:
+            print(news.what, file=sys.stderr)
+            return
+        self._news = news
+        if time.perf_counter() - self._last >= self._pause:
+            self._show()
+
+    def close(self, keep: bool) -> None:
+        """Show the last report, or remove the bar."""
+        if keep:
+            self._show()
+        else:
+            self._handle.update(self._html(""))
+
+    def _show(self) -> None:
+        self._last = time.perf_counter()
+        self._handle.update(self._html(progress_html(self._news, self._last - self._begun)))
+
+
+def progress_html(news: News, seconds: float) -> str:
+    """Return a report as HTML; all text is escaped.
+
+    >>> progress_html(News("fit <1>", 1, 4), 65)
+    '<div><progress value="0.2500"></progress> 0:01:05 fit &lt;1&gt;</div>'
+    """
+    share = min(1.0, news.done / news.of) if news.of else 0.0
+    clock = f"{int(seconds) // 3600}:{int(seconds) // 60 % 60:02}:{int(seconds) % 60:02}"
+    lines = "".join(f"<br>{escape('  '.join(line))}" for line in news.lines)
+    return f'<div><progress value="{share:.4f}"></progress> {clock} {escape(news.what)}{lines}</div>'

@@ -17,6 +17,7 @@ from kway.errors import InputError
 from kway.memory import available_bytes
 from kway.planning.costs import COSTS, GPU_COSTS, MAX_FIT_SECONDS, Cost, Size, check_size, sharded
 from kway.planning.rates import Rates, check_rates
+from kway.text_tables import Table
 from kway.units import format_bytes, format_count, format_rough_time, parse_bytes
 
 ADVICE = ("softmax", "softmax, GPU", "kNN flat", "kNN flat, GPU", "kNN landmarks", "sampled softmax",
@@ -92,6 +93,9 @@ class Plan:
             )
             for cost in self.ways
         ]  # fmt: skip
+
+    def _repr_html_(self) -> str:
+        return Table(self.title(), COLUMNS, self.rows(), self.advice()).html()
 
     def title(self) -> str:
         """Return the size and the memory in one line."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kway import progress
 from kway.auto.fit_options import FitOptions
 from kway.auto.race.clock import Clock
 from kway.auto.race.families import CLASS_NUMBER, COLUMNS, FAMILIES, Family, LinearFamily, families_of_views
@@ -85,7 +86,8 @@ def compare(X: Any, y: Any, models: Any = None, *, groups: Any = None, order: An
     'softmax'
     """
     refuse_unknown(options, [*options_of(FitOptions, "compare"), "groups", "order"])
-    return compare_rows(X, encode(y), FitOptions(models=models, **options), groups, order)
+    with progress.shown_in_notebook():
+        return compare_rows(X, encode(y), FitOptions(models=models, **options), groups, order)
 
 
 def compare_rows(
