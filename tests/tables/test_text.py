@@ -56,7 +56,7 @@ def test_many_texts_in_many_shares_and_a_table_that_grows(family, monkeypatch):
     monkeypatch.setattr(text_features, "_BLOCK", 1 << 10)
     rng = np.random.default_rng(0)
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz  "))
-    texts = ["".join(rng.choice(letters, rng.integers(0, 60))) for _ in range(3000)]
+    texts = ["".join(rng.choice(letters, rng.integers(0, 60))) for _ in range(1000)]
     found, counts, names, expected = counted(family, texts, enough=2)  # many texts: terms of one alone are left out
     assert found.terms == names.tolist()
     np.testing.assert_array_equal(counts, expected)
