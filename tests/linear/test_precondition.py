@@ -197,22 +197,20 @@ def test_curvatures_of_many_rows_and_classes_are_those_of_some_rows(monkeypatch)
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("fit_intercept", [True, False])
-def test_many_small_classes_are_inverted_together(dtype, fit_intercept, monkeypatch):
-    """The same factor as one matrix at a time from all rows, whichever way the size calls for."""
+def test_factors_per_class_are_inverses_of_weighted_matrices(dtype, fit_intercept):
     weight = np.random.default_rng(1).random(300) * 2
     objective = problem(R=12, form="columns", dtype=dtype, weight=weight.astype(dtype), fit_intercept=fit_intercept)
     theta = np.random.default_rng(3).standard_normal((12, 8)).astype(dtype) * dtype(0.1)
     theta[:, 7] *= fit_intercept
     g = np.random.default_rng(4).standard_normal((12, 8)).astype(dtype)
-    monkeypatch.setattr(precondition, "rows_per_class", lambda rows: 10**9)
-    together = moments(objective).per_class(objective, theta)
-    assert isinstance(together.inverses, np.ndarray)
-    found = moments(objective)
-    monkeypatch.setattr(precondition, "DOUBLE_FEATURES", 0)
-    apart = found.per_class(objective, theta)
-    assert isinstance(apart.inverses, list)
-    np.testing.assert_allclose(together(g), apart(g), rtol=1e-3 if dtype == np.float32 else 1e-8)
-    assert together(g).dtype == dtype
+    found = moments(objective).per_class(objective, theta)(g)
+    h, share = objective.curvatures(theta).astype(float), precondition.SHARE_OF_PLAIN
+    D = 8 if fit_intercept else 7
+    for k in range(12):
+        A = (1 - share) * gram(objective, h[k]) + precondition.plain_mass(h)[k] * gram(objective, weight)
+        expected = np.linalg.solve(ridged(A, objective), g[k, :D].astype(float))
+        np.testing.assert_allclose(found[k, :D], expected, rtol=2e-3, atol=1e-4 * np.abs(expected).max())
+    assert found.dtype == dtype
 
 
 def test_small_classes_that_cannot_be_inverted_get_a_factor_all_the_same():

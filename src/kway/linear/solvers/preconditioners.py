@@ -36,7 +36,7 @@ Factor = Callable[[NDArray], NDArray]
 MOST_FEATURES = 4000  # of a Gram matrix: 64 MB in float32
 MOST_SPARSE_FEATURES = 1000  # the same of sparse rows, which are made dense
 MOST_BYTES = 1 << 30  # of all matrices of "per class"
-DOUBLE_FEATURES = 128  # up to so many, matrices are float64, of all rows, and for all classes at once (T4b: letter)
+DOUBLE_FEATURES = 128  # up to so many, matrices are float64, and drawn from as many rows as for this many (T4b: letter)
 SHARE_OF_PLAIN = 0.1  # share of the unweighted matrix in that of a class, so that every direction has curvature
 LEAST_GAP = 4.0  # iterations between two factors per class (T4b, letter)
 
@@ -85,16 +85,13 @@ class Shared:
 
 @dataclass(frozen=True)
 class PerClass:
-    """One inverse (D, D) per score: a list of upper triangles, or one array (R, D, D) if they are small."""
+    """The upper triangle of one inverse (D, D) per score."""
 
-    inverses: list[NDArray] | NDArray
+    inverses: list[NDArray]
 
     def __call__(self, gradient: NDArray) -> NDArray:
         """Return each row of gradient (R, d + 1) times its own inverse."""
         out, D = np.zeros_like(gradient), len(self.inverses[0])
-        if isinstance(self.inverses, np.ndarray):
-            out[:, :D] = np.matmul(self.inverses, gradient[:, :D, None])[:, :, 0]
-            return out
 
         def part(classes: slice) -> None:
             product = np.empty(D, self.inverses[0].dtype)
@@ -183,29 +180,12 @@ class Moments:
         if not self.dense:
             return _centered(self._class_diagonals(rows, weights), rows)
         mass = plain_mass(weights, least)
-        if rows.n_scores > 1 and len(self.gram) <= DOUBLE_FEATURES:
-            return _centered(self._stacked(rows, weights, mass), rows)
 
         def one(k: int) -> NDArray:
             gram = sampled_gram(rows, weights[k], n_drawn, np.random.default_rng(k), self.gram, mass[k])
             return safe_inverse(gram, _ridges(rows))
 
         return _centered(PerClass(pmap(one, range(rows.n_scores))), rows)
-
-    def _stacked(self, rows: Objective, weights: NDArray, mass: NDArray) -> Factor:
-        """Return the inverses of small matrices of all classes at once, or one by one if one is nearly singular."""
-        grams, ridge = all_grams(rows, weights, self.gram.astype(np.float64), mass), _ridges(rows)
-        i = np.arange(grams.shape[1])
-        grams[:, i, i] = _ones_for_zeros(grams[:, i, i] + ridge)
-        scale = 1 / np.sqrt(grams[:, i, i])  # (R, D)
-        unit = grams * scale[:, :, None] * scale[:, None, :]
-        unit[:, i, i] += 10 * np.finfo(np.float64).eps
-        try:
-            np.linalg.cholesky(unit)
-            return PerClass(np.linalg.inv(unit) * scale[:, :, None] * scale[:, None, :])
-        except np.linalg.LinAlgError:
-            none = np.zeros_like(ridge)  # the diagonals already contain the ridge
-            return PerClass(np.array([mirrored(safe_inverse(np.asfortranarray(gram), none)) for gram in grams]))
 
     def _class_diagonals(self, rows: Objective, weights: NDArray) -> Factor:
         """Return mean h_ki x_ij^2 + ridge for each score, from all rows: one pass over them."""
@@ -273,8 +253,8 @@ def sample_rows(objective: Objective) -> Objective | None:
 
 
 def rows_per_class(objective: Objective) -> int:
-    """Return from how many rows the matrix of one class is computed: all rows if there are few features."""
-    return 5 * objective.d if objective.d > DOUBLE_FEATURES else objective.n
+    """Return from how many rows, at most, the matrix of one class is computed."""
+    return 5 * max(objective.d, DOUBLE_FEATURES)
 
 
 def factorable(X: Rows) -> bool:
@@ -301,7 +281,7 @@ def sampled_gram(
     It is computed from about n_drawn rows, drawn in proportion to h (n,), which includes the sample weights. `mass`
     times `plain`, the unweighted matrix [X 1]' [X 1] / n, is added.
     """
-    chance = np.minimum(1.0, n_drawn * h / max(float(h.sum()), 1e-30))
+    chance = np.minimum(1.0, n_drawn * h / max(float(h.sum()), 1e-30)) if n_drawn < rows.n else np.ones(rows.n)
     drawn = np.flatnonzero(rng.random(rows.n) < chance)
     A = np.asfortranarray(plain * plain.dtype.type(mass))
     weight = (1 - SHARE_OF_PLAIN) * h[drawn] / np.maximum(chance[drawn], 1e-30)
@@ -310,38 +290,6 @@ def sampled_gram(
         return A
     add_gram(A, rooted_rows(rows.X[drawn], np.sqrt(weight), A.dtype, rows.fit_intercept), 1.0 / rows.n)
     return A
-
-
-def all_grams(rows: Objective, h: NDArray, plain: NDArray, mass: NDArray) -> NDArray:
-    """Return the matrices of `sampled_gram` for all scores h (R, n), (R, D, D), from all rows, by one product."""
-    D, dtype = len(plain), plain.dtype
-    upper = np.triu_indices(D)
-    size = max(64, (1 << 17) // len(upper[0]))  # rows whose products z_i z_j, 1 MB, stay in the cache
-
-    def part(where: slice) -> NDArray:
-        total, pairs = np.zeros((len(h), len(upper[0])), dtype), np.empty((len(upper[0]), size), dtype)
-        for s in spans(where.stop - where.start, size):
-            block = slice(where.start + s.start, where.start + s.stop)
-            products = pairs[:, : block.stop - block.start]
-            _fill_pairs(rooted_rows(rows.X[block], None, dtype, rows.fit_intercept), products)
-            total += h[:, block].astype(dtype) @ products.T
-        return total
-
-    found = pmap(part, shares(rows.n, least=1024))
-    grams = np.empty((len(h), D, D), dtype)
-    grams[:, upper[0], upper[1]] = sum(found[1:], found[0]) * dtype.type((1 - SHARE_OF_PLAIN) / rows.n)
-    grams[:, upper[1], upper[0]] = grams[:, upper[0], upper[1]]
-    grams += mass.astype(dtype)[:, None, None] * mirrored(plain)
-    return grams
-
-
-def _fill_pairs(Z: NDArray, products: NDArray) -> None:
-    """Write z_i z_j of each row of Z (m, D), i <= j, in the order of triu_indices, into products (D (D + 1) / 2, m)."""
-    columns, at = np.ascontiguousarray(Z.T), 0
-    for i, column in enumerate(columns):
-        end = at + len(columns) - i
-        np.multiply(columns[i:], column, out=products[at:end])
-        at = end
 
 
 def mirrored(upper: NDArray) -> NDArray:
