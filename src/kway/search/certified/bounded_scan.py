@@ -7,6 +7,7 @@ their nearest center, and near cells are near in memory. They only order the wor
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -143,8 +144,10 @@ class BoundedScan:
         tallies: list[SweepTally] = []
         with single_blas():
             for part in row_blocks(dense):
-                sketch, near = self._sketch(placed[part], asked)
-                tallies += self._sweep(placed[part], sketch, near, best[part], ids[part])
+                some = even_spans(part.stop - part.start, PANEL)
+                *sketch, near = map(np.concatenate, zip(*pmap(self._sketcher(placed[part], asked), some)))
+                sweep = self._sweeper(placed[part], BoundSketch(*sketch), near, best[part], ids[part])
+                tallies += pmap(sweep, some)
         self.marked, self.touched = (sum(counts) / len(dense) for counts in zip(*tallies)) if tallies else (0.0, 0.0)
         if not self._angles:
             return Neighbors(ids, best)
@@ -152,9 +155,9 @@ class BoundedScan:
         self.touched += confirmed.measured / len(dense)
         return confirmed.neighbors
 
-    def _sketch(self, queries: NDArray, k: int) -> tuple[BoundSketch, NDArray[np.int32]]:
-        """Return sketches of the queries, and their nearest cells (q, probes), which contain about 2 k rows."""
-        q, cells = len(queries), len(self._cells.centers)
+    def _sketcher(self, queries: NDArray, k: int) -> Callable[[slice], tuple[NDArray, ...]]:
+        """Return a function that sketches some of the queries and finds their nearest cells, with about 2 k rows."""
+        cells = len(self._cells.centers)
         probes = min(cells, -(-2 * k * cells // len(self._index.ids)))
 
         def work(part: slice) -> tuple[NDArray, ...]:
@@ -162,13 +165,12 @@ class BoundedScan:
             self._space.sketch(queries[part], sketch)
             return *sketch, self._cells.nearest(sketch.coarse, probes)
 
-        *sketch, near = map(np.concatenate, zip(*pmap(work, even_spans(q, PANEL))))
-        return BoundSketch(*sketch), near
+        return work
 
-    def _sweep(
+    def _sweeper(
         self, queries: NDArray, sketch: BoundSketch, near: NDArray[np.int32], best: NDArray, found: NDArray
-    ) -> list[SweepTally]:
-        """Find the nearest rows of the queries into best and found (q, k), panel by panel."""
+    ) -> Callable[[slice], SweepTally]:
+        """Return a function that finds the nearest rows of a panel of queries, into best and found (q, k)."""
         codes, index, keep = self._codes, self._index, 2 * best.shape[1]
         order = np.argsort(near[:, 0], kind="stable").astype(np.int32)  # queries of the same cell share a panel
         slack = (sketch.slack + self._slack) * (1 + 1e-9)
@@ -186,7 +188,7 @@ class BoundedScan:
             marked, visited = sweep_rows(index, codes.bias, panel, CHUNK, best, found)
             return SweepTally(marked, visited + len(members) * keep)
 
-        return pmap(work, even_spans(len(queries), PANEL))
+        return work
 
 
 def _chunk_means(coarse: NDArray[np.float32], ids: NDArray) -> NDArray[np.float32]:
