@@ -50,6 +50,7 @@ _HOME = {  # public name -> the module that defines it; the name of a module -> 
     "cluster": "kway.rows.cluster.session",
     "compare": "kway.auto.race.compare",
     "datasets": "kway.datasets",
+    "drift": "kway.auto.drift",
     "errors": "kway.errors",
     "explain": "kway.auto.reasons",
     "fit": "kway.fitted",
@@ -90,6 +91,7 @@ __all__ = [
     "cluster",
     "compare",
     "datasets",
+    "drift",
     "errors",
     "explain",
     "fit",
@@ -105,6 +107,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from kway import datasets, errors, search
+    from kway.auto.drift import drift
     from kway.auto.race.compare import compare
     from kway.auto.reasons import explain
     from kway.auto.suggest import suggest_rows

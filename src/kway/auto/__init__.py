@@ -17,6 +17,7 @@ evaluation           scores of a model on labeled rows
 hierarchy            accuracy per level of labels that are paths
 wrong_labels         rows whose label is probably wrong
 inspection           these, conflicts and shared test rows, for `kway inspect`
+drift                do new rows look like the training rows?
 suggest              which unlabeled rows to label next
 multilabel           the job for rows with several labels
 learning_curve       would more rows help?

@@ -31,6 +31,8 @@ from kway.auto.calibration import (
 )
 from kway.auto.checkpoint import UNFINISHED, Checkpoint
 from kway.auto.compare_data import DataComparison, View, compare_data
+from kway.auto.drift import NOTE as SUMMARY
+from kway.auto.drift import ColumnSummary, as_note, summarize, summarize_answers, unknown_label
 from kway.auto.evaluation import Evaluation, McNemar, evaluate_model, mcnemar
 from kway.auto.fit_options import FitOptions
 from kway.auto.leaks import Leak
@@ -121,8 +123,18 @@ class JobResult:
             "setting": dict(self.best.setting),
             "test_accuracy": self.evaluation.scores.accuracy,
             ROWS: rows_note(self.data.rows, self.data.y),
+            SUMMARY: as_note(self.summary()),
             **({UNFINISHED: True} if self.interrupted else {}),
         }
+
+    def summary(self) -> list[ColumnSummary]:
+        """Return what the model file keeps of the training rows, and of the answers for the test rows, for drift."""
+        answers, unknown = self.evaluation, None
+        predicted = answers.predicted
+        if self.unknown is not None:
+            predicted, unknown = self.model.predict(self.data.test_rows), unknown_label(self.model)
+        columns = summarize(self.data.rows, self.features.records_)
+        return [*columns, *summarize_answers(predicted, answers.confidence, unknown)]
 
 
 def data_notes(data: TrainTest, target: str | None, id: str | None = None) -> dict[str, Any]:

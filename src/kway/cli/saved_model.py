@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kway.cli.options import EmbedOption, JsonOption, ModelArgument, RowsArgument, flag, with_options
+from kway.cli.options import EmbedOption, ForceOption, JsonOption, ModelArgument, RowsArgument, flag, with_options
 from kway.cli.output import emit_json, format_number, plain, safe, say, show_table
+from kway.errors import UsageError
 from kway.tables.options import ReadOptions
 from kway.text_tables import clipped, one_line
 
 if TYPE_CHECKING:
+    from kway.auto.drift import Drift
     from kway.auto.evaluation import Scores
     from kway.auto.reasons import Reasons
+    from kway.cli.model_rows import ModelAndBlocks
     from kway.modelfile import ModelInfo
 
 
@@ -24,12 +28,20 @@ def evaluate(
     data: RowsArgument,
     reading: ReadOptions,
     embed: EmbedOption = None,
+    drift: Annotated[
+        bool, flag("--drift", "Also compare DATA with the training rows, column by column. DATA then needs no labels.")
+    ] = False,
+    figure: Annotated[
+        Path | None, typer.Option("--figure", help="With --drift: svg, png or html file for a figure of the columns.")
+    ] = None,
+    force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
     """Measure how well a model predicts DATA with known labels.
 
     Prints the accuracy with its 95% confidence interval, the macro F1, the log
     loss (if the model gives probabilities) and the recall of each class.
+    With --drift, columns that changed since the training are named.
 
     Example: kway evaluate model.kway held_out.csv
     """
@@ -41,6 +53,11 @@ def evaluate(
     from kway.cli.multilabel import evaluate_label_sets
     from kway.pipelines import label_separator
 
+    if figure is not None and not drift:
+        raise UsageError("--figure draws the drift of the columns; add --drift")
+    if drift:
+        _evaluate_drift(model, data, reading, embed, figure, force, json)
+        return
     fitted, blocks, skipped = read_blocks(model, data, reading, needs_labels=True, embed=embed)
     if label_separator(fitted) is not None:
         evaluate_label_sets(fitted, blocks, "stdin" if data == "-" else data, skipped, json)
@@ -59,6 +76,71 @@ def evaluate(
         say(f"[bold yellow]Note:[/] {trained.words(scores.rows)}, so these scores are too high for new rows.")
     if levels is not None:
         show_levels(levels.records())
+
+
+def _evaluate_drift(
+    model: str, data: str, reading: ReadOptions, embed: str | None, figure: Path | None, force: bool, json: bool
+) -> None:
+    """Compare DATA with the training rows, and score the predictions if DATA has labels."""
+    import numpy as np
+
+    from kway import modelfile
+    from kway.auto.drift import DriftCounts, stored_summary, unknown_label
+    from kway.auto.evaluation import Tally, probabilities_or_none
+    from kway.pipelines import label_separator
+    from kway.tables.outputs import Output, check_places, is_drift_figure
+
+    if figure is not None:
+        check_places([Output("--figure", figure, "figure", is_drift_figure)], {"MODEL": model, "DATA": data}, force)
+    summary = stored_summary(modelfile.info(model).notes, model)
+    fitted, blocks, skipped = _blocks_with_labels(model, data, reading, embed)
+    if label_separator(fitted) is not None:
+        raise UsageError("--drift compares models of one label per row, and this one predicts several; leave it out")
+    counts, tally = DriftCounts(summary, unknown_label(fitted)), None
+    for rows in blocks:
+        if rows.y is not None:
+            tally = tally or Tally(np.asarray(fitted.classes_))
+            counts.add(rows.X, *tally.add(fitted, rows.X, rows.y))
+        else:
+            p = probabilities_or_none(fitted, rows.X)
+            counts.add(rows.X, fitted.predict(rows.X), None if p is None else p.max(axis=1))
+    found, scores = counts.drift(), None if tally is None else tally.scores()
+    if figure is not None:
+        from kway.report.drift import save_drift
+
+        save_drift(found, figure)
+    if json:
+        emit_json({**({} if scores is None else vars(scores)), "skipped": skipped, "drift": found.record()})
+        return
+    if scores is not None:
+        show_scores(scores, "stdin" if data == "-" else data)
+    show_drift(found)
+
+
+def _blocks_with_labels(model: str, data: str, reading: ReadOptions, embed: str | None) -> ModelAndBlocks:
+    """Read DATA with its labels, or without if it has none and the user named no column."""
+    from kway.cli.model_rows import read_blocks
+    from kway.errors import InputError
+
+    if data == "-":  # which can be read only once
+        return read_blocks(model, data, reading, needs_labels=reading.target is not None, embed=embed)
+    try:
+        return read_blocks(model, data, reading, needs_labels=True, embed=embed)
+    except InputError:
+        if reading.target is not None:
+            raise
+        return read_blocks(model, data, reading, needs_labels=False, embed=embed)
+
+
+def show_drift(found: Drift, most: int = 12) -> None:
+    """Print how many columns drifted, and the columns with the lowest p-values."""
+    from kway.auto.drift import DRIFT_COLUMNS
+
+    say(f"Drift: {safe(found.headline())}.")
+    lines = found.lines()
+    show_table("Columns, lowest p-value first", DRIFT_COLUMNS, lines[:most])
+    if len(lines) > most:
+        say(f"{len(lines) - most:,} more columns; --json lists all.")
 
 
 def show_levels(levels: list[dict[str, Any]]) -> None:

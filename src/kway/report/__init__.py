@@ -4,6 +4,7 @@ charts        cross-validation, learning, leaderboard, reliability, trade-offs
 confusion     the confusion matrix
 mistakes      the wrong predictions of highest confidence
 model_views   weights as images, where a model looks, decision regions
+drift         how columns changed since the training
 shapes        how the answer changes with one column
 style         the look of all figures, and figures as files
 page          the report of a job as one HTML page

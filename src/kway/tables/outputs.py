@@ -287,6 +287,11 @@ def is_figure(path: Path) -> bool:
     return any(mark in head for mark in _FIGURE_MARKS)
 
 
+def is_drift_figure(path: Path) -> bool:
+    """Return whether a figure or a page with a figure was written by kway."""
+    return is_figure(path) or b"kway drift" in _read_bytes(path)
+
+
 def is_predictions(path: Path, kept: Sequence[str] = ()) -> bool:
     """Return whether a table has the columns of `kway predict`, preceded only by columns of `kept`."""
     names = [name.removesuffix(" (input)") if name not in kept else name for name in _column_names(path)]

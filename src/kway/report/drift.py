@@ -1,0 +1,73 @@
+"""Draw how columns changed since the training: the share of the rows per bin, before and after."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from kway.auto.drift import Drift
+from kway.report import style
+from kway.tables.outputs import replacing
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>kway drift</title><style>
+:root {{ color-scheme: light dark; }}
+body {{ margin: 24px auto; max-width: 900px; padding: 0 16px; font: 16px/1.55 system-ui, sans-serif; }}
+.figure {{ overflow-x: auto; }} svg {{ width: 100%; min-width: 560px; height: auto; }}
+@media (prefers-color-scheme: dark) {{
+  body {{ background: #14171d; color: #e6e9ef; }}
+  svg {{ filter: invert(.9) hue-rotate(180deg); mix-blend-mode: lighten; }}
+}}
+</style></head><body><h1>Drift</h1><p>{text}.</p><div class="figure">{svg}</div></body></html>
+"""
+
+
+def draw_drift(found: Drift, most: int = 8) -> Figure:
+    """Draw the columns with the lowest p-values, two per line.
+
+    Parameters
+    ----------
+    found : Drift
+        The comparison.
+    most : int, default=8
+        Number of columns to draw.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+    """
+    columns = found.columns[:most]
+    lines = max(1, -(-len(columns) // 2))
+    figure = style.figure(height=2.5 * lines + 0.4)
+    panels = figure.subplots(lines, 2, squeeze=False).ravel()
+    for axes in panels[len(columns) :]:
+        axes.set_visible(False)
+    for axes, column in zip(panels, columns):
+        at = np.arange(len(column.bins))
+        name = style.literal(style.shorten(column.name))
+        note = f"p = {column.adjusted:.2g}" if column.adjusted < found.level else "no drift"
+        style.dress(axes, f"{name} ({note})", "", "share of rows", grid="y")
+        axes.bar(at - 0.2, column.before, 0.4, color=style.FAINT, label="training")
+        axes.bar(at + 0.2, column.after, 0.4, color=style.ACCENT, label="new")
+        step = max(1, len(at) // 6)
+        names = [style.literal(style.shorten(label, 14)) for label in column.bins]
+        axes.set_xticks(at[::step], names[::step], rotation=30, ha="right")
+    if columns:
+        style.legend(panels[0])
+    return figure
+
+
+def save_drift(found: Drift, path: Path) -> None:
+    """Write the figure to a .svg, .png or .html file."""
+    figure = draw_drift(found)
+    if path.suffix.lower() not in (".html", ".htm"):
+        style.save(figure, path)
+        return
+    page = _PAGE.format(text=escape(found.headline()), svg=style.to_svg(figure, "Drift of columns"))
+    with replacing(path) as draft:
+        draft.write_text(page, encoding="utf-8")
