@@ -11,7 +11,7 @@ from sklearn.multiclass import OneVsRestClassifier
 
 import kway
 from kway.auto.multilabel import score_sets
-from kway.errors import InputError, UsageError
+from kway.errors import BudgetError, InputError, UsageError
 
 NAMES = np.array(["food", "music", "sport", "travel"])
 
@@ -63,9 +63,10 @@ def test_fit_predict_and_evaluate(answer, cli, data, tmp_path):
     code, out, _ = cli("evaluate", "model.kway", data)
     assert code == 0
     assert "Labels, lowest F1 first" in out
-    code, _, err = cli("explain", "model.kway")
-    assert code == 1
-    assert "several labels per row" in err
+    for command in (["explain", "model.kway"], ["suggest", "model.kway", data]):
+        code, _, err = cli(*command)
+        assert code == 1
+        assert "several labels per row" in err
 
 
 def test_scores_are_those_of_scikit_learn():
@@ -150,3 +151,23 @@ def test_sets_that_make_no_sense_are_refused():
         kway.fit(X, ["a"] * 19, multilabel=";")
     with pytest.raises(UsageError, match="multilabel is empty"):
         kway.fit(X, ["a"] * 20, multilabel="")
+
+
+def test_tables_that_do_not_fit_are_refused(monkeypatch):
+    monkeypatch.setenv("KWAY_MEMORY", "1MB")
+    X, Y = rows(5000)
+    with pytest.raises(BudgetError, match="rows x 4 labels need"):
+        kway.fit(X, [NAMES[row].tolist() for row in Y], multilabel=";")
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_few_rows_are_refused_with_a_plain_error(n):
+    X, _ = rows(n)
+    with pytest.raises(InputError, match="row"):
+        kway.fit(X, [["a"], ["a", "b"], []][:n], multilabel=";")
+
+
+def test_six_rows_are_enough():
+    X, _ = rows(6)
+    found = kway.fit(X, [["a"], ["a", "b"], [], ["b"], ["a"], ["a", "b"]], multilabel=";")
+    assert len(found.predict(X)) == 6

@@ -44,8 +44,9 @@ from kway.confidence.multilabel import (
     label_matrix,
     neighbor_logits,
 )
-from kway.errors import InputError, UsageError
+from kway.errors import BudgetError, UsageError
 from kway.labels import encode
+from kway.memory import available_bytes, has_room
 from kway.neighbors import NeighborsClassifier
 from kway.pipelines import FeaturedClassifier
 from kway.planning import costs
@@ -56,11 +57,11 @@ from kway.tables.options import ReadOptions
 from kway.tables.reading import read_rows
 from kway.tables.sources.labels import joined_sets, split_set
 from kway.text_tables import Printed, Table
+from kway.units import format_bytes
 
-KINDS = ("logistic", "neighbors", "neighbors-cosine")
+KINDS = ("neighbors", "neighbors-cosine", "logistic")  # the quick ones first, so that a short budget has an answer
 _NEIGHBORS = (1, 3, 5, 10, 20, 40)  # numbers of neighbors that are compared (tests/auto/test_multilabel)
 _MEASURES = {"accuracy": "micro F1", "macro-f1": "macro F1", "log-loss": "log loss"}
-_LEAST = 10  # rows below which no row can be held out twice, for the folds and for the test
 
 
 # ---- scores
@@ -258,8 +259,6 @@ def read_label_sets(data: Any, how: ReadOptions, test: Any = None, seed: int = 0
     found, _ = read_what_fits(data, how)
     y = found.required_labels()
     y = joined_sets(y, sep) if how.join_labels else y
-    if len(y) < _LEAST:
-        raise InputError(f"{found.name} has {len(y)} rows, too few to hold out some; give at least {_LEAST}")
     known = known_labels(y, sep).tolist()
     columns = set(getattr(found.rows, "column_names", ()))
     whole = TrainTest(
@@ -325,6 +324,7 @@ def run_multilabel(
     classes = known_labels(data.required_labels(), sep)
     if clock.budget is None:
         clock.budget = default_budget(costs.size_of(X, len(classes)))
+    _check_room(data.n, len(classes))
     Y = label_matrix(data.required_labels(), classes, sep)
     search = Search(X, Y, data, options, sep, clock)
     with progress.portion(0.1, 0.8):
@@ -342,6 +342,16 @@ def run_multilabel(
     return MultilabelResult(
         data, options, sep, search.comparison(), model, SetEvaluation(scores, predicted), everything, notes, seconds
     )
+
+
+def _check_room(n: int, n_labels: int) -> None:
+    """Raise BudgetError if the tables (n, K) of a job do not fit: labels, logits, probabilities and their sums."""
+    need = 10 * 8 * n * n_labels
+    if not has_room(need):
+        raise BudgetError(
+            f"{n:,} rows x {n_labels:,} labels need {format_bytes(need)}, there is {format_bytes(available_bytes())}; "
+            "pass fewer rows, or leave out rare labels"
+        )
 
 
 class Search:
@@ -411,15 +421,17 @@ class Search:
         paths = [LinearPath(take_rows(self.X, learn), self.Y[learn]) for learn, _ in parts]
         given = FAMILIES["logistic"].settings(FoldedRows(self.X, np.zeros(len(self.Y), np.int64), self.folds))
         alphas = [s["alpha"] for s in given] if self.options.alpha is None else [self.options.alpha]
-        stop = self.clock.pace(len(alphas))
+        stop, longest = self.clock.pace(len(alphas)), 0.0
         for done, alpha in enumerate(sorted(alphas, reverse=True)):
             if stop() and (done or self.found):
                 self.cut = True
                 return
-            z = np.empty(self.Y.shape)
+            z, begun = np.empty(self.Y.shape), time.perf_counter()
             for path, (_, held) in zip(paths, parts):
                 weights, biases = path.fit(alpha)
                 z[held] = take_rows(self.X, held) @ weights.T + biases
+            longest = max(longest, time.perf_counter() - begun)
+            self.clock.reserve = REPORT_SECONDS + longest  # the fit on all rows takes about as long as the folds
             yield {"alpha": alpha}, z[self.held]
 
     def _neighbors(

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError
 from kway.parameters import SEED, whole
-from kway.pipelines import features_of
+from kway.pipelines import features_of, label_separator
 from kway.tables.sources.frames import n_rows
 from kway.text_tables import Printed, Table, first_rows, short_number
 
@@ -92,6 +92,8 @@ def suggest_rows(model: Any, X: Any, n: int = 20, seed: int = 0) -> Suggestions:
     """
     whole(1).check("n", n)
     SEED.check("seed", seed)
+    if label_separator(model) is not None:
+        raise InputError("suggest does not support several labels per row; pass a model that predicts one label")
     if not hasattr(model, "predict_proba"):
         raise InputError(f"{type(model).__name__} gives no probabilities; pass a model that does, as `kway fit` writes")
     if n_rows(X) == 0:
