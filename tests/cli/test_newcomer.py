@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import kway
+from kway.errors import BudgetError
+from kway.planning import costs
 
 
 def write(name, **columns):
@@ -114,3 +116,23 @@ def test_dates_and_numbers_do_not_drown_the_text(answer):
     strongest = {reason["class"]: reason["column"] for reason in reversed(answer("explain", "model.kway")["reasons"])}
     for topic, column in strongest.items():  # the first column of each class
         assert column.removeprefix("text: ") in TOPICS[topic].split()
+
+
+@pytest.mark.parametrize("error", [BudgetError, MemoryError])
+@pytest.mark.parametrize("first", [1, 3, 6])
+def test_a_family_that_runs_out_of_memory_is_left_out(answer, monkeypatch, error, first):
+    """Memory that another process takes while the job runs, after `first` fits."""
+    calls, check = [], costs.check_fit
+
+    def taken(name, *arguments):
+        calls.append(name)
+        if name.startswith("Softmax") and len(calls) >= first:
+            raise error("another process took the memory")
+        return check(name, *arguments)
+
+    monkeypatch.setattr(costs, "check_fit", taken)
+    columns, y = blobs()
+    write("blobs.csv", **columns, y=y)
+    found = answer("fit", "blobs.csv", "-t", "y", "--model", "softmax,centroid")
+    assert found["best"] == "centroid"
+    assert "softmax was left out: another process took the memory" in found["notes"]

@@ -70,7 +70,7 @@ def calibrate(
             return _scaled_once(model, X, data.y, splits[0], options.seed), ""
         scaled = TemperatureScaledClassifier(clone(model), splits, options.seed).fit(X, data.y)
         return _without_rows(scaled), ""
-    except (KwayError, AttributeError) as error:
+    except (KwayError, MemoryError, AttributeError) as error:
         return model, f"probabilities are not calibrated: {error}"
 
 
@@ -78,7 +78,7 @@ def calibrate_on(model: Any, X: Any, y: NDArray, seed: int) -> tuple[Any, str]:
     """Return a fitted model with its temperature on rows that it did not learn from, and a note if it has none."""
     try:
         return TemperatureScaledClassifier(model, "prefit", seed).fit(X, y), ""
-    except (KwayError, AttributeError) as error:
+    except (KwayError, MemoryError, AttributeError) as error:
         return model, f"probabilities are not calibrated: {error}"
 
 

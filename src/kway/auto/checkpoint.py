@@ -123,7 +123,7 @@ class Checkpoint:
         try:
             model = runner.family.make(row.setting, self.options.seed).fit(view.X[some], self.data.y[some])
             self.save(FeaturedClassifier.of(view.features, model, view.X), row.model)
-        except (KwayError, OSError):  # the next round tries again
+        except (KwayError, MemoryError, OSError):  # the next round tries again
             return
         self._saved = state
 

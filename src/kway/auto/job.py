@@ -326,7 +326,7 @@ def _learning_curve(winner: Winner, chosen: DataComparison, clock: Clock) -> tup
     try:
         seconds = found.fit_seconds(row.model)
         return learning_curve(lambda: found.estimator(row, seed), row, rows, found.measure, seconds, clock, seed)
-    except KwayError:  # some part of the rows cannot be learned from
+    except (KwayError, MemoryError):  # some part of the rows cannot be learned from
         return None, ""
 
 
@@ -345,7 +345,7 @@ def _reasons(model: Any, chosen: DataComparison, clock: Clock) -> Reasons | None
             return own
         most = {} if form is None else {"n_columns": MOST_PARTS}
         return shuffled(model, data.test_rows, data.test_y, whose="test rows", **most)
-    except KwayError:
+    except (KwayError, MemoryError):
         return None
 
 
@@ -361,7 +361,7 @@ def _wrong_labels(winner: Winner, chosen: DataComparison, clock: Clock) -> Wrong
     try:
         answers = out_of_fold(chosen, winner.compared)
         return None if answers is None or clock.up() else find_wrong_labels(answers, codes, winner.view.X)
-    except KwayError:
+    except (KwayError, MemoryError):
         return None
 
 

@@ -108,7 +108,7 @@ def find_leaks(data: Any, features: Features, X: Any, budget: float, seed: int =
     for suspect in find_suspects(data, features, X, seed):
         try:
             leak = probe.leak(suspect)
-        except KwayError:  # its rows have a single class, for example
+        except (KwayError, MemoryError):  # its rows have a single class, for example
             continue
         if leak is None:
             break

@@ -95,7 +95,7 @@ def fit_families(
                 X = chosen.view(name).X
                 rows[name] = fitted_row(rows[name], X, partial(made.fit, X, y))
                 notes += [note] if note else []
-        except KwayError as error:
+        except (KwayError, MemoryError) as error:
             rows[name] = replace(rows[name], note=f"could not be fitted: {error}")
     if all(row.fitted is None for row in rows.values()):
         raise InputError(f"no model could be fitted; {names[0]}: {rows[names[0]].note}")
@@ -158,7 +158,7 @@ def fit_all_data(
         model = _prepared(row.fitted, X, larger.n)
         with progress.stage(f"{row.model}: all {larger.n:,} rows"):
             found = fitted_row(row, X, lambda: model.fit_blocks(reader.blocks()))
-    except (KwayError, OSError) as error:
+    except (KwayError, MemoryError, OSError) as error:
         why = f"{row.model} was fitted on the {data.n:,} rows in memory, not on all {larger.n:,}: {error}"
         return AllDataFit(row, data.n, note=why)
     index = _index_parameter(model)

@@ -27,6 +27,7 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.neighbors import NearestNeighbors
 
 from kway.auto.race.folds import fold_numbers
+from kway.auto.race.paired import SURE
 from kway.auto.race.scoring import TABLE_COLUMNS
 from kway.suggest import listing
 from kway.tables.features.columns import as_numbers, as_words
@@ -40,7 +41,6 @@ _SEARCHED = 1e10  # products of the search for copies: a second (test_leaks)
 _NEAR = 0.1  # share of the distance to the 10th nearest row below which a row is a near copy (test_leaks)
 _SOME = 0.02  # least share of rows with a copy (test_leaks)
 _FEW_VALUES = 30  # a column of fewer values is a category, not a group (test_leaks)
-_SURE = 3.0  # standard errors beyond which agreement of labels is not chance (test_leaks)
 _TIME_BLOCKS = 20  # contiguous blocks of held-out rows that count as independent (test_leaks)
 _UNIX_TIMES = (6e8, 2.5e9)  # seconds from 1989 to 2049
 
@@ -197,7 +197,7 @@ def _groups_labels(column: Column, y: NDArray[np.int64]) -> bool:
     pairs = np.square(counts, dtype=np.float64).sum() - n
     same = (table.power(2).sum() - n) / pairs  # how often two rows of one value have the same label
     gain = same - _chance(y)
-    if gain <= _SURE * np.sqrt(1 / (4 * pairs)) or gain < _SOME:
+    if gain <= SURE * np.sqrt(1 / (4 * pairs)) or gain < _SOME:
         return False
     next_same = table[:-1].multiply(table[1:]).sum() / (counts[:-1] * counts[1:]).sum()
     return not column.is_number or same - next_same > gain / 2
@@ -232,7 +232,7 @@ def _is_autocorrelated(values: NDArray[np.int64], y: NDArray[np.int64]) -> bool:
     changes = int((along[1:] != along[:-1]).sum())
     if len(np.unique(values)) < _FEW_VALUES or changes < 3 * len(np.unique(y)):  # fewer: rows are sorted by label
         return False
-    return 1 - changes / len(y) - chance > _SURE * np.sqrt(chance * (1 - chance) / len(y))
+    return 1 - changes / len(y) - chance > SURE * np.sqrt(chance * (1 - chance) / len(y))
 
 
 def _timed(column: Column, rows: NDArray[np.int64], y: NDArray[np.int64]) -> Suspect:

@@ -103,7 +103,7 @@ def held_out_predictions(runner: Runner, race: Race, n_folds: int, seed: int) ->
             source = "" if hasattr(model, "predict_proba") else SCORES
             rows = runner.data.X[held_out]
             table = score_columns(model, rows) if source else model.predict_proba(rows)
-        except KwayError:
+        except (KwayError, MemoryError):
             return None
         tables.append(spread(table, model.classes_, race.n_classes, table.min(initial=0.0) if source else 0.0))
     return HeldOut(np.concatenate(tables), source)

@@ -313,8 +313,8 @@ class Race:
                 if predictions.run.any() and not np.isfinite(runner.measure.of(predictions, self._codes(split))).any():
                     words = runner.measure.words
                     raise InputError(f"it has no {words}, because it gives no probabilities")
-            except KwayError as error:
-                self.problems[name], runner.beaten = str(error), True
+            except (KwayError, MemoryError) as error:
+                self.problems[name], runner.beaten = str(error) or "memory was too small", True
                 return
             if not predictions.run.any():
                 self._late(runner)
