@@ -62,7 +62,7 @@ def test_changed_labels_are_found(options):
     first = found.records()[0]
     assert first["label"] == y[first["row"]]
     assert first["neighbor_labels"].count(first["suggested"]) >= 4
-    assert "probably wrong" in str(found)
+    assert "are suspicious" in str(found)
 
 
 def test_a_model_judges_other_rows():

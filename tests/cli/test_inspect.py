@@ -36,7 +36,7 @@ def test_a_file_of_problems(table, cli, answer, read_csv):
     assert pair["label"] != pair["neighbor_labels"]
     code, out, _ = cli("inspect", "t.csv", "-t", "kind", "-o", "out.csv", *QUICK)  # its own file is overwritten
     assert code == 0
-    assert f"{len(wrong)} of 300 labels are probably wrong" in out
+    assert f"{len(wrong)} of 300 labels are suspicious" in out
     assert "1 pair of nearly equal rows have different labels" in out
 
 

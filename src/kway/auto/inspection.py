@@ -154,7 +154,7 @@ class Inspection(Printed):
     def _table(self, most: int = 10) -> Table:
         records = list(self._wrong())
         lines = [suspect_line(record) for record in records[:most]]
-        title = f"{self.summary()['wrong']:,} of {self.wrong.judged:,} labels of {self.name} are probably wrong"
+        title = f"{self.summary()['wrong']:,} of {self.wrong.judged:,} labels of {self.name} are suspicious"
         more = f"… {len(records) - most:,} more rows" if len(records) > most else ""
         return Table(title, SUSPECT_COLUMNS, lines, more)
 

@@ -478,8 +478,8 @@ def _guarantee_lines(result: dict[str, Any]) -> list[str]:
         )
     if (wrong := result["wrong_labels"]) is not None and wrong["rows"]:
         lines.append(
-            f"Labels: {wrong['rows']:,} of {wrong['judged']:,} are probably wrong (see the report); kway inspect lists "
-            "them."
+            f"Labels: {wrong['rows']:,} of {wrong['judged']:,} are suspicious: wrong, or hard for the model (see the "
+            "report). kway inspect lists them."
         )
     notes = [each["note"] for each in (sets, unknown) if each is not None and each["note"]]
     lines += [safe(_note(note)) for note in notes]

@@ -98,8 +98,8 @@ def show_inspection(found: Inspection, most: int = 20) -> None:
     for note in facts["notes"]:
         say(f"Note: {safe(with_flags(note))}.")
     say(
-        f"[bold]{safe(found.name)}[/]: [bold]{facts['wrong']:,}[/] of {count(facts['judged'], 'label')} are probably "
-        f"wrong, judged by {safe(found.model)}."
+        f"[bold]{safe(found.name)}[/]: [bold]{facts['wrong']:,}[/] of {count(facts['judged'], 'label')} are "
+        f"suspicious, judged by {safe(found.model)}."
     )
     if facts["conflicts"] is not None:
         say(f"{count(facts['conflicts'], 'pair')} of nearly equal rows have different labels.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kway.cli.options import EmbedOption, ForceOption, JsonOption, ModelArgument, RowsArgument, flag, with_options
-from kway.cli.output import emit_json, format_number, plain, safe, say, show_table
+from kway.cli.output import emit_json, format_number, plain, safe, say, show_table, terminal_width
 from kway.errors import UsageError
 from kway.tables.options import ReadOptions
 from kway.text_tables import clipped, one_line
@@ -132,13 +132,16 @@ def _blocks_with_labels(model: str, data: str, reading: ReadOptions, embed: str 
         return read_blocks(model, data, reading, needs_labels=False, embed=embed)
 
 
-def show_drift(found: Drift, most: int = 12) -> None:
-    """Print how many columns drifted, and the columns with the lowest p-values."""
+def show_drift(found: Drift, most: int = 12, wide: int = 110) -> None:
+    """Print how many columns drifted, and the columns with the lowest p-values.
+
+    A terminal of fewer than `wide` characters has no column for the bin that changed most.
+    """
     from kway.auto.drift import DRIFT_COLUMNS
 
     say(f"Drift: {safe(found.headline())}.")
-    lines = found.lines()
-    show_table("Columns, lowest p-value first", DRIFT_COLUMNS, lines[:most])
+    lines, kept = found.lines(), len(DRIFT_COLUMNS) if terminal_width() >= wide else len(DRIFT_COLUMNS) - 1
+    show_table("Columns, lowest p-value first", DRIFT_COLUMNS[:kept], [line[:kept] for line in lines[:most]])
     if len(lines) > most:
         say(f"{len(lines) - most:,} more columns; --json lists all.")
 

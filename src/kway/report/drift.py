@@ -54,7 +54,7 @@ def draw_drift(found: Drift, most: int = 8) -> Figure:
         style.dress(axes, f"{name} ({note})", "", "share of rows", grid="y")
         axes.bar(at - 0.2, column.before, 0.4, color=style.FAINT, label="training")
         axes.bar(at + 0.2, column.after, 0.4, color=style.ACCENT, label="new")
-        step = max(1, len(at) // 6)
+        step = max(1, -(-len(at) // 6))
         names = [style.literal(style.shorten(label, 14)) for label in column.bins]
         axes.set_xticks(at[::step], names[::step], rotation=30, ha="right")
     if columns:

@@ -328,17 +328,17 @@ def _mistakes_picture(found: JobResult) -> Drawn | None:
     return Drawn(worst_mistakes(mistakes, shape, title=""), text)
 
 
-@picture("wrong-labels", "Labels that are probably wrong")
+@picture("wrong-labels", "Suspicious labels")
 def _wrong_labels(found: JobResult) -> Drawn | None:
     wrong = found.wrong_labels
     if wrong is None or not len(wrong.suspects.rows):
         return None
     shape, mistakes = picture_shape(found), find_suspects(found)
     text = (
-        f"{len(wrong.suspects.rows):,} of {wrong.judged:,} labels of training rows are probably wrong: models that did "
-        "not learn from these rows predict another class with confidence. The least probable labels come first, each "
-        "with the nearest training rows. Classes that overlap give such rows, too, so check each one. kway inspect "
-        "writes all of them to a file."
+        f"{len(wrong.suspects.rows):,} of {wrong.judged:,} labels of training rows are suspicious: models that did not "
+        "learn from these rows predict another class with confidence. A label is wrong, or the model is at fault: look "
+        "at each row. The least probable labels come first; `true` is the label in the data. kway inspect writes all "
+        "of them to a file."
     )
     if shape is None:
         return Drawn(None, text, mistakes)
