@@ -91,6 +91,10 @@ def test_a_saved_model_predicts_the_same(kind, tmp_path):
     loaded = kway.load(tmp_path / "m.kway")
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
     assert loaded.predict(X).tolist() == model.predict(X).tolist()
+    labels, scores = loaded.predict_topk(X, 2)
+    p = model.predict_proba(X)
+    np.testing.assert_array_equal(scores, -np.sort(-p, axis=1)[:, :2])
+    assert labels[:, 0].tolist() == model.classes_[p.argmax(axis=1)].tolist()
     assert loaded.score(X, y) == model.score(X, [text.split(";") for text in y])
 
 

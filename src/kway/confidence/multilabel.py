@@ -26,6 +26,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway import validation
+from kway.base.class_rows import best_columns
 from kway.base.classifier import Classifier, on_own_threads
 from kway.base.wrappers import add_prefix, remove_prefix
 from kway.errors import InputError
@@ -38,6 +39,7 @@ from kway.neighbors import NeighborsClassifier
 from kway.parameters import check_parameters, one_of
 from kway.probabilities import sigmoid
 from kway.rows.blocks import count_rows, split_rows
+from kway.search.results import TopK
 from kway.tables.sources.labels import split_set
 
 _INNER = "inner."  # prefix of the arrays of the neighbors in a model file
@@ -107,6 +109,17 @@ class MultilabelClassifier(Classifier):
         X = validation.rows(self, X, reset=False)
         blocks = split_rows(X, count_rows(X), self._most_rows(len(self.classes_)))
         return np.concatenate([calibrated(self.logits(block), self.rates_, self.calibration_) for block in blocks])
+
+    def _scores(self, rows: Any) -> NDArray[np.float64]:
+        return self.logits(rows)
+
+    def _best(self, rows: Any, k: int, stated: bool) -> TopK:
+        return self._best_of_blocks(rows, lambda block: self._most_probable(block, k))
+
+    def _most_probable(self, rows: Any, k: int) -> TopK:
+        p = calibrated(self.logits(rows), self.rates_, self.calibration_)
+        codes = best_columns(p, k)
+        return TopK(codes, np.take_along_axis(p, codes, axis=1))
 
     def predict(self, X: Any) -> NDArray:
         """Return the labels of each row as a list, in an array (n,) of objects."""

@@ -36,7 +36,7 @@ def attempt(path, rows):
             if not hasattr(model, method):
                 continue
             answer = getattr(model, method)(rows, 2) if method == "predict_topk" else getattr(model, method)(rows)
-            if method == "predict" and not {*answer.tolist()} <= {*model.classes_.tolist(), _outlier(model)}:
+            if method == "predict" and not {*_labels(answer)} <= {*model.classes_.tolist(), _outlier(model)}:
                 return {"outcome": "raw", "error": "predict gave no class", "where": "predict"}
         except KwayError as error:
             said.append(str(error))
@@ -47,6 +47,11 @@ def attempt(path, rows):
         except BaseException as error:
             return _raw(method, error)
     return {"outcome": "explained" if said else "answered"}
+
+
+def _labels(answer):
+    """The predicted labels, also if a row has a list of them."""
+    return [label for row in answer.tolist() for label in (row if isinstance(row, list) else [row])]
 
 
 def _outlier(model):

@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
 
 import kway
+from kway.confidence.multilabel import MultilabelClassifier
 from kway.pipelines import FeaturedClassifier
 from kway.search import LSH, Bits, Flat, Int8, KDTree, Landmarks
 
@@ -79,6 +80,7 @@ def _fresh():
     levels = np.floor(3 * np.abs(narrow)).astype(float)
     near = kway.NeighborsClassifier
     labels = np.array(["ant", "bee", "wasp"])[y]
+    paths = np.array(["ant", "bee/drone", "bee/worker"])[y]
     plain = {
         "certified": (near(3), many, np.arange(1500) % 3),
         "cosine-certified": (near(3, metric="cosine"), many, np.arange(1500) % 3),
@@ -105,6 +107,9 @@ def _fresh():
         "table-near": (FeaturedClassifier(near(3)), words, y),
         "pixels": (FeaturedClassifier(kway.CentroidClassifier()), pixels, y),
         "mapped": (kway.MappedClassifier(near(3), "mixtures"), narrow, y),
+        "hierarchy": (kway.HierarchicalConformalClassifier(kway.CentroidClassifier(), cv=0.3), narrow, paths),
+        "label-sets": (MultilabelClassifier(), narrow, paths),
+        "label-sets-near": (MultilabelClassifier("neighbors", sep="/", n_neighbors=3), narrow, paths),
         "exemplar": (kway.ExemplarClassifier(3), narrow, y),
         "centroid-landmarks": (kway.CentroidClassifier(index=Landmarks(2, 1)), wide, labels),
         "centroid-bits": (kway.CentroidClassifier("cosine", index=Flat(store=Bits(2))), wide, y),
