@@ -15,8 +15,10 @@ raw_left_cat_bitsets of a predictor; missing_go_to_left of a tree_ of sklearn.en
     arrays of a tree_ are public.
     Tested with scikit-learn 1.6.1 and 1.9.1 (tests/trees).
 
-_skl_callbacks of an estimator, and sklearn.callback.CallbackSupportMixin._init_callback_context
+_skl_callbacks of an estimator, sklearn.callback.CallbackSupportMixin._init_callback_context, and
+sklearn.callback._callback_support.callback_management_context
     Reason: scikit-learn's guide tells authors of estimators to begin a fit with this method, but it has no public name.
+    The context manager behind its decorator `with_callbacks` needs no function of its own.
     Only fits of estimators with callbacks use it, so others do not import the package.
     Tested with scikit-learn 1.9.1 (tests/linear/test_callbacks.py); 1.6 has no callbacks.
 
@@ -28,8 +30,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,11 +97,14 @@ def has_callbacks(model: Any) -> bool:
     return bool(getattr(model, "_skl_callbacks", ()))
 
 
-def callback_context(model: Any, task: str) -> Any:
-    """Return the context of a fit with callbacks, whose number of subtasks is not known."""
+@contextmanager
+def callback_context(model: Any, task: str) -> Iterator[Any]:
+    """Yield the context of a fit with callbacks; the number of subtasks is not known."""
     from sklearn.callback import CallbackSupportMixin
+    from sklearn.callback._callback_support import callback_management_context
 
-    return CallbackSupportMixin._init_callback_context(model, task_name=task, max_subtasks=None)
+    with callback_management_context(model):
+        yield CallbackSupportMixin._init_callback_context(model, task_name=task, max_subtasks=None)
 
 
 class BoostedTrees(NamedTuple):

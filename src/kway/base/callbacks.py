@@ -26,44 +26,37 @@ def _has_protocol(_: Any) -> bool:
     return find_spec("sklearn.callback") is not None
 
 
-class SupportsCallbacks:
-    """An iterative estimator that calls scikit-learn's callbacks."""
+@available_if(_has_protocol)
+def set_callbacks(self: Any, *callbacks: Any) -> Any:
+    """Set callbacks that are called during `fit`; without arguments, remove them.
 
-    @available_if(_has_protocol)
-    def set_callbacks(self, *callbacks: Any) -> Any:
-        """Set callbacks that are called during `fit`; without arguments, remove them.
+    Parameters
+    ----------
+    *callbacks : FitCallback
+        Callbacks of `sklearn.callback`, such as `ProgressBar()`, or objects with the same methods.
 
-        Parameters
-        ----------
-        *callbacks : FitCallback
-            Callbacks of `sklearn.callback`, such as `ProgressBar()`, or objects with the same methods.
+    Returns
+    -------
+    estimator
+        The estimator itself.
+    """
+    from sklearn.callback import CallbackSupportMixin
 
-        Returns
-        -------
-        estimator
-            The estimator itself.
-        """
-        from sklearn.callback import CallbackSupportMixin
-
-        return CallbackSupportMixin.set_callbacks(self, *callbacks)
+    return CallbackSupportMixin.set_callbacks(self, *callbacks)
 
 
-def with_callbacks(model: Any, work: Callable[[Watch | None], Any], X: Any, y: Any, weight: Any, task: str) -> None:
-    """Run `work(watch)` as a task of the model's callbacks; without callbacks, `work(None)`."""
+@contextmanager
+def callback_task(model: Any, X: Any, y: Any, weight: Any, task: str) -> Iterator[Watch | None]:
+    """Run the body as a task of the model's callbacks; yield what to call after each iteration, or None."""
     if not has_callbacks(model):
-        work(None)
+        yield None
         return
-    from sklearn import callback
-
-    def run(model: Any) -> None:
-        context = callback_context(model, task)
-        given = {"estimator": model, "X": X, "y": y, "metadata": None if weight is None else {"sample_weight": weight}}
+    given = {"estimator": model, "X": X, "y": y, "metadata": None if weight is None else {"sample_weight": weight}}
+    with callback_context(model, task) as context:
         context.call_on_fit_task_begin(**given)
         with _iterations(context, given) as watch:
-            work(watch)
+            yield watch
         context.call_on_fit_task_end(**given, reconstruction_attributes={})
-
-    callback.with_callbacks(run)(model)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from kway import validation
-from kway.base.callbacks import SupportsCallbacks, Watch, with_callbacks
+from kway.base import callbacks
 from kway.base.class_rows import best_classes, class_scores, class_shares
 from kway.base.classifier import Classifier, reads, states_probabilities
 from kway.base.contributions import STRONGEST, Contributions, Parts
@@ -58,7 +58,7 @@ class ClassRows(NamedTuple):
     b: NDArray
 
 
-class LinearClassifier(SupportsCallbacks, Classifier):
+class LinearClassifier(Classifier):
     """Linear classifier with any loss, penalty and solver.
 
     Parameters
@@ -200,6 +200,8 @@ class LinearClassifier(SupportsCallbacks, Classifier):
 
     # ---- fitting (fitting.py, with all the solvers)
 
+    set_callbacks = callbacks.set_callbacks
+
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> LinearClassifier:
         """Fit the classifier.
 
@@ -217,14 +219,9 @@ class LinearClassifier(SupportsCallbacks, Classifier):
         LinearClassifier
             The fitted classifier.
         """
-        with_callbacks(self, lambda watch: self._learn(X, y, sample_weight, watch), X, y, sample_weight, "fit")
-        return self
-
-    def _learn(self, X: Any, y: Any, sample_weight: ArrayLike | None, watch: Watch | None) -> LinearClassifier:
-        """Fit the classifier; `watch` sees the weights after each iteration."""
         from kway.linear.fitting import prepare_fit, solve_plan  # half a second, and no prediction needs it
 
-        with at_most(self._threads()):
+        with at_most(self._threads()), callbacks.callback_task(self, X, y, sample_weight, "fit") as watch:
             try:
                 solve_plan(self, prepare_fit(self, X, y, sample_weight), watch)
             except BudgetError:
@@ -299,11 +296,8 @@ class LinearClassifier(SupportsCallbacks, Classifier):
         """
         from kway.linear.fitting import partial_fit
 
-        def work(_: Watch | None) -> None:
-            with at_most(self._threads()):
-                partial_fit(self, X, y, classes, sample_weight)
-
-        with_callbacks(self, work, X, y, sample_weight, "partial_fit")
+        with at_most(self._threads()), callbacks.callback_task(self, X, y, sample_weight, "partial_fit"):
+            partial_fit(self, X, y, classes, sample_weight)
         return self
 
     # ---- predictions, from class rows

@@ -26,10 +26,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from kway import validation
-from kway.base.callbacks import Attributes, SupportsCallbacks, Watch, with_callbacks
+from kway.base import callbacks
+from kway.base.callbacks import Attributes, Watch
 from kway.base.classifier import Classifier, on_own_threads
 from kway.base.contributions import Parts, background_sample, pick_scores, shapley
 from kway.errors import BudgetError
+from kway.linear.fitting import prepare_fit, solve_plan
 from kway.linear.named import SoftmaxClassifier
 from kway.memory import available_bytes, has_room, rows_per_block
 from kway.parameters import CLASS_WEIGHT, VERBOSE, above, at_least, check_parameters, checked_rng, one_of, whole
@@ -90,7 +92,7 @@ def _scale_gamma(X: NDArray, weight: NDArray | None) -> float:
     return 1 / scale if scale > np.finfo(np.float64).tiny else 1.0
 
 
-class KernelSoftmaxClassifier(SupportsCallbacks, Classifier):
+class KernelSoftmaxClassifier(Classifier):
     """Softmax regression on similarities to landmarks: a kernel machine with the Gaussian kernel, made linear [1]_.
 
     X is used as given. Standardize columns of different units before, for example with `StandardScaler`.
@@ -169,6 +171,8 @@ class KernelSoftmaxClassifier(SupportsCallbacks, Classifier):
         self.random_state = random_state
         self.verbose = verbose
 
+    set_callbacks = callbacks.set_callbacks
+
     @on_own_threads
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> KernelSoftmaxClassifier:
         """Draw the landmarks, and fit a softmax classifier to the mapped rows.
@@ -187,7 +191,8 @@ class KernelSoftmaxClassifier(SupportsCallbacks, Classifier):
         KernelSoftmaxClassifier
             The fitted classifier.
         """
-        with_callbacks(self, lambda watch: self._learn(X, y, sample_weight, watch), X, y, sample_weight, "fit")
+        with callbacks.callback_task(self, X, y, sample_weight, "fit") as watch:
+            self._learn(X, y, sample_weight, watch)
         return self
 
     def _learn(self, X: Any, y: Any, sample_weight: ArrayLike | None, watch: Watch | None) -> None:
@@ -205,8 +210,9 @@ class KernelSoftmaxClassifier(SupportsCallbacks, Classifier):
             assert watch is not None
             return watch(lambda: {"classes_": labels.classes, "softmax_": _with_attributes(softmax, attributes())})
 
-        inner = None if watch is None else watch_softmax
-        self.softmax_ = softmax._learn(mapped, labels.classes[labels.codes], weight, inner)
+        prepared = prepare_fit(softmax, mapped, labels.classes[labels.codes], weight)
+        solve_plan(softmax, prepared, None if watch is None else watch_softmax)
+        self.softmax_ = softmax
         self._adopt()
 
     def _linear(self) -> SoftmaxClassifier:
