@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.helpers import leaky
 
 import kway
 from kway.errors import BudgetError
@@ -116,6 +117,13 @@ def test_dates_and_numbers_do_not_drown_the_text(answer):
     strongest = {reason["class"]: reason["column"] for reason in reversed(answer("explain", "model.kway")["reasons"])}
     for topic, column in strongest.items():  # the first column of each class
         assert column.removeprefix("text: ") in TOPICS[topic].split()
+
+
+def test_training_rows_are_recognized_if_the_model_reads_some_columns_only(answer):
+    leaky.write_csv(Path("t.csv"), leaky.patients(120))
+    rows = answer("fit", "t.csv", "-t", "dx", "--model", "naive-bayes")["data"]["train_rows"]
+    assert kway.load("model.kway").features_.requirements().columns == ("who",)
+    assert answer("evaluate", "model.kway", "t.csv")["trained_rows"] >= rows
 
 
 @pytest.mark.parametrize("error", [BudgetError, MemoryError])

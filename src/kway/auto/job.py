@@ -59,9 +59,10 @@ from kway.auto.wrong_labels import WrongLabels, find_wrong_labels, out_of_fold
 from kway.confidence.blend import BlendClassifier, learn_weights
 from kway.confidence.temperature import SCORES, scale_fitted
 from kway.errors import KwayError
-from kway.pipelines import FeaturedClassifier
+from kway.pipelines import FeaturedClassifier, features_of
 from kway.rows.blocks import take_rows
 from kway.tables.features.features import Features
+from kway.tables.labeled_rows import joined_requirements
 
 _BASELINE_COLUMNS = 3000  # columns up to which the least-squares baseline, a dense solve, is fitted (T11)
 
@@ -122,7 +123,7 @@ class JobResult:
             "model": self.best.model,
             "setting": dict(self.best.setting),
             "test_accuracy": self.evaluation.scores.accuracy,
-            ROWS: rows_note(self.data.rows, self.data.y),
+            ROWS: rows_note(self._read_rows(), self.data.y),
             SUMMARY: as_note(self.summary()),
             **({UNFINISHED: True} if self.interrupted else {}),
         }
@@ -135,6 +136,13 @@ class JobResult:
             predicted, unknown = self.model.predict(self.data.test_rows), unknown_label(self.model)
         columns = summarize(self.data.rows, self.features.records_)
         return [*columns, *summarize_answers(predicted, answers.confidence, unknown)]
+
+    def _read_rows(self) -> Any:
+        """Return the training rows with the columns that the model reads; a view may need only some."""
+        if not self.features.is_table_:
+            return self.data.rows
+        columns = joined_requirements([each.requirements() for each in features_of(self.model)]).columns
+        return self.data.rows.select(list(columns or self.data.rows.column_names))
 
 
 def data_notes(data: TrainTest, target: str | None, id: str | None = None) -> dict[str, Any]:
