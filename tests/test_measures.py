@@ -6,7 +6,7 @@ from sklearn import metrics
 
 import kway
 from kway.auto.evaluation import evaluate_model
-from kway.auto.race.scoring import held_out_predictions
+from kway.auto.race.scoring import predict_held_out
 from kway.measures import MIN_PROBABILITY, log_loss, log_losses, own_probability
 
 
@@ -33,7 +33,7 @@ def test_every_stage_counts_alike():
         model.fit(data.x_train, data.y_train)
         own = np.maximum(model.predict_proba(data.x_test)[np.arange(len(data.y_test)), data.y_test], 1e-6)
         expected = -np.log(own).mean()
-        predictions = held_out_predictions(model, data.x_test, data.y_test, len(model.classes_))
+        predictions = predict_held_out(model, data.x_test, data.y_test, len(model.classes_))
         assert predictions.loss()[0] == pytest.approx(expected)
         assert evaluate_model(model, data.x_test, data.y_test).scores.log_loss == pytest.approx(expected)
         scaled = kway.TemperatureScaledClassifier(model, cv="prefit").fit(data.x_test, data.y_test)

@@ -11,9 +11,9 @@ from kway.auto.fit_options import FitOptions
 from kway.auto.race.clock import Clock
 from kway.auto.race.families import FAMILIES
 from kway.auto.race.folds import fold_numbers
-from kway.auto.race.pool import HeldOut
 from kway.auto.race.scoring import LeaderboardRow
 from kway.auto.train_test import TrainTest
+from kway.confidence.blend import HeldOut
 from kway.labels import encode
 
 
@@ -38,7 +38,7 @@ def test_a_temperature_from_answers_of_the_race_is_near_that_of_five_folds():
         )
         codes.append(y[folds == fold])
     model = kway.NeighborsClassifier(**setting).fit(X, y)
-    held = HeldOut(np.concatenate(p), "")
+    held = HeldOut(np.concatenate(p))
     scaled, note = calibrate(fitted(model), X, folds, None, FitOptions(), Clock(), held, np.concatenate(codes))
     other = kway.TemperatureScaledClassifier(kway.NeighborsClassifier(**setting), cv=5).fit(X, y)
     assert not note

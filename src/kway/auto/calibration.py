@@ -22,7 +22,6 @@ from sklearn.base import clone
 from kway.auto.fit_options import FitOptions
 from kway.auto.race.clock import REPORT_SECONDS, Clock
 from kway.auto.race.folds import HELD_OUT_SHARE
-from kway.auto.race.pool import HeldOut
 from kway.auto.race.scoring import LeaderboardRow
 from kway.auto.train_test import TrainTest
 from kway.confidence import (
@@ -31,8 +30,9 @@ from kway.confidence import (
     OpenSetClassifier,
     TemperatureScaledClassifier,
 )
+from kway.confidence.blend import HeldOut
 from kway.confidence.splits import Split, hold_out, make_folds
-from kway.confidence.temperature import LOGS, SCORES, proven_offsets, scale_fitted, score_columns
+from kway.confidence.temperature import SCORES, proven_offsets, scale_fitted, score_columns
 from kway.errors import InputError, KwayError
 from kway.labels import encode_as
 from kway.memory import CACHE_BYTES, rows_per_block
@@ -61,7 +61,7 @@ def calibrate(
     """
     model = row.fitted
     if held is not None and held_codes is not None:
-        return scale_fitted(model, held.values, held_codes, held.source or LOGS), ""
+        return scale_fitted(model, held.values, held_codes, held.source), ""
     splits = _splits(fit_seconds, folds, data, options.seed, clock)
     try:
         if options.weighs_rows_equally and _is_one_vs_all_svm(model):

@@ -57,7 +57,6 @@ from kway.auto.train_test import TrainTest
 from kway.auto.trained_rows import ROWS, rows_note
 from kway.auto.wrong_labels import WrongLabels, find_wrong_labels, out_of_fold
 from kway.confidence.blend import BlendClassifier, learn_weights
-from kway.confidence.temperature import SCORES, scale_fitted
 from kway.errors import KwayError
 from kway.pipelines import FeaturedClassifier, features_of
 from kway.rows.blocks import take_rows
@@ -257,8 +256,7 @@ def _blend(pool: Pool, leaderboard: list[LeaderboardRow], notes: tuple[str, ...]
     members = []
     for name in pool.weights:
         view, held = chosen.view(name), pool.held_out[name]
-        fitted = rows[name].fitted
-        scaled = scale_fitted(fitted, held.values, pool.codes, SCORES) if held.source == SCORES else fitted
+        scaled = held.with_probabilities(rows[name].fitted, pool.codes)
         members.append(FeaturedClassifier.of(view.features, scaled, view.X))
     classes = data.labels.classes
     made = lambda: BlendClassifier.of(list(pool.weights), members, list(pool.weights.values()), classes, data.rows)  # noqa: E731

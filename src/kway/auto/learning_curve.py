@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kway.auto.race.clock import Clock
 from kway.auto.race.folds import ROWS_PER_CLASS
-from kway.auto.race.scoring import FoldedRows, LeaderboardRow, Measure, held_out_predictions
+from kway.auto.race.scoring import FoldedRows, LeaderboardRow, Measure, predict_held_out
 
 _SHARES = (0.25, 0.5)  # parts of the rows, next to all of them (T11)
 _FOLDS = 2  # folds of the curve: the fewest that show how much of a gain is noise (T11)
@@ -78,7 +78,7 @@ def learning_curve(
             if len(np.unique(data.codes[learn])) < 2:
                 return None, ""
             model = make().fit(data.X[learn], data.codes[learn])
-            predictions = held_out_predictions(model, data.X[inside], data.codes[inside], data.n_classes)
+            predictions = predict_held_out(model, data.X[inside], data.codes[inside], data.n_classes)
             scores[s, fold] = measure.shown(measure.of(predictions, data.codes[inside])[0])
         scores[-1, fold] = row.fold_scores[fold]
     rows = np.array([round(share * n) for share in (*_SHARES, 1.0)])

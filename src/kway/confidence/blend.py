@@ -129,34 +129,24 @@ def loss_and_gradient(
 
 
 class HeldOut(NamedTuple):
-    """Scores or probabilities of members for rows that they were not trained on: one table (n, K) per member."""
+    """Probabilities (m, K) of a classifier for rows that it was not trained on, or its scores if it has none."""
 
-    rows: NDArray[np.int64]
-    codes: NDArray[np.int64]
-    tables: list[NDArray[np.float64]]
-    sources: list[str]  # SCORES or LOGS per table
+    values: NDArray[np.float64]
+    source: str = LOGS  # of the values: LOGS or SCORES
 
-    def probabilities(self, j: int) -> NDArray[np.float64]:
-        """Return the probabilities of member j, from its scores by a temperature if it has none."""
-        if self.sources[j] == LOGS:
-            return self.tables[j]
-        return softmax(self.tables[j] / best_temperature(self.tables[j], self.codes).temperature)
+    def probabilities(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return probabilities (m, K), from scores by the temperature that is best for class codes (m,)."""
+        if self.source == LOGS:
+            return self.values
+        return softmax(self.values / best_temperature(self.values, codes).temperature)
 
-    def weights(self, sample_weight: NDArray | None) -> NDArray[np.float64]:
-        """Return the weights of all members; equal weights if no row could be held out."""
-        share = None if sample_weight is None else sample_weight[self.rows]
-        if not len(self.rows) or (share is not None and not share.any()):
-            return np.full(len(self.tables), 1 / len(self.tables))
-        return learn_weights([self.probabilities(j) for j in range(len(self.tables))], self.codes, share)
-
-    def with_probabilities(self, j: int, fitted: Any) -> Any:
-        """Return a member that was fitted on all rows, with its temperature if it has only scores."""
-        if self.sources[j] == LOGS:
+    def with_probabilities(self, fitted: Any, codes: NDArray[np.int64]) -> Any:
+        """Return the classifier fitted on all rows, with that temperature if it has only scores."""
+        if self.source == LOGS:
             return fitted
         if isinstance(fitted, FeaturedClassifier):  # scaled inside, so that blends still see its features
-            inner = scale_fitted(fitted.estimator_, self.tables[j], self.codes, SCORES)
-            return FeaturedClassifier.of(fitted.features_, inner)
-        return scale_fitted(fitted, self.tables[j], self.codes, SCORES)
+            return FeaturedClassifier.of(fitted.features_, scale_fitted(fitted.estimator_, self.values, codes, SCORES))
+        return scale_fitted(fitted, self.values, codes, SCORES)
 
 
 class BlendClassifier(PassesRowsOn):
@@ -292,11 +282,14 @@ class BlendClassifier(PassesRowsOn):
         rows = check_rows(type(self).__name__, self._passed(X), y)
         refuse_one_class(rows.labels, type(self).__name__)
         weight = _sample_weight(fit_params, members, len(rows.labels.codes))
-        held = self._held_out(members, rows, weight)
-        weights = held.weights(weight)
+        at, held_out = self._held_out(members, rows, weight)
+        codes = rows.labels.codes[at]
+        weights = _weights(
+            [held.probabilities(codes) for held in held_out], codes, None if weight is None else weight[at]
+        )
         fitted = [
-            held.with_probabilities(j, _fit(member, rows, weight)) if weights[j] else None
-            for j, member in enumerate(members)
+            held.with_probabilities(_fit(member, rows, weight), codes) if own else None
+            for member, held, own in zip(members, held_out, weights)
         ]
         self._adopt(rows.labels.classes, [member.name for member in members], fitted, weights, rows.X)
         return self
@@ -311,8 +304,10 @@ class BlendClassifier(PassesRowsOn):
         linear = [("softmax", SoftmaxClassifier()), ("kernel", KernelSoftmaxClassifier())]
         return [*linear, ("boosted", TreesClassifier()), ("extra", TreesClassifier("extra"))]
 
-    def _held_out(self, members: list[Member], rows: LabeledRows, weight: NDArray | None) -> HeldOut:
-        """Return the scores or probabilities of all members for rows that they were not trained on."""
+    def _held_out(
+        self, members: list[Member], rows: LabeledRows, weight: NDArray | None
+    ) -> tuple[NDArray[np.int64], list[HeldOut]]:
+        """Return row numbers, and the scores or probabilities of all members for rows that they were not trained on."""
         codes, K = rows.labels.codes, len(rows.labels.classes)
         rng = checked_rng(0 if self.random_state is None else self.random_state)
         parts = make_splits(self.cv, rows.X, codes, rng)
@@ -330,7 +325,7 @@ class BlendClassifier(PassesRowsOn):
             return tables
 
         at, tables = score_held_out(parts, [K] * len(members), rng, score)
-        return HeldOut(at, codes[at], tables, sources)
+        return at, [HeldOut(table, source) for table, source in zip(tables, sources)]
 
     def _adopt(
         self, classes: NDArray, names: Sequence[str], estimators: Sequence[Any], weights: NDArray, rows: Any
@@ -462,6 +457,13 @@ class BlendClassifier(PassesRowsOn):
 
 
 # ---- members
+
+
+def _weights(tables: list[NDArray], codes: NDArray[np.int64], sample_weight: NDArray | None) -> NDArray[np.float64]:
+    """Return the weights of all members; equal weights if no row could be held out."""
+    if not len(codes) or (sample_weight is not None and not sample_weight.any()):
+        return np.full(len(tables), 1 / len(tables))
+    return learn_weights(tables, codes, sample_weight)
 
 
 def _named(given: Any) -> list[Member]:

@@ -25,7 +25,7 @@ import kway
 from kway.auto.fit_options import FAMILY_DESCRIPTIONS
 from kway.auto.race.folds import FEW_ROWS, Split
 from kway.auto.race.neighbor_families import SIGMA, NeighborsFamily
-from kway.auto.race.scoring import CATEGORIES, MOST_POOLED, FoldedRows, Predictions, held_out_predictions
+from kway.auto.race.scoring import CATEGORIES, MOST_POOLED, FoldedRows, Predictions, predict_held_out
 from kway.labels import Labels
 from kway.linear.fitting import weighted_rows
 from kway.linear.kernel_softmax import landmark_map
@@ -297,7 +297,7 @@ class PlainFamily:
         for at in wanted:
             if stop():
                 break
-            found = held_out_predictions(self.make(settings[at], 0).fit(X, codes), held_out, own, data.n_classes)
+            found = predict_held_out(self.make(settings[at], 0).fit(X, codes), held_out, own, data.n_classes)
             predictions.predicted[:, at], predictions.losses[:, at] = found.predicted[:, 0], found.losses[:, 0]
             predictions = predictions._replace(probabilities=found.probabilities if len(settings) == 1 else None)
         return predictions._replace(seconds=time.perf_counter() - begun)

@@ -11,7 +11,6 @@ come from weights that were learned on the other folds.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,26 +19,13 @@ from kway import progress
 from kway.auto.race.paired import CLEAR, paired_difference
 from kway.auto.race.rounds import Race, Runner
 from kway.auto.race.scoring import ACCURACY, MEASURES, LeaderboardRow, Predictions, Scan, leaderboard_row, spread
-from kway.confidence.blend import learn_weights, log_probabilities
-from kway.confidence.temperature import SCORES, best_temperature, score_columns
+from kway.confidence.blend import HeldOut, learn_weights, log_probabilities
+from kway.confidence.temperature import LOGS, SCORES, score_columns
 from kway.errors import KwayError
 from kway.measures import log_losses
 from kway.probabilities import softmax
 
 BLEND = "blend"  # its name on the leaderboard
-
-
-class HeldOut(NamedTuple):
-    """What a family predicts for rows that it did not learn from: probabilities, or scores without them."""
-
-    values: NDArray[np.float64]  # (m, K)
-    source: str  # of the values, as in TemperatureScaledClassifier
-
-    def probabilities(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return probabilities (m, K)."""
-        if self.source != SCORES:
-            return self.values
-        return softmax(self.values / best_temperature(self.values, codes).temperature)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +76,8 @@ def held_out_predictions(runner: Runner, race: Race, n_folds: int, seed: int) ->
     """Return what a family predicts for the held-out rows of the folds; None if there is no time, or it cannot."""
     kept = [p for each in runner.predictions[:n_folds] if (p := each.probabilities) is not None]
     if len(kept) == n_folds:
-        return HeldOut(np.concatenate(kept), "")
-    tables, source, seconds = list[NDArray](), "", race.fit_seconds(runner.family.name)
+        return HeldOut(np.concatenate(kept))
+    tables, source, seconds = list[NDArray](), LOGS, race.fit_seconds(runner.family.name)
     for number in range(n_folds):
         if race.clock.up(seconds):
             return None
@@ -100,12 +86,14 @@ def held_out_predictions(runner: Runner, race: Race, n_folds: int, seed: int) ->
         try:
             model = runner.family.make(runner.scan.settings[runner.scan.best], seed)
             model.fit(runner.data.X[learn], runner.data.codes[learn])
-            source = "" if hasattr(model, "predict_proba") else SCORES
+            source = LOGS if hasattr(model, "predict_proba") else SCORES
             rows = runner.data.X[held_out]
-            table = score_columns(model, rows) if source else model.predict_proba(rows)
+            table = score_columns(model, rows) if source == SCORES else model.predict_proba(rows)
         except (KwayError, MemoryError):
             return None
-        tables.append(spread(table, model.classes_, race.n_classes, table.min(initial=0.0) if source else 0.0))
+        tables.append(
+            spread(table, model.classes_, race.n_classes, table.min(initial=0.0) if source == SCORES else 0.0)
+        )
     return HeldOut(np.concatenate(tables), source)
 
 

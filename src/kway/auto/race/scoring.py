@@ -161,7 +161,7 @@ class Predictions(NamedTuple):
         return self.losses.mean(axis=0, dtype=np.float64)
 
 
-def held_out_predictions(model: Any, X: Rows, codes: NDArray[np.int64], n_classes: int) -> Predictions:
+def predict_held_out(model: Any, X: Rows, codes: NDArray[np.int64], n_classes: int) -> Predictions:
     """Return the predictions of a fitted model, with class codes as labels, on rows that it has not seen."""
     predictions = Predictions.empty(len(codes), 1)
     predictions.predicted[:, 0] = model.predict(X)
