@@ -112,7 +112,7 @@ def _name(figure: Figure, jobs: list[str]) -> None:
         Line2D([], [], color=style.PALETTE[i % 10], marker=style.MARKERS[i % 10], markersize=4, label=job)
         for i, job in enumerate(jobs)
     ]
-    figure.legend(handles=handles, loc="outside lower left", ncols=3, frameon=False, fontsize=style.SMALL)
+    figure.legend(handles=handles, loc="outside lower left", ncols=3, frameon=False, fontsize=style.TEXT)
 
 
 def _job(row: Row) -> str:

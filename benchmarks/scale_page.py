@@ -121,7 +121,7 @@ def _finish(figure: Figure, panels: Any, looks: dict[str, dict[str, str]]) -> No
         for name, look in looks.items()
     ]
     figure.legend(
-        handles=handles, loc="outside lower left", ncols=4, frameon=False, fontsize=style.SMALL, labelcolor=style.INK
+        handles=handles, loc="outside lower left", ncols=4, frameon=False, fontsize=style.TEXT, labelcolor=style.INK
     )
 
 

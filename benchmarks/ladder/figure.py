@@ -20,7 +20,7 @@ def rungs(record: dict[str, Any]) -> Figure:
     panels = figure.subplots(len(ladders), 1, height_ratios=heights, squeeze=False)[:, 0]
     for axes, ladder in zip(panels, ladders):
         _panel(axes, ladder)
-    panels[-1].set_xlabel("seconds for the whole work (logarithmic)", fontsize=style.LABEL, color=style.INK)
+    panels[-1].set_xlabel("seconds for the whole work (logarithmic)", fontsize=style.TEXT, color=style.INK)
     return figure
 
 
@@ -36,7 +36,7 @@ def _panel(axes: Any, ladder: dict[str, Any]) -> None:
     for place, rung, spent in zip(places, found, seconds):
         scaled = "" if rung["rows"] == rung["of"] else " (scaled)"
         said = f"{duration(spent)}{scaled}, {times(seconds[0] / spent)}" if place else f"{duration(spent)}{scaled}"
-        axes.text(spent * 1.1, place, said, va="center", fontsize=style.SMALL, color=style.INK)
+        axes.text(spent * 1.1, place, said, va="center", fontsize=style.TEXT, color=style.INK)
     axes.set_yticks(places, [rung["name"] for rung in found])
     axes.invert_yaxis()
     style.dress(axes, title=f"{ladder['title']}: {ladder['work']}", grid="x")
