@@ -8,6 +8,7 @@ from scipy.special import expit, logsumexp
 from scipy.special import softmax as scipy_softmax
 
 from kway.kernels.linear import losses
+from kway.kernels.linear.loss_numbers import HINGE, PERCEPTRON
 from kway.linear.losses import LOSSES, Targets, centered_kink, sigmoid, softmax
 
 FORMS = [
@@ -241,15 +242,15 @@ def test_the_other_facts_of_a_loss_hold(form, n_scores):
     value, _ = form.value_gradient(scores, Targets(codes))
     at_zero, _ = form.value_gradient(np.zeros_like(scores), Targets(codes))
     own = codes[:, None] == (1 if n_scores == 1 else np.arange(n_scores))
-    assert form.minimised_by_zero == bool((at_zero == 0).all())
-    if form.aims is not None:
-        np.testing.assert_allclose(value, np.square(np.where(own, *form.aims) - scores).sum(1), rtol=1e-12)
+    assert form.minimized_by_zero == bool((at_zero == 0).all())
+    if form.target_scores is not None:
+        np.testing.assert_allclose(value, np.square(np.where(own, *form.target_scores) - scores).sum(1), rtol=1e-12)
     if form.cross_entropy:
         np.testing.assert_allclose(value, logsumexp(scores, axis=1) - scores[own], rtol=1e-12)
-    if form.mistake is not None:
+    if form.min_error_loss is not None:
         wrong = ((scores[:, 0] > 0) != codes) if n_scores == 1 else scores.argmax(1) != codes
-        assert value[wrong].min() >= form.mistake
-        assert form.mistake > value.min()
+        assert value[wrong].min() >= form.min_error_loss
+        assert form.min_error_loss > value.min()
     assert form.hinge == (not form.smooth)
     if form.convex:
         assert value.min() >= 0
@@ -319,9 +320,10 @@ def test_a_rounded_kink_bends_inside_its_width_alone():
 
 
 def test_a_hinge_without_rounding_is_flat_behind_its_margin_and_bends_as_ones():
-    assert losses.hinge(0.0, 0.0) == (0.0, 0.0)
-    assert losses.hinge(0.1, 0.0) == (0.1, 1.0)
-    assert losses.hinge(0.1, 0.5) == pytest.approx((0.01, 0.2))
+    assert losses.margin_loss(HINGE, 1.0, 1.0) == (0.0, 0.0)
+    assert losses.margin_loss(HINGE, 0.75, 1.0) == (0.25, -1.0)
+    assert losses.margin_loss(PERCEPTRON, 0.0, 0.0) == (0.0, -1.0)  # a tie is a mistake
+    assert losses.rounded_hinge(0.1, 0.5) == pytest.approx((0.01, 0.2))
     scores, codes = problem(4)
     np.testing.assert_array_equal(LOSSES["hinge"].columns.curvatures(scores, Targets(codes)), np.ones((40, 4)))
 

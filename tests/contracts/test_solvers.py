@@ -15,8 +15,8 @@ from kway.errors import CombinationError, NotSeparableError
 from kway.linear.classifier import LinearClassifier
 from kway.linear.losses import LOSSES
 from kway.linear.penalties import pick_penalty
-from kway.linear.solvers.base import offers
-from kway.linear.solvers.choose import SOLVERS
+from kway.linear.solvers.base import list_properties
+from kway.linear.solvers.registry import SOLVERS
 from kway.linear.solvers.sgd import SGD
 
 ALPHA = 1e-2
@@ -47,7 +47,9 @@ def fitted(loss, solver, penalty="l2", n_classes=3, alpha=ALPHA, tol=1e-9, **mor
 
 def possible(loss, penalty, n_classes, multiclass):
     form = LOSSES[loss].columns if n_classes == 2 or multiclass == "one-vs-all" else LOSSES[loss].joint
-    return {name for name, s in SOLVERS.items() if s.needs <= offers(form, pick_penalty(penalty, 0.5).times(ALPHA))}
+    return {
+        name for name, s in SOLVERS.items() if s.needs <= list_properties(form, pick_penalty(penalty, 0.5).times(ALPHA))
+    }
 
 
 PROBLEMS = list(
@@ -81,7 +83,7 @@ def test_a_combination_works_or_is_refused_with_what_is_missing(solver, loss, pe
     X, y = data(n_classes, 60)
     model = LinearClassifier(loss, penalty, ALPHA, solver, max_iter=500, tol=1e-2, random_state=0)
     form = LOSSES[loss].columns if n_classes == 2 else LOSSES[loss].joint
-    missing = SOLVERS[solver].needs - offers(form, pick_penalty(penalty, 0.5).times(ALPHA))
+    missing = SOLVERS[solver].needs - list_properties(form, pick_penalty(penalty, 0.5).times(ALPHA))
     if missing:
         with pytest.raises(CombinationError) as caught:
             model.fit(X, y)

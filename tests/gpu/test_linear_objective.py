@@ -21,10 +21,10 @@ from kway.linear.losses import (  # noqa: E402
 from kway.linear.objective import Objective  # noqa: E402
 from kway.linear.penalties import Penalty  # noqa: E402
 from kway.linear.solvers.base import Control  # noqa: E402
-from kway.linear.solvers.choose import fastest_solver  # noqa: E402
 from kway.linear.solvers.lbfgs import LBFGS  # noqa: E402
 from kway.linear.solvers.preconditioners import moments  # noqa: E402
 from kway.linear.solvers.proximal import Proximal  # noqa: E402
+from kway.linear.solvers.registry import fastest_solver  # noqa: E402
 from kway.rows.gpu import losses as device_losses  # noqa: E402
 from kway.rows.gpu.device import Device  # noqa: E402
 from kway.rows.passes import wrap_rows  # noqa: E402

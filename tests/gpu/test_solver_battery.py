@@ -12,8 +12,8 @@ from kway.linear import LinearClassifier  # noqa: E402
 from kway.linear import plan as planning  # noqa: E402
 from kway.linear.losses import LOSSES  # noqa: E402
 from kway.linear.penalties import pick_penalty  # noqa: E402
-from kway.linear.solvers.base import offers  # noqa: E402
-from kway.linear.solvers.choose import SOLVERS  # noqa: E402
+from kway.linear.solvers.base import list_properties  # noqa: E402
+from kway.linear.solvers.registry import SOLVERS  # noqa: E402
 from kway.rows.gpu.device import ChosenDevice, Device  # noqa: E402
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")]
@@ -52,7 +52,7 @@ def test_a_fit_there_ends_where_a_fit_here_does_or_both_are_refused(loss, penalt
             found[device] = error
     here, there = found["cpu"], found["cuda"]
     form = LOSSES[loss].columns if K == 2 or multiclass == "one-vs-all" else LOSSES[loss].joint
-    offered = offers(form, pick_penalty(penalty, 0.5).times(ALPHA), frozenset())
+    offered = list_properties(form, pick_penalty(penalty, 0.5).times(ALPHA), frozenset())
     if isinstance(there, CombinationError):
         assert isinstance(here, CombinationError) or not SOLVERS[solver].needs <= offered
         assert "use solver='auto'" in str(there) or "device='cpu'" in str(there)

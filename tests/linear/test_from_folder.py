@@ -14,7 +14,7 @@ from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control
-from kway.linear.solvers.choose import SOLVERS
+from kway.linear.solvers.registry import SOLVERS
 from kway.rows.cluster.folder import ClassTable, folder_rows
 
 

@@ -13,8 +13,8 @@ from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers import lbfgs
 from kway.linear.solvers.base import Control, Point
-from kway.linear.solvers.certificates import duality_gap, has_gap
 from kway.linear.solvers.preconditioners import quick_moments
+from kway.linear.solvers.stopping import duality_gap, has_gap
 
 
 def problem(form, dtype=np.float64, weighted=False, sparse=False, bias=True, ridge=0.02, seed=0):
@@ -82,7 +82,7 @@ def test_a_fit_that_closes_it_makes_no_products(multiclass, monkeypatch):
     def no_products(*given):
         raise AssertionError("a proof by products")
 
-    monkeypatch.setattr(lbfgs.certificates, "decrement", no_products)
+    monkeypatch.setattr(lbfgs.stopping, "decrement", no_products)
     rng = np.random.default_rng(0)
     y = rng.integers(0, 5, 6000)
     X = (rng.standard_normal((5, 120))[y] * 0.3 + rng.standard_normal((6000, 120))).astype(np.float32)

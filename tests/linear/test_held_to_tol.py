@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from kway import LogisticClassifier, PerceptronClassifier, SoftmaxClassifier
 from kway.linear.classifier import LinearClassifier
-from kway.linear.solvers import choose
+from kway.linear.solvers import registry
 from kway.linear.solvers.sgd import SGD
 
 X, y = make_blobs(200, 5, centers=3, cluster_std=6.0, random_state=0)
@@ -50,7 +50,7 @@ def test_more_columns_than_rows_are_checked_in_the_span_of_the_rows():
 
 
 def test_what_is_too_large_to_check_is_said(monkeypatch):
-    monkeypatch.setattr(choose, "is_small", lambda objective, most=None: False)
+    monkeypatch.setattr(registry, "is_small", lambda objective, most=None: False)
     _, (told,) = said(SoftmaxClassifier(solver="sgd", alpha=0.05, random_state=0))
     assert "was not checked" in told
 

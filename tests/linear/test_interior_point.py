@@ -115,7 +115,7 @@ def test_both_ways_to_factor_a_joint_problem_give_the_same_optimum(penalty, bias
     by_rows = solve_small(o, Control(1000, 1e-6))
     monkeypatch.setattr(KinkedProblem, "_factor_by_rows", KinkedProblem._factor_whole)
     whole = solve_small(o, Control(1000, 1e-6))
-    assert joint_work(20, 20, 10).by_rows < joint_work(20, 20, 10).whole
+    assert joint_work(20, 20, 10).by_rows < joint_work(20, 20, 10).dense
     assert by_rows.converged
     assert by_rows.value == pytest.approx(whole.value, rel=1e-6)
 

@@ -17,15 +17,15 @@ from kway.linear.losses import LOSSES, Targets, centered_kink
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers import base
-from kway.linear.solvers.base import MOST_WORK, Control, Point, Solution, is_small
-from kway.linear.solvers.certificates import decrement, newton_step
-from kway.linear.solvers.choose import Task, prepare
+from kway.linear.solvers.base import MAX_WORK, Control, Point, Solution, is_small
 from kway.linear.solvers.interior_point import solve_lasso
 from kway.linear.solvers.lbfgs import LBFGS, solve_smooth
 from kway.linear.solvers.preconditioners import factor_at, quick_moments
 from kway.linear.solvers.proximal import ProximalRun
+from kway.linear.solvers.registry import Task, prepare
 from kway.linear.solvers.smoothing import cost_of_rounding, solve_smoothed
 from kway.linear.solvers.standard_columns import standard_columns
+from kway.linear.solvers.stopping import decrement, newton_step
 
 FORMS = [(name, form) for name in ("softmax", "hinge", "squared") for form in ("joint", "columns")]
 SMOOTH = [(name, form) for name, form in FORMS if name != "hinge"]
@@ -307,7 +307,7 @@ def test_what_is_small():
     assert not is_small(problem("softmax-squared"))
     assert not is_small(replace(problem(n=2000), rows=np.zeros((2000, 3000), np.float32)))
     assert not is_small(problem(n=2000, d=40, R=10))
-    assert is_small(problem(n=2000, d=40, R=10), MOST_WORK)
+    assert is_small(problem(n=2000, d=40, R=10), MAX_WORK)
     with pytest.raises(ValueError, match="solver must be"):
         LinearClassifier("softmax", solver="newton").fit([[0.0], [1.0], [2.0]], [0, 1, 2])
 
@@ -330,5 +330,5 @@ def test_a_bound_of_more_than_the_objective_is_put_in_words():
     theta = np.zeros((1, 2))
     assert Solution(theta, 1, False, 0.012).distance == ", about 0.012 of the objective above the optimum"
     assert Solution(theta, 1, False, 0.012, proved=True).distance.startswith(", at most 0.012")
-    assert Solution(theta, 1, False, 6.9e16).distance == ", too far from the optimum to tell how far"
+    assert Solution(theta, 1, False, 6.9e16).distance == ", at an unknown distance from the optimum"
     assert Solution(theta, 1, False, np.inf).distance == ""

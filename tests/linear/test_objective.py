@@ -60,7 +60,9 @@ def named(value):
 
 SHAPES = [pair for loss in FORMS for pair in shaped(loss, 1, 4)]
 # a kernel is compiled for each number of scores: all of them for the two losses that have their own, few for the rest
-COMPILED = [pair for loss in FORMS for pair in shaped(loss, *((1, 3, 10, 16) if loss.mistake is not None else (1, 10)))]
+COMPILED = [
+    pair for loss in FORMS for pair in shaped(loss, *((1, 3, 10, 16) if loss.min_error_loss is not None else (1, 10)))
+]
 
 
 @pytest.mark.parametrize(("loss", "R"), SHAPES, ids=named)

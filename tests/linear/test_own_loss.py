@@ -7,15 +7,15 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from kway import LinearClassifier
-from kway.linear.losses import LOSSES, Aims, Forms, Loss, Targets, sigmoid, softmax
+from kway.linear.losses import LOSSES, Forms, Loss, Targets, TargetScores, sigmoid, softmax
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control
-from kway.linear.solvers.choose import prepare
 from kway.linear.solvers.gradient_descent import GradientDescent
 from kway.linear.solvers.lbfgs import LBFGS
 from kway.linear.solvers.power_method import max_curvature
 from kway.linear.solvers.proximal import Proximal
+from kway.linear.solvers.registry import prepare
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Distance(Loss):
 DISTANCES = {
     "distance": {},
     "frank distance": {"convex": True, "couples": False, "label_free_curvature": True, "max_curvature": 2.0},
-    "squared distance": {"aims": Aims(own=1.0, other=0.0)},
+    "squared distance": {"target_scores": TargetScores(own=1.0, other=0.0)},
 }
 
 

@@ -12,8 +12,8 @@ from kway.linear.penalties import Penalty
 from kway.linear.solvers import lbfgs
 from kway.linear.solvers import preconditioners as precondition
 from kway.linear.solvers.base import Control
-from kway.linear.solvers.certificates import newton_step
 from kway.linear.solvers.preconditioners import Diagonal, moments, quick_moments, safe_inverse, sample_rows
+from kway.linear.solvers.stopping import newton_step
 
 RIDGE = 0.05
 
@@ -142,7 +142,7 @@ def test_singular_matrices_do_not_raise(dtype):
 def test_wide_sparse_rows_get_a_diagonal(monkeypatch):
     objective = problem(form="columns")
     dense = moments(objective)
-    monkeypatch.setattr(precondition, "MOST_SPARSE_FEATURES", 3)
+    monkeypatch.setattr(precondition, "MAX_SPARSE_FEATURES", 3)
     sparse = Objective(sp.csr_matrix(objective.X), objective.targets, 4, objective.loss, objective.penalty)
     known = moments(sparse)
     factor = known.shared()
@@ -156,8 +156,8 @@ def test_diagonals_of_each_class_are_those_of_the_hessian(monkeypatch):
     weight = np.random.default_rng(1).random(300) * 2
     objective = problem(form="columns", weight=weight)
     objective = replace(objective, rows=sp.csr_matrix(objective.X))
-    monkeypatch.setattr(precondition, "MOST_SPARSE_FEATURES", 5)
-    monkeypatch.setattr(precondition, "SHARE_OF_PLAIN", 0.0)
+    monkeypatch.setattr(precondition, "MAX_SPARSE_FEATURES", 5)
+    monkeypatch.setattr(precondition, "PLAIN_SHARE", 0.0)
     theta = np.random.default_rng(3).standard_normal((4, 8)) * 0.3
     found = moments(objective).per_class(objective, theta)(np.ones((4, 8)))
     X = np.column_stack((objective.X.toarray(), np.ones(300)))
@@ -186,7 +186,7 @@ def test_curvatures_of_many_rows_and_classes_are_those_of_some_rows(monkeypatch)
     theta = np.random.default_rng(3).standard_normal((4, 8)) * 0.3
     gradient = np.random.default_rng(2).standard_normal((4, 8))
     whole = moments(objective).per_class(objective, theta)(gradient)
-    monkeypatch.setattr(precondition, "MOST_BYTES", 8 * 4 * 4000)
+    monkeypatch.setattr(precondition, "MAX_FACTOR_BYTES", 8 * 4 * 4000)
     seen = []
     curvatures = Objective.curvatures
     monkeypatch.setattr(Objective, "curvatures", lambda rows, at: seen.append(rows.n) or curvatures(rows, at))
@@ -204,7 +204,7 @@ def test_factors_per_class_are_inverses_of_weighted_matrices(dtype, fit_intercep
     theta[:, 7] *= fit_intercept
     g = np.random.default_rng(4).standard_normal((12, 8)).astype(dtype)
     found = moments(objective).per_class(objective, theta)(g)
-    h, share = objective.curvatures(theta).astype(float), precondition.SHARE_OF_PLAIN
+    h, share = objective.curvatures(theta).astype(float), precondition.PLAIN_SHARE
     D = 8 if fit_intercept else 7
     for k in range(12):
         A = (1 - share) * gram(objective, h[k]) + precondition.plain_mass(h)[k] * gram(objective, weight)

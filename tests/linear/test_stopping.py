@@ -11,9 +11,9 @@ from kway.linear.losses import LOSSES, Targets, gaps
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control
-from kway.linear.solvers.certificates import SEPARABLE, separated, tol_scale
 from kway.linear.solvers.dual import Dual
 from kway.linear.solvers.lbfgs import LBFGS
+from kway.linear.solvers.stopping import SEPARABLE, separated, tol_scale
 
 
 def problem(seed, K, loss, gap=0.0, ridge=0.0, lasso=0.0, weighted=False):
@@ -47,7 +47,7 @@ def test_separable_classes_without_a_penalty_have_no_optimum_to_whichever_solver
         found = solver.solve(objective, objective.zeros(), Control())
         assert not found.converged
         assert found.advice == SEPARABLE
-        assert found.miss == np.inf
+        assert found.rel_excess == np.inf
         overlapping = problem(seed, K, "softmax", weighted=weighted)
         assert solver.solve(overlapping, overlapping.zeros(), Control()).converged
 
@@ -62,9 +62,9 @@ def test_with_a_penalty_there_is_an_optimum_however_well_classes_are_apart(penal
 @pytest.mark.parametrize("least", [0.0, 10.0])
 def test_dual_measures_what_it_misses_by_what_tol_is_relative_to(least):
     objective = problem(1, 2, "rounded-hinge", ridge=1e-4)
-    found = Dual().solve(objective, objective.zeros(), Control(tol=0.05, least=least))
+    found = Dual().solve(objective, objective.zeros(), Control(tol=0.05, min_scale=least))
     assert found.converged
-    assert found.miss <= 0.05
+    assert found.rel_excess <= 0.05
 
 
 @given(st.integers(0, 1 << 16), st.integers(2, 5), st.booleans())

@@ -34,7 +34,7 @@ from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Carry, Control
-from kway.linear.solvers.choose import prepare
+from kway.linear.solvers.registry import prepare
 from kway.neighbors import NeighborsClassifier
 from kway.parameters import check_parameters, one_of
 from kway.probabilities import sigmoid

@@ -1,4 +1,4 @@
-"""How a linear classifier is fitted: validate -> plan -> objective -> solve -> keep.
+"""The fit of a linear classifier: validate -> plan -> objective -> solve -> set the learned attributes.
 
 Solvers and the plan are imported here, so that a model that only predicts loads none of them.
 """
@@ -25,7 +25,7 @@ from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective import Objective
 from kway.linear.plan import FitPlan, place_rows, plan_fit, resumed_theta, tensor_device
 from kway.linear.solvers.base import Control, Solution
-from kway.linear.solvers.choose import choose_solver, cold_start, prepare
+from kway.linear.solvers.registry import choose_solver, prepare
 from kway.linear.solvers.schedules import LEARNING_RATE
 from kway.linear.solvers.sgd import SGD
 from kway.memory import BLOCK_BYTES, CACHE_BYTES, rows_per_block
@@ -38,9 +38,10 @@ from kway.validation import Rows
 if TYPE_CHECKING:
     from kway.rows.gpu.device import Device
 
-HELD_OUT = 0.1  # share of the rows that early stopping keeps for validation (documented in LinearClassifier)
-FLOAT32_TOL = 8 * np.finfo(np.float32).eps  # tol, about 1e-6, below which sums of float32 losses are too coarse
-PATIENCE = 5  # evaluations without a lower validation loss after which early stopping ends (tests/linear/test_stopping)
+# tol below which float32 rows are converted to float64, about 1e-6. A loss in float32 has a relative rounding error of
+# a few eps, so that a bound below 8 eps could be wrong.
+FLOAT32_TOL = 8 * np.finfo(np.float32).eps
+PATIENCE = 5  # iterations without a lower validation loss after which early stopping ends (tests/linear/test_stopping)
 
 
 class WeightedRows(NamedTuple):
@@ -76,7 +77,7 @@ def prepare_fit(model: LinearClassifier, X: Any, y: Any, sample_weight: ArrayLik
 
 
 def solve_plan(model: LinearClassifier, prepared: PreparedFit, watch: Watch | None = None) -> None:
-    """Minimize the objective and keep the solution in the model; `watch` sees the weights after each iteration."""
+    """Minimize the objective and set the attributes of the model; `watch` gets the weights after each iteration."""
     plan, rows, last, dtype = prepared
     placed = place_rows(make_objective(model, plan, rows), plan)
     objective, control = placed.objective, make_control(model)
@@ -128,7 +129,7 @@ def partial_fit(
     epoch = getattr(model, "epochs_", 0)
     control = make_control(model, epoch)
     last = None if first else _match_shape(_theta(model), objective)
-    start = cold_start(objective, control.rng) if last is None else last
+    start = solver.cold_start(objective, control.rng) if last is None else last
     with placed.report_memory():
         theta = solver.epoch(objective, start, control, epoch)
     model.epochs_ = epoch + 1
@@ -150,23 +151,23 @@ def _refuse_infinite(model: LinearClassifier) -> None:
 
 def _tensor_device(model: LinearClassifier, X: Any) -> Device | None:
     """Return the device on which a tensor X stays; None if the rows are read into the memory of this process."""
-    return None if model._form(2).numbers else tensor_device(model.device, X)
+    return None if model._form(2).class_number else tensor_device(model.device, X)
 
 
 def _widen(X: Rows, tol: float) -> Rows:
-    """Return float32 rows as float64 if tol is below the rounding of float32 sums: a "proven" 1e-7 was really 1e-6."""
+    """Return float32 rows as float64 if tol is below FLOAT32_TOL."""
     narrow = not isinstance(X, TensorRows) and X.dtype == np.float32
     return X.astype(np.float64) if narrow and 0 < tol < FLOAT32_TOL else X
 
 
 def weighted_rows(X: Rows, labels: Labels, sample_weight: NDArray | None, class_weight: Any) -> WeightedRows:
     """Return the rows with their weights, without rows of weight zero."""
-    everything = np.arange(X.shape[0])
+    positions = np.arange(X.shape[0])
     weight = class_weighted(sample_weight, labels, class_weight)
     if weight is None:
-        return WeightedRows(X, labels, None, everything)
-    kept = everything[weight > 0]
-    if len(kept) < len(everything):
+        return WeightedRows(X, labels, None, positions)
+    kept = positions[weight > 0]
+    if len(kept) < len(positions):
         X, weight = X[kept], weight[kept]
         labels = Labels(labels.classes, labels.codes[kept], None if labels.soft is None else labels.soft[kept])
     return WeightedRows(X, labels, (weight / weight.mean()).astype(X.dtype), kept)
@@ -178,7 +179,7 @@ def make_objective(model: LinearClassifier, plan: FitPlan, rows: WeightedRows) -
     soft = soft_targets(labels, model.label_smoothing, X.dtype)
     if soft is not None and not plan.loss.soft_targets:
         raise InputError(f"the {plan.loss.name} loss takes one label per row, not distributions or label_smoothing")
-    if plan.loss.numbers:
+    if plan.loss.class_number:
         soft = labels.codes[:, None].astype(X.dtype)
     targets = Targets(labels.codes, soft)
     return Objective(X, targets, plan.n_scores, plan.loss, plan.penalty, model.fit_intercept, weight)
@@ -202,13 +203,13 @@ def _hold_out(
         return objective, None
     from sklearn.model_selection import train_test_split  # half a second, and no prediction needs it
 
-    part = HELD_OUT if early_stopping is True else float(early_stopping)
+    share = 0.1 if early_stopping is True else float(early_stopping)
     codes = objective.targets.codes
-    stratify = codes if np.bincount(codes).min() >= 2 and part * len(codes) >= objective.n_scores else None
-    train, held = train_test_split(
-        np.arange(objective.n), test_size=part, stratify=stratify, random_state=int(rng.integers(2**31))
+    stratify = codes if np.bincount(codes).min() >= 2 and share * len(codes) >= objective.n_scores else None
+    train, held_out = train_test_split(
+        np.arange(objective.n), test_size=share, stratify=stratify, random_state=int(rng.integers(2**31))
     )
-    return objective.take(np.sort(train)), EarlyStopping(objective.take(np.sort(held)))
+    return objective.take(np.sort(train)), EarlyStopping(objective.take(np.sort(held_out)))
 
 
 def make_control(model: LinearClassifier, epoch: int = 0) -> Control:
@@ -235,14 +236,14 @@ def _match_shape(theta: NDArray | None, objective: Objective) -> NDArray | None:
 
 @contextmanager
 def show_progress(title: str, model: LinearClassifier) -> Iterator[Callable[[int, float], bool] | None]:
-    """Yield a function that shows each iteration, or None if the model is not verbose."""
+    """Yield a function that shows each iteration in a progress bar, or None if the model is not verbose."""
     if not model.verbose:
         yield None
         return
-    with progress.bar(title, model.max_iter) as at:
+    with progress.bar(title, model.max_iter) as show:
 
         def step(iteration: int, objective: float) -> bool:
-            at(iteration, f"iteration {iteration}  objective {objective:.6g}")
+            show(iteration, f"iteration {iteration}  objective {objective:.6g}")
             return False
 
         yield step
@@ -251,7 +252,7 @@ def show_progress(title: str, model: LinearClassifier) -> Iterator[Callable[[int
 def _validation(
     stopping: EarlyStopping | None, watch: Watch | None, classes: NDArray, dtype: np.dtype
 ) -> Callable[[NDArray], bool] | None:
-    """Return what a solver calls with the theta of each iteration: early stopping, and the callbacks of the model."""
+    """Return the function that a solver calls with the theta of each iteration, for early stopping and callbacks."""
     if watch is None:
         return stopping
 
@@ -286,7 +287,7 @@ class EarlyStopping:
         return self.since >= PATIENCE
 
 
-# ---- what the model keeps
+# ---- learned attributes
 
 
 def keep(
@@ -294,7 +295,7 @@ def keep(
 ) -> None:
     """Set the learned attributes of the model; warn if the solver has not converged."""
     value = objective.value(solution.theta) if solution.value is None else solution.value
-    for name in ("support_", "margin_"):  # from an earlier partial_fit, perhaps with another loss
+    for name in ("support_", "margin_"):  # of an earlier partial_fit, which may have had another loss
         model.__dict__.pop(name, None)
     if objective.loss.has_margin:
         model.support_ = kept[_support(objective, solution.theta)]
@@ -324,16 +325,16 @@ def split_weights(theta: NDArray) -> ClassRows:
     R, d = theta.shape[0], theta.shape[1] - 1
     flat = theta.reshape(-1)
     for rows in spans(R, rows_per_block(theta[0].nbytes, CACHE_BYTES)):
-        flat[rows.start * d : rows.stop * d] = theta[rows, :-1].ravel()  # ravel copies: they overlap
+        flat[rows.start * d : rows.stop * d] = theta[rows, :-1].ravel()  # a copy, because source and target overlap
     return ClassRows(flat[: R * d].reshape(R, d), b)
 
 
 def _support(objective: Objective, theta: NDArray, slack: float = 1e-3) -> NDArray[np.int64]:
-    """Return the rows on or inside the margin of some class: those whose hinge is active at 1 + slack."""
+    """Return the rows on or inside the margin of a class: y f <= 1 + slack, where slack covers the tolerance."""
     widened = objective.with_loss(objective.loss.smoothed(1e-12))
 
     def block(rows: slice) -> NDArray:
-        f = widened.scores(theta, rows) / theta.dtype.type(1 + slack)  # y f <= 1 + slack
+        f = widened.scores(theta, rows) / theta.dtype.type(1 + slack)
         value, _ = widened.loss.value_gradient(f, widened.block_targets(rows))
         return value > 0
 

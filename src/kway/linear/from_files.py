@@ -29,10 +29,9 @@ from kway.linear.fitting import keep, make_control, make_objective, show_progres
 from kway.linear.losses import LOSSES
 from kway.linear.objective import Objective
 from kway.linear.plan import FitPlan, is_sampled, model_penalty, prefers_sampling, resumed_theta, sampled_formula
-from kway.linear.solvers.base import Solver, offers
-from kway.linear.solvers.choose import SOLVERS, choose_solver
+from kway.linear.solvers.base import Solver, list_properties
 from kway.linear.solvers.lbfgs import LBFGS
-from kway.linear.solvers.sampled import Sampled
+from kway.linear.solvers.registry import SOLVERS, choose_solver
 from kway.memory import has_room
 from kway.planning import costs
 from kway.planning.costs import Size
@@ -53,18 +52,20 @@ from kway.tables.sources.table_files import list_files, parquet_files
 if TYPE_CHECKING:
     from kway.linear.classifier import LinearClassifier
 
-PROXIMAL_TOL = 0.1  # share of tol that the proximal solver aims at on a cluster, where its estimate is not verified
+# Factor of tol for the proximal solver on a cluster, where no bound verifies its estimate (tests/cluster)
+PROXIMAL_TOL_FACTOR = 0.1
 _SINGLE = ("float32", "float16", "float", "halffloat", "bool", "int8", "uint8", "int16", "uint16")  # exact in float32
 
 
 @on_own_threads
 def fit_blocks(model: LinearClassifier, blocks: Iterable[tuple[Any, Any]]) -> None:
-    """Fit the model to blocks (X, y), dense or sparse as the first: `LinearClassifier.fit_blocks`."""
+    """Fit the model to blocks (X, y), all dense or all sparse: `LinearClassifier.fit_blocks`."""
     model._check_parameters()
-    given = labeled_blocks(blocks)
-    held = [next(given)]
-    write: Callable[[Iterable[Any]], LabeledRows] = write_sparse_blocks if sp.issparse(held[0].X) else write_blocks
-    _fit_files(model, write(chain((held.pop() for _ in range(1)), given)))  # popped, so that no block is held twice
+    remaining = labeled_blocks(blocks)
+    first = [next(remaining)]
+    write: Callable[[Iterable[Any]], LabeledRows] = write_sparse_blocks if sp.issparse(first[0].X) else write_blocks
+    # popped when it is written, so that the first block is not in memory during the fit
+    _fit_files(model, write(chain((first.pop() for _ in range(1)), remaining)))
 
 
 @on_own_threads
@@ -135,9 +136,10 @@ def _fit_files(model: LinearClassifier, found: LabeledRows) -> None:
     rows = weighted_rows(X, labels, None, model.class_weight)
     objective = make_objective(model, plan, rows)
     solver = choose_solver(plan.solver, objective)
-    start = solver.cold_start(objective) if isinstance(solver, Sampled) else objective.zeros()
+    control = make_control(model)
+    start = solver.cold_start(objective, control.rng)
     with show_progress(f"{type(model).__name__} {solver.name}", model) as step:
-        solution = solver.solve(objective, start, replace(make_control(model), progress=step))
+        solution = solver.solve(objective, start, replace(control, progress=step))
     model.why_ = f"{X.shape[0]:,} rows in files, read a block at a time"
     keep(model, objective, solution, solver.name, rows.kept)
 
@@ -149,7 +151,7 @@ def _plan_files(model: LinearClassifier, X: Any, n_classes: int) -> FitPlan:
     """
     size = costs.size_of(X, n_classes)
     loss, penalty, solver = model._form(n_classes), model_penalty(model), model.solver
-    by_passes = solver in ("auto", "lbfgs") and offers(loss, penalty) >= LBFGS.needs
+    by_passes = solver in ("auto", "lbfgs") and list_properties(loss, penalty) >= LBFGS.needs
     if model.early_stopping or not (is_sampled(solver) or by_passes):
         raise CombinationError(
             "rows in files need solver='sampled', or 'auto' or 'lbfgs' with a loss that has an optimum and a smooth "
@@ -213,7 +215,7 @@ def _fit_on_cluster(model: LinearClassifier, folder: str | Path, target: str | N
         n_scores, penalty = 1 if K == 2 else K, model_penalty(model)
         objective = Objective(rows, targets, n_scores, model._form(K), penalty, model.fit_intercept, weight)
         with show_progress("folder", model) as step, resumed_theta(objective) as last:
-            tol = model.tol if penalty.smooth else PROXIMAL_TOL * model.tol
+            tol = model.tol if penalty.smooth else PROXIMAL_TOL_FACTOR * model.tol
             control = replace(make_control(model), progress=step, tol=tol)
             solution = solver.solve(objective, objective.zeros() if last is None else last, control)
         model.why_ = f"{objective.n:,} rows on {format_nodes(len(plan.parts))}"

@@ -1,20 +1,24 @@
 """Losses of linear models: scores (m, R) and targets in, values (m,) and slopes (m, R) out. A loss never sees X.
 
-Each loss has two forms. In its *columns* form each class is a binary problem with margin t = +-f (two classes, and
-one-vs-all). In its *joint* form all classes compete in one problem:
+m is a number of rows, R the number of scores per row (1 for two classes, else K), f_c the score of class c, y the class
+of the row, Y its one-hot or soft target. Each loss has two forms. In its *columns* form each score is a binary problem
+with margin t = f or t = -f (two classes, and one-vs-all). In its *joint* form all classes are in one problem:
 
-    name               columns: phi(t)              joint, scores f, class y
-    softmax, logistic  log(1 + exp(-t))             log sum_c exp(f_c) - f_y
-    hinge              max(0, 1 - t)                sum_{c != y} max(0, 1 + f_c - f_y)   (Weston-Watkins)
-    rounded-hinge      (1 - t)^2 / 4, -t: |t| < 1   the same of 1 + f_c - f_y  (a quarter of Zhang's modified Huber)
-    perceptron         max(0, -t)                   sum_{c != y} max(0, f_c - f_y)
-    squared            (1 - t)^2                    ||Y - f||^2
-    softmax-squared    2 sigma(-t)^2                ||Y - p||_2^2,  p = softmax(f)
-    softmax-absolute   2 sigma(-t)                  ||Y - p||_1
+    name               columns: phi(t)                        joint
+    softmax, logistic  log(1 + exp(-t))                       log sum_c exp(f_c) - f_y
+    hinge              max(0, 1 - t)                          sum_{c != y} max(0, 1 + f_c - f_y)  (Weston-Watkins)
+    rounded-hinge      (1 - t)^2 / 4 if |t| < 1,              the same of t = f_y - f_c, summed over c != y
+                       -t if t <= -1, 0 if t >= 1             (columns: a quarter of Zhang's modified Huber loss)
+    perceptron         max(0, -t)                             sum_{c != y} max(0, f_c - f_y)
+    squared            (1 - t)^2                              ||Y - f||^2
+    softmax-squared    2 sigma(-t)^2                          ||Y - p||_2^2,  p = softmax(f)
+    softmax-absolute   2 sigma(-t)                            ||Y - p||_1
 
-`LOSSES` has both forms of every loss by its name. The formulas that run over rows are kernels
-(kway.kernels.linear.losses). Solvers ask a loss for facts and never which loss it is. A fact that is not declared is
-not relied on: a loss written in Python that declares `smooth` alone is minimized correctly, but more slowly.
+`LOSSES` has both forms of every loss by name. The formulas over rows are kernels (kway.kernels.linear.losses). Solvers
+never compare the name of a loss. They read its declared properties, the fields of `Loss`. The defaults of the fields
+are the cautious ones, so that a loss written in Python that declares only `smooth` is minimized correctly, but more
+slowly. A property that is declared but false can lead to a wrong optimum; tests/contracts/test_losses.py compares the
+properties of all built-in losses with their values.
 """
 
 from __future__ import annotations
@@ -28,16 +32,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.kernels.linear import loss_numbers as kernels
-from kway.probabilities import sigmoid as sigmoid
+from kway.probabilities import sigmoid as sigmoid  # "as": other modules and losses of users import these from here
 from kway.probabilities import softmax as softmax
 from kway.rows.passes import Targets as Targets
 
 _NO_SOFT = np.empty((0, 0), np.float32)
-_STEP = float(np.cbrt(np.finfo(np.float64).eps))  # of central differences: truncation and rounding are then equal
+# Step size of central differences. Their error is about step^2 by truncation and eps / step by rounding. Both are equal
+# at the cube root of eps.
+_STEP = float(np.cbrt(np.finfo(np.float64).eps))
 
 
-class Aims(NamedTuple):
-    """The target score of ||target - f||^2 for a row's own class, and for every other class."""
+class TargetScores(NamedTuple):
+    """The targets of ||target - f||^2: the score of the row's own class, and that of every other class."""
 
     own: float
     other: float
@@ -52,47 +58,47 @@ class Loss:
     name : str
         Name in messages.
     joint : bool
-        All classes are in one problem; otherwise each column of scores is a problem of its own.
+        Whether all classes are in one problem; otherwise each column of scores is a problem of its own.
     smooth : bool
-        The slope is continuous.
+        Whether the slope is continuous.
     kernel : int
         Number in kway.kernels.linear.loss_numbers; -1 if a subclass computes the loss.
     convex : bool
-        Convex in the scores, and never negative.
+        Whether the loss is convex in the scores and never negative.
     shift_free : bool
-        A shift common to all scores changes no value.
+        Whether a shift common to all scores changes no value.
     couples : bool
-        The slope of a class depends on the scores of other classes.
+        Whether the slope of a class depends on the scores of other classes.
     label_free_curvature : bool
-        Second derivatives depend on the scores alone, not on the label.
+        Whether the second derivatives depend on the scores alone, not on the label.
     max_curvature : float, optional
-        Largest second derivative along any direction of the scores; estimated from the slopes if None. For a hinge it
-        is the size of its slopes, which sets the scale of steps just as well.
+        Largest second derivative along any direction of the scores; estimated from the slopes if None. The sharp hinges
+        declare the size of their slopes, because solvers only use the number as the scale of step sizes.
     curvature : float, optional
-        Second derivative by one score at zero; computed from `curvatures` if None.
+        Second derivative in one score at zero; computed from `curvatures` if None.
     p_curvatures : bool
-        `curvatures` are p (1 - p), p the softmax (joint) or sigmoid of the scores.
+        Whether `curvatures` are p (1 - p) with the softmax (joint) or sigmoid p of the scores.
     hessian_change : float, optional
         Largest change of the logarithm of the Hessian per change of 1 in a score, or in the difference of two scores
-        if classes couple. If None, the Newton decrement proves nothing.
+        if classes couple. If None, the Newton decrement bounds nothing.
     hinge : bool
-        max(0, margin - t) summed over columns or pairs, its kink rounded over `width`.
+        Whether the loss is max(0, margin - t), summed over columns or pairs, with its kink rounded over `width`.
     margin, width : float
-        Of a hinge.
-    aims : Aims, optional
-        The targets of ||target - f||^2.
+        Margin and width of the rounded kink of a hinge; other losses ignore them.
+    target_scores : TargetScores, optional
+        The targets, if the loss is ||target - f||^2.
     cross_entropy : bool
-        -log of a softmax probability, whose Hessian is diag(p) - p p'.
+        Whether the loss is -log of a softmax probability, so that its Hessian is diag(p) - p p'.
     probabilities : bool
-        Softmax (joint) or sigmoid of its scores are probabilities.
+        Whether the softmax (joint) or sigmoid of the scores are probabilities.
     soft_targets : bool
-        Targets may be distributions.
-    minimised_by_zero : bool
-        No score beats a score of zero, so only mistakes teach (perceptron).
-    mistake : float, optional
-        Least value of a row whose class does not lead; None if unknown.
-    numbers : bool
-        One score, fitted to the number 0..K-1 of the class.
+        Whether targets may be distributions.
+    minimized_by_zero : bool
+        Whether scores of zero have the smallest loss, so that only misclassified rows have a slope (perceptron).
+    min_error_loss : float, optional
+        Smallest loss of a misclassified row; None if unknown.
+    class_number : bool
+        Whether there is one score, fitted to the number 0..K-1 of the class.
     """
 
     name: str
@@ -110,28 +116,28 @@ class Loss:
     hinge: bool = False
     margin: float = 1.0
     width: float = 0.0
-    aims: Aims | None = None
+    target_scores: TargetScores | None = None
     cross_entropy: bool = False
     probabilities: bool = False
     soft_targets: bool = False
-    minimised_by_zero: bool = False
-    mistake: float | None = None
-    numbers: bool = False
+    minimized_by_zero: bool = False
+    min_error_loss: float | None = None
+    class_number: bool = False
 
     @property
     def compiled(self) -> bool:
-        """Whether a kernel computes it."""
+        """Return whether a kernel computes the loss."""
         return self.kernel >= 0
 
     @property
     def rounded(self) -> bool:
-        """Whether it is a hinge with a rounded kink."""
+        """Return whether the loss is a hinge with a rounded kink."""
         return self.width > 0
 
     @property
     def has_margin(self) -> bool:
-        """Whether it is a hinge with a margin, so that its solution has support vectors (unlike the perceptron's)."""
-        return self.hinge and not self.minimised_by_zero
+        """Return whether the loss is a hinge with support vectors, unlike the perceptron, whose margin is zero."""
+        return self.hinge and not self.minimized_by_zero
 
     def value_gradient(
         self, scores: NDArray, targets: Targets, gradient: NDArray | None = None
@@ -150,39 +156,41 @@ class Loss:
     def curvatures(self, scores: NDArray, targets: Targets) -> NDArray:
         """Return the diagonal of the Hessian in the scores (m, R), >= 0, by differences of the slopes.
 
-        A subclass that knows the formula is faster. Preconditioners weigh rows by these numbers.
+        A subclass that knows the formula is faster. Preconditioners weight rows by these numbers.
         """
-        found = np.empty_like(scores)
+        curvatures = np.empty_like(scores)
         for c in range(scores.shape[1]):
-            along = np.zeros_like(scores, np.float64)
-            along[:, c] = 1
-            found[:, c] = np.maximum(self.hessian_product(scores, targets, along)[:, c], 0)
-        return found
+            direction = np.zeros_like(scores, np.float64)
+            direction[:, c] = 1
+            curvatures[:, c] = np.maximum(self.hessian_product(scores, targets, direction)[:, c], 0)
+        return curvatures
 
-    def hessian_product(self, scores: NDArray, targets: Targets, along: NDArray) -> NDArray:
+    def hessian_product(self, scores: NDArray, targets: Targets, direction: NDArray) -> NDArray:
         """Return each row's Hessian in the scores times a direction (m, R), by central differences in float64."""
-        exact, step = scores.astype(np.float64), _STEP * along
-        soft = targets._replace(soft=None if targets.soft is None else targets.soft.astype(np.float64))
-        up, down = (self.value_gradient(exact + side * step, soft)[1] for side in (1, -1))
-        return (up - down) / (2 * _STEP)
+        center, step = scores.astype(np.float64), _STEP * direction
+        soft = None if targets.soft is None else targets.soft.astype(np.float64)
+        _, above = self.value_gradient(center + step, targets._replace(soft=soft))
+        _, below = self.value_gradient(center - step, targets._replace(soft=soft))
+        return (above - below) / (2 * _STEP)
 
     def curvature_at_zero(self, n_scores: int) -> float:
-        """Return the second derivative by one score if all scores are zero, the mean over classes.
+        """Return the second derivative in one score if all scores are zero, averaged over the classes.
 
-        If a shift is free, along scores of mean zero: the others then move by -1 / (R - 1), and softmax's
-        (R - 1) / R^2 becomes 1 / R.
+        If a shift of all scores changes no loss, it is the second derivative per squared length along the change of one
+        score by 1 and of the others by -1 / (R - 1), which has mean zero. For softmax, it is 1 / R instead of
+        (R - 1) / R^2.
         """
         if self.curvature is not None:
             return self.curvature
         if self.p_curvatures:
             p = 1 / n_scores if self.joint else 0.5
             return p * (1 - p) * (n_scores / (n_scores - 1) if self.shift_free else 1.0)
-        codes = np.arange(2 if self.label_free_curvature else max(2, n_scores))  # K x K would be too many
+        codes = np.arange(2 if self.label_free_curvature else max(2, n_scores))  # one row per class that matters
         diagonal = self.curvatures(np.zeros((len(codes), n_scores)), Targets(codes))
         return float(diagonal.mean()) * (n_scores / (n_scores - 1) if self.shift_free else 1.0)
 
     def smoothed(self, width: float) -> Loss:
-        """Return the loss with its kinks rounded over `width`: itself if it has none."""
+        """Return the loss with its kinks rounded over `width`, or the loss itself if it has no kinks."""
         return self
 
 
@@ -191,7 +199,7 @@ class Probabilities(Loss):
     """A loss of p = softmax(f) (joint) or p = sigmoid(f)."""
 
     def curvatures(self, scores: NDArray, targets: Targets) -> NDArray:
-        """Return p (1 - p), which also stands for losses that are not convex: theirs turns negative."""
+        """Return p (1 - p), also for losses that are not convex, whose second derivative can be negative."""
         p = softmax(scores) if self.joint else sigmoid(scores)
         return p * (1 - p)
 
@@ -210,12 +218,13 @@ class Squared(Loss):
 
 @dataclass(frozen=True)
 class Hinge(Loss):
-    """max(0, g) of gaps g to the margin, summed over columns, or over the other classes in the joint form.
+    """max(0, g) of the gaps g to the margin, summed over columns, or over the other classes in the joint form.
 
-        columns  g_c = margin - t_c, t = +-f       joint  g_c = margin + f_c - f_y for c != y   (Weston-Watkins)
-        rounded  phi(g) = 0, g^2 / 2w, g - w/2     slope  clip(g / w, 0, 1)    for g <= 0, in between, g >= w
+        columns   g_c = margin - t_c
+        joint     g_c = margin + f_c - f_y for c != y   (Weston-Watkins)
+        rounded   phi(g) = 0 if g <= 0, g^2 / 2w if 0 < g < w, g - w/2 if g >= w;   phi'(g) = clip(g / w, 0, 1)
 
-    The rounded form is smooth, convex, and below by at most w / 2.
+    The rounded form is smooth and convex. It is at most w / 2 smaller than max(0, g).
     """
 
     def smoothed(self, width: float) -> Hinge:
@@ -244,7 +253,7 @@ class RoundedHinge(Hinge):
 
 
 def gaps(loss: Loss, scores: NDArray, codes: NDArray[np.int64]) -> NDArray:
-    """Return by how much each score misses the margin (m, R); the own class of a joint row has no meaning."""
+    """Return the gap of each score to the margin (m, R); joint rows have no gap in the entry of their own class."""
     if loss.joint:
         return loss.margin + scores - scores[np.arange(len(scores)), codes][:, None]
     own = codes[:, None] == (1 if scores.shape[1] == 1 else np.arange(scores.shape[1]))
@@ -252,7 +261,7 @@ def gaps(loss: Loss, scores: NDArray, codes: NDArray[np.int64]) -> NDArray:
 
 
 def centered_kink(loss: Loss, width: float) -> Loss:
-    """Return the hinge rounded over gaps from -width / 2 to width / 2: above by at most width / 8."""
+    """Return the hinge rounded over gaps from -width / 2 to width / 2, which is at most width / 8 larger."""
     return replace(loss, margin=loss.margin + width / 2).smoothed(width)
 
 
@@ -272,11 +281,11 @@ _JOINT: dict[str, Any] = {"joint": True, "shift_free": True}
 _probabilities = partial(
     Probabilities, smooth=True, probabilities=True, soft_targets=True, label_free_curvature=True, p_curvatures=True
 )
-_log_loss = partial(_probabilities, convex=True, hessian_change=1.0, mistake=math.log(2))
+_log_loss = partial(_probabilities, convex=True, hessian_change=1.0, min_error_loss=math.log(2))
 _hinge = partial(Hinge, smooth=False, convex=True, hinge=True, max_curvature=1.0)
-_perceptron = partial(_hinge, margin=0.0, minimised_by_zero=True)
-# Over gaps from 0 to 2, t from 1 to -1, the curvature is the same for both labels. Widths of 0.5, 1 and 2 are equally
-# accurate on held-out rows of Banking77.
+_perceptron = partial(_hinge, margin=0.0, minimized_by_zero=True)
+# The kink of width 2 covers t from 1 to -1, so that the curvature is the same for both labels. Widths of 0.5, 1 and 2
+# are equally accurate on held-out rows of Banking77.
 _rounded_hinge = partial(RoundedHinge, smooth=True, convex=True, width=2.0)
 _squared = partial(
     Squared, smooth=True, convex=True, soft_targets=True, label_free_curvature=True, max_curvature=2.0, couples=False,
@@ -302,8 +311,8 @@ LOSSES: dict[str, Forms] = {
         _perceptron("joint perceptron", kernel=kernels.MULTI_HINGE, **_JOINT),
     ),
     "squared": Forms(
-        _squared("squared", False, kernel=kernels.SQUARED, aims=Aims(own=1.0, other=-1.0)),
-        _squared("squared one-hot", True, kernel=kernels.ONE_HOT, aims=Aims(own=1.0, other=0.0)),
+        _squared("squared", joint=False, kernel=kernels.SQUARED, target_scores=TargetScores(own=1.0, other=-1.0)),
+        _squared("squared one-hot", joint=True, kernel=kernels.ONE_HOT, target_scores=TargetScores(own=1.0, other=0.0)),
     ),
     "softmax-squared": Forms(
         _probabilities("sigmoid-squared", kernel=kernels.SIGMOID_SQUARED, max_curvature=1.0, **_COLUMNS),
@@ -315,4 +324,4 @@ LOSSES: dict[str, Forms] = {
     ),
 }
 
-CLASS_NUMBER = replace(LOSSES["squared"].joint, name="squared class number", numbers=True)  # ||number - f||^2
+CLASS_NUMBER = replace(LOSSES["squared"].joint, name="squared class number", class_number=True)  # ||number - f||^2

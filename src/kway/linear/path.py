@@ -28,8 +28,8 @@ from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.plan import FitPlan, choose_device, place_rows
 from kway.linear.solvers.base import Carry, Control
-from kway.linear.solvers.choose import Task, prepare
 from kway.linear.solvers.dual import Dual
+from kway.linear.solvers.registry import Task, prepare
 from kway.measures import log_losses
 from kway.memory import rows_per_block
 from kway.planning import costs
@@ -82,7 +82,7 @@ class _Fold:
             control = replace(control, max_iter=MAX_SWEEPS)
         solution = task.solve(task.start(self.theta, control.rng), replace(control, carry=self.carry))
         self.theta = solution.theta
-        return task.given.value(solution.theta) if solution.value is None else solution.value
+        return task.original.value(solution.theta) if solution.value is None else solution.value
 
     def answers(self, loss: Loss) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the predicted classes (m,) and log losses (m,) of the held-out rows; nan without probabilities."""
@@ -121,7 +121,7 @@ def alpha_path(
     placed = place_rows(whole, FitPlan(size, loss, Penalty(), choose_device(device, size), "auto", costs.gpu_softmax))
     whole = placed.objective
     with single_blas(), placed.report_memory():
-        control = Control(tol=tol, least=MIN_SCALE * whole.value(whole.zeros()))
+        control = Control(tol=tol, min_scale=MIN_SCALE * whole.value(whole.zeros()))
         parts = [_split(whole, X, folds == number) for number in chosen]
         objectives, seconds = np.full((2, len(chosen), len(order)), np.nan)
         predicted = tuple(np.full((len(part.codes), len(order)), -1, np.int64) for part in parts)

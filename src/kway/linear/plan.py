@@ -1,15 +1,10 @@
-"""FitPlan: what is decided about a fit of a linear classifier, once, before it starts, and where its rows are placed.
+"""The decisions before a fit of a linear classifier (`FitPlan`), and the placement of its rows.
 
-size      rows, columns, classes and the bytes of a number
-loss      the form of the loss for this number of classes
-penalty   with its weight alpha
-device    the GPU, or None for the CPU, and the reason
-solver    as the model names it; "sampled" if "auto" finds too many classes to sum over
-formula   the formula for the cost of the fit (kway.planning)
+    plan_fit      decides once, before the fit, on the loss, the device and the solver, and checks the memory
+    place_rows    moves the rows to the planned device: "cpu" keeps them in this process, "cuda" moves them to the GPU,
+                  and "auto" moves them if the cost formulas (kway.planning) say that it is faster
 
-`place_rows` moves the rows to the planned device: device="cpu" keeps them in this process, "cuda" moves them to the
-GPU, and "auto" moves them there if the cost formulas say that it pays. Inside `kway.cluster(...)` the rows of a large
-problem are split over the nodes.
+Inside `kway.cluster(...)` the rows of a large problem are split over the nodes.
 """
 
 from __future__ import annotations
@@ -27,7 +22,8 @@ from kway.labels import Labels
 from kway.linear.losses import Loss
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty, pick_penalty
-from kway.linear.solvers.choose import samples
+from kway.linear.solvers.base import Solver
+from kway.linear.solvers.registry import SOLVERS, prefers_sampled
 from kway.linear.solvers.sampled import Sampled
 from kway.linear.solvers.sgd import SGD
 from kway.memory import BLOCK_BYTES, has_room
@@ -45,30 +41,28 @@ from kway.units import format_bytes
 if TYPE_CHECKING:
     from kway.linear.classifier import LinearClassifier
 
-_ONE_VECTOR = ("sgd", "gradient", "dual", "least-squares")  # solvers that keep no history and no factor per class
-
 
 class FitPlan(NamedTuple):
-    """What is decided about a fit before it starts."""
+    """The decisions about a fit."""
 
-    size: Size
-    loss: Loss
-    penalty: Penalty
-    device: ChosenDevice
-    solver: Any
-    formula: Formula
+    size: Size  # rows, columns, classes, and bytes per number
+    loss: Loss  # in the form for this number of classes
+    penalty: Penalty  # including alpha
+    device: ChosenDevice  # the GPU, or None for the CPU, and the reason
+    solver: Any  # as given by the user; "sampled" or SGD if "auto" finds too many classes to sum over
+    formula: Formula  # cost formula of the fit (kway.planning)
 
     @property
     def n_scores(self) -> int:
-        """R: one score for two classes, or if the score is the number of the class; else one per class."""
-        return 1 if self.size.K == 2 or self.loss.numbers else self.size.K
+        """Return R: one score for two classes, or if the score is the number of the class; else one per class."""
+        return 1 if self.size.K == 2 or self.loss.class_number else self.size.K
 
 
 def plan_fit(model: LinearClassifier, X: Any, labels: Labels, solver: Any) -> FitPlan:
-    """Return the plan for validated rows; raise BudgetError if the fit needs more memory than there is."""
+    """Return the plan for validated rows; raise BudgetError if the fit needs more memory than is available."""
     size = costs.size_of(X, labels.n_classes)
     loss = model._form(size.K)
-    if loss.numbers:
+    if loss.class_number:
         plan = FitPlan(size, loss, model_penalty(model), ChosenDevice(None, ""), "least-squares", costs.softmax)
         size = replace(size, K=2)  # one score
     else:
@@ -79,24 +73,28 @@ def plan_fit(model: LinearClassifier, X: Any, labels: Labels, solver: Any) -> Fi
 
 def _plan_device_and_solver(model: LinearClassifier, X: Any, size: Size, solver: Any, hard: bool) -> FitPlan:
     loss, penalty = model._form(size.K), model_penalty(model)
-    named, chosen = is_sampled(solver), solver == "auto" and prefers_sampling(model, size, hard)
-    sampled = named or (chosen and costs.exceeds_gpu_steps(size))
+    too_many = solver == "auto" and prefers_sampling(model, size, hard)  # classes to sum over on the CPU
+    sampled = is_sampled(solver) or (too_many and costs.exceeds_gpu_steps(size))
     formula: Formula = costs.gpu_sampled if sampled else costs.gpu_softmax
     device = choose_device(model.device, size, formula, X)
     if device.device is not None:
-        if chosen:
+        if too_many:
             solver = "sampled" if sampled else SGD(adagrad=True)
         return FitPlan(size, loss, penalty, device, solver, formula)
-    if chosen:
+    if too_many:
         note(f"{type(model).__name__}: {size.K:,} classes are too many to sum over, so they are sampled")
         solver = "sampled"
-    if chosen or named:
-        formula = sampled_formula(model, size)
-    elif solver in _ONE_VECTOR or isinstance(solver, SGD):
-        formula = costs.stochastic
-    else:
-        formula = costs.one_vs_all if model.multiclass == "one-vs-all" else costs.softmax
-    return FitPlan(size, loss, penalty, device, solver, formula)
+    return FitPlan(size, loss, penalty, device, solver, _cpu_formula(model, size, solver))
+
+
+def _cpu_formula(model: LinearClassifier, size: Size, solver: Any) -> Formula:
+    """Return the cost formula of a fit on the CPU."""
+    if is_sampled(solver):
+        return sampled_formula(model, size)
+    chosen = SOLVERS.get(solver) if isinstance(solver, str) else solver
+    if isinstance(chosen, Solver) and not chosen.stores_pairs:
+        return costs.stochastic
+    return costs.one_vs_all if model.multiclass == "one-vs-all" else costs.softmax
 
 
 def model_penalty(model: LinearClassifier) -> Penalty:
@@ -110,17 +108,17 @@ def is_sampled(solver: Any) -> bool:
 
 
 def prefers_sampling(model: LinearClassifier, size: Size, hard: bool) -> bool:
-    """Return whether "auto" samples classes; `hard`: each row has one label."""
-    return hard and not model.label_smoothing and samples(model._form(size.K), model_penalty(model), size)
+    """Return whether "auto" is sampled softmax; `hard` tells whether each row has one label."""
+    return hard and not model.label_smoothing and prefers_sampled(model._form(size.K), model_penalty(model), size)
 
 
 def sampled_formula(model: LinearClassifier, size: Size) -> Formula:
     """Return the cost formula of sampled softmax, with its weights in memory or, if they are too large, in a file."""
-    folder = model.solver.weights if isinstance(model.solver, Sampled) else None
-    if folder is None and has_room(size.parameters * size.itemsize):
+    if isinstance(model.solver, Sampled) and model.solver.weights is not None:
+        return costs.mapped_softmax
+    if has_room(size.parameters * size.itemsize):
         return costs.sampled_softmax
-    if folder is None:
-        note(f"{type(model).__name__}: {size.parameters:,} weights are larger than memory, so they are kept in a file")
+    note(f"{type(model).__name__}: {size.parameters:,} weights are larger than memory, so they are kept in a file")
     return costs.mapped_softmax
 
 
@@ -139,9 +137,8 @@ def choose_device(device: str, size: Size, formula: Formula = costs.gpu_softmax,
         verdict = costs.judge_gpu(size, Rates(), formula, chosen.device.free_bytes())
     elif verdict.pays:
         return chosen
-    return ChosenDevice(
-        chosen.device if verdict.pays else None, f"on the {'GPU' if verdict.pays else 'CPU'}: {verdict.why}"
-    )
+    place = "GPU" if verdict.pays else "CPU"
+    return ChosenDevice(chosen.device if verdict.pays else None, f"on the {place}: {verdict.why}")
 
 
 def tensor_device(device: str, X: Any) -> Device | None:
@@ -152,7 +149,7 @@ def tensor_device(device: str, X: Any) -> Device | None:
 
 
 def prediction_device(device: str, n: int, coef: NDArray) -> Device | None:
-    """Return the GPU that scores n rows, if there is one and, for "auto", it pays; None for the CPU."""
+    """Return the GPU that scores n rows, or None for the CPU; "auto" uses a GPU if it saves time."""
     R, d = coef.shape
     name = device if names_gpu(device) else "cuda"
     pays = name == device or costs.gpu_pays_for_predictions(Size(n, d, max(2, R)), Rates())
@@ -163,7 +160,7 @@ def prediction_device(device: str, n: int, coef: NDArray) -> Device | None:
 
 
 class PlacedObjective(NamedTuple):
-    """An objective with its rows on the planned device, and why in one sentence (empty if nothing was chosen)."""
+    """An objective with its rows on the planned device, and the reason for it (empty if there was no choice)."""
 
     objective: Objective
     why: str
@@ -187,9 +184,9 @@ def place_rows(objective: Objective, plan: FitPlan) -> PlacedObjective:
         planned = costs.check_gpu_fit(what, plan.formula, plan.size, free, chosen.device.name)
         rows = wrap_rows(objective.X, chosen.device)
         return PlacedObjective(replace(objective, rows=rows), chosen.why, planned, chosen.device)
-    home, X = current(), objective.X
-    if home is None or (home.split != "rows" and _count_bytes(X) < BLOCK_BYTES):  # smaller passes are faster locally
-        return PlacedObjective(objective, chosen.why)
+    session, X = current(), objective.X
+    if session is None or (session.split != "rows" and _count_bytes(X) < BLOCK_BYTES):
+        return PlacedObjective(objective, chosen.why)  # passes over few rows are faster on one machine
     rows = wrap_rows(X, cluster=True)
     return PlacedObjective(replace(objective, rows=rows), f"rows on the {format_nodes(n_nodes())}")
 

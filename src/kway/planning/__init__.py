@@ -1,8 +1,8 @@
-"""What a job will cost, before it starts; `kway.plan` is the function.
+"""The cost of a job before it starts; `kway.plan` is the public function.
 
-costs.py   Size, and one formula per approach (parameters, bytes, operations, seconds), checks of a fit
-rates.py   how fast this machine is: two rates, measured in under a second
-plan.py    plan(): every approach for one size, and which is advised
+costs.py   Size, one formula per approach (parameters, bytes, operations, seconds), and the checks before a fit
+rates.py   the speed of this machine: two rates, measured in under a second
+plan.py    plan(): the costs of all approaches for one size, and the advised one
 """
 
 from kway.planning.costs import Cost

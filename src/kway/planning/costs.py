@@ -1,18 +1,20 @@
 """The cost of each approach to a classification problem: parameters, memory and time, one formula per approach.
 
-Notation: n rows, d features, K classes, R scores per row (K, or 1 for two classes), P = R (d + 1) parameters,
-s bytes per number, D = d + 1.
+Notation: n rows, d features, D = d + 1, K classes, R scores per row (K, or 1 for two classes), P = R D parameters, s
+bytes per number.
 
-    linear fit by passes    4 n d R operations and n R exponentials per pass over the rows; L-BFGS remembers 2 m P
-                            numbers (m pairs of vectors); the preconditioner is one matrix of D^2 numbers for all
-                            classes, or one per class if these fit in 1 GiB
+    linear fit by passes    4 n d R operations and n R exponentials per pass over the rows. L-BFGS stores 2 m P numbers
+                            (m pairs of vectors). The preconditioner is one matrix of D^2 numbers for all classes, or
+                            one per class if these fit in 1 GiB
     sampled softmax         each row is compared with its class and 1,024 sampled classes
     nearest neighbors       the stored rows, as numbers, bytes or bits, and the index
-    GPU                     the same operations at the rate of the GPU, in float32 at a 16th of it; the rows are sent
-                            once, at the rate of the memory
+    GPU                     the same operations at the rate of the GPU, which is 16 times lower in float32 than in
+                            bfloat16. The rows are sent once, at the rate of the memory
 
-Seconds are operations / rates.product + bytes / rates.memory (rates.py). Work other than matrix products counts as the
-number of operations, or bytes, that take as long. Seconds are within a factor of 10, bytes within about 20%.
+Seconds are operations / rates.product + bytes / rates.memory (rates.py). Work other than matrix products is expressed
+as the number of operations, or of bytes, that would take the same time. Seconds are within a factor of 10, bytes within
+about 20%. tests/planning compares them with small fits, and the benchmark `plan` (benchmarks/jobs/plan.py) with large
+ones, from which the numbers without another explanation come.
 """
 
 from __future__ import annotations
@@ -32,33 +34,34 @@ from kway.memory import available_bytes, has_room
 from kway.planning.rates import Rates
 from kway.units import ByteUnit, format_bytes, format_count, format_rough_time
 
-LABEL_BYTES = np.dtype(np.int64).itemsize  # bytes of a label, and of the code that replaces it
+LABEL_BYTES = np.dtype(np.int64).itemsize  # bytes of a label, and of the class code that replaces it
 GIB, MIB = ByteUnit.GiB, ByteUnit.MiB
 
-# Work other than float32 matrix products, as operations or bytes that take as long (benchmark row "plan").
-EXPONENTIAL = SPARSE_PRODUCT = 250  # operations per exponential, and per stored value and score of CSR rows
-LABELED_ROW = 15_000  # bytes moved in the time to check a row and encode its label, about a microsecond
-INDEXED_VALUE = 400  # bytes moved per value of a row when an index with bounds, or cells, is built
-SCANNED_ROW = 33  # bytes moved per row that an exact search with bounds passes over
+# Work other than matrix products in float32, decided by the benchmark `plan`.
+EXPONENTIAL = 250  # operations that take as long as an exponential
+SPARSE_PRODUCT = EXPONENTIAL  # operations that take as long as a stored value of CSR rows times one weight
+ROW_OVERHEAD_BYTES = 15_000  # bytes moved in the time to check a row and encode its label, about a microsecond
+INDEXED_VALUE_BYTES = 400  # bytes moved per value of a row when an index with bounds, or cells, is built
+SCANNED_ROW_BYTES = 33  # bytes moved per row that an exact search with bounds excludes
 
-# The work of a fit (benchmark rows "plan" and T4).
-LBFGS_PAIRS = 10  # pairs of vectors that L-BFGS remembers; with 20, no row of T4 and T4b takes fewer iterations
-PASSES = 40  # passes of a softmax fit until tol = 1e-3, line searches included: 15 to 80 were measured
-PASS_SECONDS = 1e-3  # seconds per pass that do not depend on the size
-MAX_FACTOR_BYTES = GIB  # memory of one preconditioner per class; above it, all classes share one
-MAX_FACTOR_FEATURES = 4000  # features above which a preconditioner is diagonal
-SAMPLED_CLASSES = 1024  # classes that a row of sampled softmax is compared with (row C2)
+# The work of a fit, decided by the benchmarks `plan` and T4.
+LBFGS_PAIRS = 10  # pairs of vectors that L-BFGS stores; with 20, no row of T4 and T4b takes fewer iterations
+PASSES = 40  # passes over the rows of a softmax fit to tol = 1e-3, line searches included; 15 to 80 were measured
+CALL_SECONDS = 1e-3  # seconds of a pass, or of a step of sampled softmax, that do not depend on its size
+MAX_FACTOR_BYTES = GIB  # memory of the preconditioners per class; if they need more, all classes share one
+MAX_FACTOR_FEATURES = 4000  # features above which preconditioners are diagonal: a matrix takes 64 MB in float32
+SAMPLED_CLASSES = 1024  # classes that a row of sampled softmax is compared with: batch + hard + negatives of `Sampled`
 
-# A GPU that has not been measured (benchmark rows G1 and G2).
+# A GPU that has not been measured, decided by the GPU benchmarks (G1, G2).
 TYPICAL_GPU = 4e14  # operations per second in bfloat16
-GPU_START_SECONDS = 5.0  # seconds on the CPU above which it pays to load torch and send the rows
+GPU_START_SECONDS = 5.0  # seconds on the CPU from which on it pays to load torch and send the rows
 
 
 @dataclass(frozen=True)
 class Size:
     """Rows (n, d) with `itemsize` bytes per number, K classes, k neighbors.
 
-    `density` is the share of numbers that are not zero; rows with a density below 1 are CSR.
+    `density` is the share of numbers that are not zero. Rows with a density below 1 are CSR.
     """
 
     n: int
@@ -80,12 +83,12 @@ class Size:
 
     @property
     def parameters(self) -> int:
-        """Return the number of weights and biases of a linear classifier."""
+        """Return P, the number of weights and biases of a linear classifier."""
         return self.scores * (self.d + 1)
 
     @property
     def values(self) -> float:
-        """Return how many numbers of the rows are not zero."""
+        """Return the number of values of the rows that are not zero."""
         return self.n * self.d * self.density
 
     @property
@@ -97,17 +100,16 @@ class Size:
 
     @property
     def data_bytes(self) -> int:
-        """Return the bytes of rows, labels and codes."""
+        """Return the bytes of rows, labels and class codes."""
         return self.rows_bytes + 2 * LABEL_BYTES * self.n
 
 
 def check_size(
     n_samples: float, n_features: float, n_classes: float, n_neighbors: float, density: float, itemsize: int
 ) -> Size:
-    """Return the Size, or raise InputError if a number makes no sense; 1e9 counts as a whole number."""
-    given = {"n_samples": (n_samples, 1), "n_features": (n_features, 1), "n_classes": (n_classes, 2)}
-    given["n_neighbors"] = (n_neighbors, 1)
-    n, d, K, k = (_check_whole(name, value, least) for name, (value, least) in given.items())
+    """Return the Size, or raise InputError if a number is out of its range; 1e9 counts as a whole number."""
+    n, d = _check_whole("n_samples", n_samples, 1), _check_whole("n_features", n_features, 1)
+    K, k = _check_whole("n_classes", n_classes, 2), _check_whole("n_neighbors", n_neighbors, 1)
     if n < K:
         raise InputError(
             f"n_classes must be at most n_samples, as each class needs a row, got {K:,} classes, {n:,} rows"
@@ -117,10 +119,10 @@ def check_size(
     return Size(n, d, K, k, float(density), itemsize)
 
 
-def _check_whole(name: str, value: float, least: int) -> int:
+def _check_whole(name: str, value: float, minimum: int) -> int:
     number = isinstance(value, Real) and not isinstance(value, bool)
-    if not number or not least <= value < 1e18 or int(value) != value:
-        raise InputError(f"{name} must be a whole number of at least {least} and below 1e18, got {value!r:.40}")
+    if not number or not minimum <= value < 1e18 or int(value) != value:
+        raise InputError(f"{name} must be a whole number of at least {minimum} and below 1e18, got {value!r:.40}")
     return int(value)
 
 
@@ -130,6 +132,7 @@ class Cost:
 
     name: str
     call: str  # the Python call that uses it
+    quality: str  # exact or approximate, and how
     parameters: int  # numbers that are learned or stored
     fit_bytes: int  # memory while fitting, rows included
     model_bytes: int  # memory while predicting
@@ -137,7 +140,6 @@ class Cost:
     operations: float  # multiplications and additions of a fit
     fit_seconds: float
     predict_seconds: float  # per row, if many rows are predicted at once
-    quality: str  # exact or approximate, and how
     missing: str = ""  # why it cannot be used; empty if it can
     device_bytes: int = 0  # memory on the GPU while fitting, rows included
 
@@ -162,31 +164,28 @@ Formula = Callable[[Size, Rates], Cost]
 def softmax(size: Size, rates: Rates) -> Cost:
     """Return the cost of softmax over all classes, by preconditioned L-BFGS."""
     fit_bytes = lbfgs_bytes(size, rates.cores)
-    return _passes_cost(size, rates, "softmax", "SoftmaxClassifier()", PASSES, fit_bytes, "exact optimum")
+    return _passes_cost(size, rates, "softmax", "SoftmaxClassifier()", "exact optimum", fit_bytes, PASSES)
 
 
 def one_vs_all(size: Size, rates: Rates) -> Cost:
-    """Return the cost of one binary problem per class, which takes twice the passes: a class is rarer than the rest."""
+    """Return the cost of one binary problem per class, which takes twice the passes because its classes are unequal."""
     call = "LogisticClassifier(), SVMClassifier(multiclass='one-vs-all')"
-    fit_bytes, why = (
-        lbfgs_bytes(size, rates.cores),
-        "exact optimum of each class on its own, so scores of classes are less comparable",
-    )
-    return _passes_cost(size, rates, "one-vs-all", call, 2 * PASSES, fit_bytes, why)
+    quality = "exact optimum of each class on its own, so scores of classes are less comparable"
+    return _passes_cost(size, rates, "one-vs-all", call, quality, lbfgs_bytes(size, rates.cores), 2 * PASSES)
 
 
 def stochastic(size: Size, rates: Rates) -> Cost:
-    """Return the cost of softmax by SGD, which keeps the weights and a running gradient only."""
+    """Return the cost of softmax by SGD, which stores only the weights and a few vectors of their size."""
     fit_bytes = size.data_bytes + 4 * size.parameters * size.itemsize
     call = "SoftmaxClassifier(solver='sgd', batch_size=256)"
-    why = "approximate: the fit comes close to the optimum"
-    return _passes_cost(size, rates, "softmax by SGD", call, PASSES, fit_bytes, why)
+    quality = "approximate: the fit comes close to the optimum"
+    return _passes_cost(size, rates, "softmax by SGD", call, quality, fit_bytes, PASSES)
 
 
 def sampled_softmax(size: Size, rates: Rates) -> Cost:
     """Return the cost of softmax that compares each row with its class and a sample of the others."""
     weights = size.parameters * size.itemsize
-    copies = 2 if weights <= GIB // 4 else 1  # small weights are copied once at the end
+    copies = 2 if weights <= GIB // 4 else 1  # small weights are copied once, at the end
     call = "SoftmaxClassifier(solver='sampled')"
     return _sampled_cost(size, rates, "sampled softmax", call, _sampled_bytes(size) + copies * weights)
 
@@ -200,35 +199,41 @@ def mapped_softmax(size: Size, rates: Rates) -> Cost:
 def centroids(size: Size, rates: Rates) -> Cost:
     """Return the cost of one mean per class."""
     fit_bytes = size.data_bytes + 4 * size.parameters * 8 + 64 * MIB  # means in float64, and blocks of rows
-    seconds = (LABELED_ROW * size.n + 4 * size.rows_bytes) / rates.memory
-    why = "coarse: every class is described by its mean alone"
-    return _linear_cost(size, rates, "centroids", "CentroidClassifier()", fit_bytes, 2.0 * size.values, seconds, why)
+    seconds = (ROW_OVERHEAD_BYTES * size.n + 4 * size.rows_bytes) / rates.memory
+    quality = "coarse: every class is described by its mean alone"
+    operations = 2.0 * size.values
+    return _linear_cost(size, rates, "centroids", "CentroidClassifier()", quality, fit_bytes, operations, seconds)
 
 
 def lbfgs_bytes(size: Size, threads: int) -> int:
     """Return the bytes of a fit by L-BFGS, including the rows."""
     P, R = size.parameters, size.scores
     transposed = size.rows_bytes if size.sparse else 0  # CSR rows are also stored by column
-    block = max(64, min(2048, MIB // size.d, 2 * MIB // R)) * R
-    numbers = (2 * LBFGS_PAIRS + 8 + 3 * threads) * P + threads * block + _sample_rows(size) * size.d * size.density
+    block_rows = max(64, min(2048, MIB // size.d, 2 * MIB // R))
+    vectors = 2 * LBFGS_PAIRS + 8 + 3 * threads  # of P numbers: the pairs, points and directions, sums per thread
+    numbers = vectors * P + threads * block_rows * R + _sample_rows(size) * size.d * size.density
     fit_bytes = size.data_bytes + transposed + numbers * size.itemsize + LABEL_BYTES * size.n
     return int(fit_bytes + _factor_bytes(size, threads) + 3 * MIB)
 
 
 def _factor_bytes(size: Size, threads: int) -> float:
-    """Return the bytes of the preconditioners and of the curvatures (R, n) that those of the classes come from."""
+    """Return the bytes of the preconditioners, and of the curvatures (R, n) from which those per class are computed."""
     R, D, s = size.scores, size.d + 1, size.itemsize
     curvatures = min(R * size.n * s, MAX_FACTOR_BYTES)
     if size.d > MAX_FACTOR_FEATURES:
         return 4.0 * R * D * s + curvatures
-    shared, own = (threads + 3) * D * D * s, R * D * D * s
-    return shared + own + curvatures if own <= MAX_FACTOR_BYTES else shared
+    shared, per_class = (threads + 3) * D * D * s, R * D * D * s
+    return shared + per_class + curvatures if per_class <= MAX_FACTOR_BYTES else shared
+
+
+def _max_sample_rows(size: Size) -> int:
+    """Return the rows of a sample of a large problem (solvers/base.py: sample_size, for more features than classes)."""
+    return 8 * size.d + 1000
 
 
 def _sample_rows(size: Size) -> int:
     """Return the number of rows of the sample on which a fit starts; 0 if it starts on all rows."""
-    drawn = 8 * size.d + 1000
-    return drawn if size.n > 2 * drawn else 0
+    return _max_sample_rows(size) if size.n > 2 * _max_sample_rows(size) else 0
 
 
 def pass_operations(size: Size) -> float:
@@ -240,175 +245,186 @@ def pass_operations(size: Size) -> float:
 
 def pass_seconds(size: Size, rates: Rates) -> float:
     """Return the seconds of one value and gradient, and of the step of L-BFGS that follows."""
-    moved = size.rows_bytes + 80.0 * size.parameters * size.itemsize
+    vectors = 80.0  # of P numbers that a step reads or writes: each of the 2 m vectors twice, and their sums
+    moved = size.rows_bytes + vectors * size.parameters * size.itemsize
     return pass_operations(size) / rates.product + moved / rates.memory
 
 
-def _passes_cost(size: Size, rates: Rates, name: str, call: str, passes: int, fit_bytes: float, quality: str) -> Cost:
-    """Return the cost of a linear fit by so many passes and the shared preconditioner."""
-    factor = 0.0 if size.d > MAX_FACTOR_FEATURES else min(size.n, 8 * size.d + 1000) * (size.d + 1.0) ** 2
+def _passes_cost(size: Size, rates: Rates, name: str, call: str, quality: str, fit_bytes: float, passes: int) -> Cost:
+    """Return the cost of a linear fit by `passes` passes, with the preconditioner that all classes share."""
+    factor = 0.0
+    if size.d <= MAX_FACTOR_FEATURES:
+        factor = min(size.n, _max_sample_rows(size)) * (size.d + 1.0) ** 2
     operations = passes * 4.0 * size.values * size.scores + factor
-    seconds = passes * (PASS_SECONDS + pass_seconds(size, rates)) + factor / rates.product
-    return _linear_cost(size, rates, name, call, fit_bytes, operations, seconds, quality)
+    seconds = passes * (CALL_SECONDS + pass_seconds(size, rates)) + factor / rates.product
+    return _linear_cost(size, rates, name, call, quality, fit_bytes, operations, seconds)
 
 
 def count_epochs(size: Size) -> float:
-    """Return the epochs of sampled softmax: the fewer rows a class has, the more (5 to 52 were measured)."""
+    """Return the epochs of sampled softmax, a fit to 5 to 52 measured epochs: fewer rows per class take more."""
     return 12.5 * size.K**0.12 * (size.n / size.K) ** -0.36
 
 
 def _sampled_bytes(size: Size) -> float:
+    """Return the bytes of a fit without its weights: the data, codes, a state per class, and 18 MiB of batches."""
     return size.data_bytes + LABEL_BYTES * (size.n + size.K) + 18 * MIB
 
 
 def _sampled_cost(size: Size, rates: Rates, name: str, call: str, fit_bytes: float) -> Cost:
-    """Return the cost of steps of 256 rows against SAMPLED_CLASSES classes, and of the loss of 1,000 rows per epoch."""
-    seen, steps, epochs = min(size.K, SAMPLED_CLASSES), size.n / 256, count_epochs(size)
-    products = 4.0 * size.n * size.d * seen
-    moved = 25.0 * seen * (size.d + 1) * size.itemsize  # per step: class rows are gathered, moved and decayed
-    checked = min(size.n, 1000) * size.K * (2.0 * size.d + 3 * EXPONENTIAL)
-    operations = 2 * products + size.n * seen * EXPONENTIAL + checked  # thin products reach half of the rate
-    seconds = epochs * (operations / rates.product + steps * (PASS_SECONDS + moved / rates.memory))
-    why = "approximate: the sum over all classes is estimated from a sample"
-    return _linear_cost(size, rates, name, call, fit_bytes, epochs * (products + checked), seconds, why)
+    """Return the cost of epochs of steps, each of 256 rows, and of the exact loss of 1,000 rows after each epoch."""
+    n_classes = min(size.K, SAMPLED_CLASSES)
+    n_steps, epochs = size.n / 256, count_epochs(size)
+    products = 4.0 * size.n * size.d * n_classes
+    moved = (
+        25.0 * n_classes * (size.d + 1) * size.itemsize
+    )  # bytes per step: class rows are gathered, moved and decayed
+    exact_loss = min(size.n, 1000) * size.K * (2.0 * size.d + 3 * EXPONENTIAL)
+    operations = 2 * products + size.n * n_classes * EXPONENTIAL + exact_loss  # thin products reach half of the rate
+    seconds = epochs * (operations / rates.product + n_steps * (CALL_SECONDS + moved / rates.memory))
+    quality = "approximate: the sum over all classes is estimated from a sample"
+    return _linear_cost(size, rates, name, call, quality, fit_bytes, epochs * (products + exact_loss), seconds)
 
 
 def _linear_cost(
-    size: Size, rates: Rates, name: str, call: str, fit_bytes: float, operations: float, seconds: float, quality: str
+    size: Size, rates: Rates, name: str, call: str, quality: str, fit_bytes: float, operations: float, seconds: float
 ) -> Cost:
     """Return the cost of a linear model from the bytes, operations and seconds of its fit."""
-    model = size.parameters * size.itemsize + LABEL_BYTES * size.K
+    model_bytes = size.parameters * size.itemsize + LABEL_BYTES * size.K
     row_seconds = size.scores * (2.0 * size.d * size.density + EXPONENTIAL) / rates.product
-    row_seconds += (LABELED_ROW + 40.0 * size.d * size.density) / rates.memory
-    return Cost(name, call, size.parameters, int(fit_bytes), model, model, operations, seconds, row_seconds, quality)
+    row_seconds += (ROW_OVERHEAD_BYTES + 40.0 * size.d * size.density) / rates.memory
+    return Cost(
+        name, call, quality, parameters=size.parameters, fit_bytes=int(fit_bytes), model_bytes=model_bytes,
+        disk_bytes=model_bytes, operations=operations, fit_seconds=seconds, predict_seconds=row_seconds,
+    )  # fmt: skip
 
 
 # ---- nearest neighbors: the rows themselves
 
 
 class StoredRows(NamedTuple):
-    """Bytes of the stored rows, of the index, and of the additional memory while it is built."""
+    """Bytes of the stored rows, of the index (`lookup`), and of the additional memory while the index is built."""
 
     rows: float
-    lookup: float
-    build: float
+    lookup: float = 0.0
+    build: float = 0.0
 
 
 def flat(size: Size, rates: Rates) -> Cost:
     """Return the cost of exact neighbors."""
     if size.sparse:
-        stored, seconds = StoredRows(size.rows_bytes, 0, 0), 0.0
+        stored, seconds = StoredRows(size.rows_bytes), 0.0
         row_seconds = SPARSE_PRODUCT * size.values / rates.product
     else:
-        codes = -(-size.d // 32) * 32  # rows as bytes, padded
+        codes = _round_up(size.d, 32)  # bytes per row
+        # 46 bytes per row of projections, norms and bounds; 240 of temporary arrays while they are computed
         stored = StoredRows(size.rows_bytes, size.n * (46 + codes), size.n * (240 + codes) + 10 * MIB)
-        seconds = size.n * ((size.d + 44) * INDEXED_VALUE + LABELED_ROW) / rates.memory
-        row_seconds = SCANNED_ROW * (size.n + 33_000 + 120.0 * size.d) / rates.memory  # 33,000: the first cells
-    why = "exact neighbors"
-    return _rows_cost("kNN flat", "NeighborsClassifier()", size, rates, stored, seconds, row_seconds, why)
+        seconds = size.n * ((size.d + 44) * INDEXED_VALUE_BYTES + ROW_OVERHEAD_BYTES) / rates.memory
+        exact_rows = 33_000 + 120.0 * size.d  # the rows of the first cells, and those that bounds do not exclude
+        row_seconds = SCANNED_ROW_BYTES * (size.n + exact_rows) / rates.memory
+    return _rows_cost(size, "kNN flat", "NeighborsClassifier()", "exact neighbors", stored, seconds, row_seconds)
 
 
 def landmarks(size: Size, rates: Rates) -> Cost:
     """Return the cost of neighbors in the nearest cells, tuned on training rows."""
-    from kway.search.landmarks import PROBES  # loads kernels
-
-    cells, short, values = 2 * sqrt(size.n), min(size.d, 48), size.n * size.d  # 48: columns of a row's projection
-    index = size.n * (short * 4 + 16) + cells * size.d * 4
-    row_seconds = 4.0 * cells * short / rates.product
-    row_seconds += PROBES * size.rows_bytes / cells / rates.memory
-    tuned = min(4000, size.n / 10) * size.rows_bytes  # training rows that are searched in all cells
-    seconds = (values * INDEXED_VALUE * 1.5 + tuned) / rates.memory
+    n_cells, width = _cells(size)
+    index = size.n * (width * 4 + 16) + n_cells * size.d * 4
+    row_seconds = 4.0 * n_cells * width / rates.product + _probed_share(size) * size.rows_bytes / rates.memory
+    tuning = min(4000, size.n / 10) * size.rows_bytes  # bytes: these training rows are searched in all cells
+    seconds = (1.5 * size.n * size.d * INDEXED_VALUE_BYTES + tuning) / rates.memory
     stored = StoredRows(size.rows_bytes, index, size.rows_bytes + size.n * 450 + 60 * MIB)
-    call, why = (
-        "NeighborsClassifier(index='landmarks')",
-        "approximate: about 2 votes in 1,000 differ from exact search",
-    )
-    cost = _rows_cost("kNN landmarks", call, size, rates, stored, seconds, row_seconds, why)
+    call = "NeighborsClassifier(index='landmarks')"
+    quality = "approximate: about 2 votes in 1,000 differ from exact search"
+    cost = _rows_cost(size, "kNN landmarks", call, quality, stored, seconds, row_seconds)
     return _dense_only(cost, size, "landmarks need dense rows")
 
 
 def int8(size: Size, rates: Rates) -> Cost:
     """Return the cost of rows stored as one byte per number, all scanned."""
     rows = size.n * (size.d + 4)
-    seconds = size.n * (LABELED_ROW / 2 + 60 * size.d) / rates.memory
-    stored = StoredRows(rows, 0, rows + min(20 * MIB, 2 * size.rows_bytes))
+    seconds = size.n * (ROW_OVERHEAD_BYTES / 2 + 60 * size.d) / rates.memory
+    stored = StoredRows(rows, build=rows + min(20 * MIB, 2 * size.rows_bytes))
     call = "kway.search.Flat(store=Int8(rerank=False))"
-    why = "approximate: distances are those of rows rounded to bytes"
-    cost = _rows_cost("kNN bytes", call, size, rates, stored, seconds, size.n * size.d / rates.memory, why)
-    return _dense_only(cost, size)
+    quality = "approximate: distances are those of rows rounded to bytes"
+    row_seconds = size.n * size.d / rates.memory
+    return _dense_only(_rows_cost(size, "kNN bytes", call, quality, stored, seconds, row_seconds), size)
 
 
 def bits(size: Size, rates: Rates) -> Cost:
     """Return the cost of rows stored as one bit per number after a rotation; the rows come as a stream."""
-    wide = _padded_bits(size)
-    rows = size.n * (wide // 8 + 2)
-    why = "approximate: about 1 answer in 100 differs, more if neighbors are far"
+    rows = size.n * (_round_up(size.d, 64) // 8 + 2)
+    quality = "approximate: about 1 answer in 100 differs, more if neighbors are far"
     call, row_seconds = "kway.search.Flat(store=Bits(1))", 4.0 * size.n / rates.memory
-    cost = _rows_cost(
-        "kNN bits", call, size, rates, StoredRows(rows, 0, 0), _coding_seconds(size, rates), row_seconds, why
-    )
+    cost = _rows_cost(size, "kNN bits", call, quality, StoredRows(rows), _coding_seconds(size, rates), row_seconds)
     cost = replace(cost, fit_bytes=max(cost.model_bytes, rows + min(36 * MIB, 8 * size.n * size.d)))
     return _dense_only(cost, size)
 
 
 def bit_cells(size: Size, rates: Rates) -> Cost:
-    """Return the cost of bits relative to the landmark of a cell; a query looks into the nearest cells."""
-    from kway.search.landmarks import PROBES  # loads kernels
-
-    cells, short, wide = 2 * sqrt(size.n), min(size.d, 48), _padded_bits(size)
-    rows, index = size.n * (wide // 8 + 16), cells * (4 * size.d + 4 * wide)
-    seconds = _coding_seconds(size, rates) + 4.0 * size.n * cells * short / rates.product
-    row_seconds = 4.0 * cells * short / rates.product + (3e6 + PROBES * size.n / cells * 8) / rates.memory
-    why = "approximate: only the nearest cells are searched, so rows should form clusters"
-    call, stored = "kway.search.Landmarks(store=Bits(1))", StoredRows(rows, index, 0)
-    cost = _rows_cost("kNN bit cells", call, size, rates, stored, seconds, row_seconds, why)
+    """Return the cost of bits relative to the landmark of a cell; a query searches the nearest cells."""
+    n_cells, width = _cells(size)
+    n_bits = _round_up(size.d, 64)
+    stored = StoredRows(size.n * (n_bits // 8 + 16), n_cells * (4 * size.d + 4 * n_bits))
+    seconds = _coding_seconds(size, rates) + 4.0 * size.n * n_cells * width / rates.product
+    # 3 MB: the query is rotated once per probed cell; 8 bytes per row of these cells
+    row_seconds = 4.0 * n_cells * width / rates.product + (3e6 + 8 * size.n * _probed_share(size)) / rates.memory
+    quality = "approximate: only the nearest cells are searched, so rows should form clusters"
+    call = "kway.search.Landmarks(store=Bits(1))"
+    cost = _rows_cost(size, "kNN bit cells", call, quality, stored, seconds, row_seconds)
     sorting = int(1.5 * cost.model_bytes)
     return _dense_only(replace(cost, fit_bytes=sorting + min(GIB // 4, 8 * size.n * size.d)), size)
 
 
 def sharded(size: Size, rates: Rates, machines: int, memory: int) -> Cost:
-    """Return the cost of exact neighbors with the rows on so many machines; bytes are those of one machine."""
-    share = replace(size, n=ceil(size.n / machines), K=min(size.K, ceil(size.n / machines)))
-    one, needed = flat(share, rates), ceil(flat(size, rates).fit_bytes / memory)
-    why = f"exact neighbors; the rows need {format_count(needed)} machines like this one"
+    """Return the cost of exact neighbors with the rows on several machines; bytes are those of one machine."""
+    n = ceil(size.n / machines)
+    one = flat(replace(size, n=n, K=min(size.K, n)), rates)
+    needed = ceil(flat(size, rates).fit_bytes / memory)
+    quality = f"exact neighbors; the rows need {format_count(needed)} machines like this one"
     if needed <= 1:
-        why = "exact neighbors, but one machine is enough"
+        quality = "exact neighbors, but one machine is enough"
     return replace(
         one, name=f"kNN {machines} machine{'s' if machines > 1 else ''}", call="index=Sharded(...) on Ray",
-        parameters=size.n * size.d, predict_seconds=one.predict_seconds + 2e-3, quality=why,
+        parameters=size.n * size.d, predict_seconds=one.predict_seconds + 2e-3, quality=quality,
         operations=2.0 * size.values, missing="" if find_spec("ray") else "install kway[cluster]",
     )  # fmt: skip
 
 
-def _padded_bits(size: Size) -> int:
-    return -(-size.d // 64) * 64
+def _round_up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple
+
+
+def _cells(size: Size) -> tuple[float, int]:
+    """Return the number of cells of an IVF index, and the columns of the projection by which they are ranked."""
+    return 2 * sqrt(size.n), min(size.d, 48)
+
+
+def _probed_share(size: Size) -> float:
+    """Return the share of the rows that are in the cells that a query searches."""
+    from kway.search.landmarks import PROBES  # loads kernels
+
+    return PROBES / _cells(size)[0]
 
 
 def _coding_seconds(size: Size, rates: Rates) -> float:
     """Return the seconds to rotate and code the rows: 1.5 s for 100,000 rows of 512 on two cores."""
-    return 140.0 * size.n * _padded_bits(size) / rates.memory
+    return 140.0 * size.n * _round_up(size.d, 64) / rates.memory
 
 
-def _dense_only(cost: Cost, size: Size, why: str = "codes need dense rows") -> Cost:
-    return replace(cost, missing=why) if size.sparse else cost
+def _dense_only(cost: Cost, size: Size, reason: str = "codes need dense rows") -> Cost:
+    return replace(cost, missing=reason) if size.sparse else cost
 
 
 def _rows_cost(
-    name: str,
-    call: str,
-    size: Size,
-    rates: Rates,
-    stored: StoredRows,
-    seconds: float,
-    row_seconds: float,
-    quality: str,
+    size: Size, name: str, call: str, quality: str, stored: StoredRows, seconds: float, row_seconds: float
 ) -> Cost:
+    """Return the cost of stored rows from the bytes and seconds of their index."""
     labels = LABEL_BYTES * (size.n + 2 * size.K)
     fit_bytes = size.data_bytes + stored.lookup + stored.build + LABEL_BYTES * 2 * size.K
-    model, disk = int(stored.rows + stored.lookup + labels), int(stored.rows + labels)
     return Cost(
-        name, call, size.n * size.d, int(fit_bytes), model, disk, 2.0 * size.values, seconds, row_seconds, quality
-    )
+        name, call, quality, parameters=size.n * size.d, fit_bytes=int(fit_bytes),
+        model_bytes=int(stored.rows + stored.lookup + labels), disk_bytes=int(stored.rows + labels),
+        operations=2.0 * size.values, fit_seconds=seconds, predict_seconds=row_seconds,
+    )  # fmt: skip
 
 
 # ---- the same on a GPU
@@ -422,19 +438,17 @@ class Verdict(NamedTuple):
 
 
 def gpu_softmax(size: Size, rates: Rates) -> Cost:
-    """Return the cost of a linear fit on a GPU: passes, or batches over all classes if L-BFGS remembers too much."""
-    cost, batches = softmax(size, rates), stochastic(size, rates)
+    """Return the cost of a linear fit on a GPU: L-BFGS, or SGD over all classes if L-BFGS needs too much memory."""
+    cost, sgd_cost = softmax(size, rates), stochastic(size, rates)
     device_bytes = _gpu_rows_bytes(size) + 4 * size.parameters * size.itemsize + GIB
-    if cost.fit_bytes > 4 * batches.fit_bytes:
-        cost, why = (
-            replace(batches, operations=_gpu_step_operations(size)),
-            "approximate: the fit comes close to the optimum",
-        )
+    if cost.fit_bytes > 4 * sgd_cost.fit_bytes:
+        cost = replace(sgd_cost, operations=_gpu_step_operations(size))
         seconds = gpu_step_seconds(size, rates)
     else:
         device_bytes += min(MAX_FACTOR_BYTES, 2 * size.scores * (size.d + 1) ** 2 * size.itemsize)
-        seconds, why = cost.operations / _gpu_rate(rates) * size.itemsize / 4, "exact optimum"
-    return _gpu_cost(cost, "softmax, GPU", "SoftmaxClassifier(device='cuda')", size, rates, device_bytes, seconds, why)
+        seconds = cost.operations / _gpu_rate(rates) * size.itemsize / 4
+    call = "SoftmaxClassifier(device='cuda')"
+    return _gpu_cost(cost, "softmax, GPU", call, size, rates, device_bytes, seconds)
 
 
 def gpu_sampled(size: Size, rates: Rates) -> Cost:
@@ -442,47 +456,44 @@ def gpu_sampled(size: Size, rates: Rates) -> Cost:
     device_bytes = _gpu_rows_bytes(size) + size.parameters * size.itemsize + 16 * size.K + GIB
     epochs = count_epochs(size)
     operations = 6.0 * size.n * size.d * min(size.K, SAMPLED_CLASSES) * epochs
-    seconds = epochs * size.n / 256 * PASS_SECONDS + operations / _gpu_rate(rates)
+    seconds = epochs * size.n / 256 * CALL_SECONDS + operations / _gpu_rate(rates)
     cost = replace(sampled_softmax(size, rates), operations=operations)
     call = "SoftmaxClassifier(solver='sampled', device='cuda')"
-    why = "approximate: the sum over all classes is estimated from a sample"
-    return _gpu_cost(cost, "sampled softmax, GPU", call, size, rates, device_bytes, seconds, why)
+    return _gpu_cost(cost, "sampled softmax, GPU", call, size, rates, device_bytes, seconds)
 
 
 def gpu_flat(size: Size, rates: Rates) -> Cost:
     """Return the cost of exact neighbors on a GPU: the rows, one byte per number as a filter, a block of queries."""
-    cost = flat(size, rates)
     device_bytes = _gpu_rows_bytes(size) + size.n * (size.d + 16) + GIB
     call = "NeighborsClassifier(device='cuda')"
-    found = _gpu_cost(cost, "kNN flat, GPU", call, size, rates, device_bytes, 0.0, "exact neighbors")
-    row_seconds = 2.0 * size.n * size.d / (1.25 * (rates.gpu or TYPICAL_GPU))  # the int8 filter beats bfloat16 products
+    cost = _gpu_cost(flat(size, rates), "kNN flat, GPU", call, size, rates, device_bytes, 0.0)
+    rate = 1.25 * (rates.gpu or TYPICAL_GPU)  # products of the int8 filter are faster than those in bfloat16
     missing = "a GPU searches dense rows" if size.sparse else ""
-    return replace(found, predict_seconds=row_seconds, missing=missing)
+    return replace(cost, predict_seconds=2.0 * size.n * size.d / rate, missing=missing)
 
 
 def gpu_step_seconds(size: Size, rates: Rates) -> float:
-    """Return the seconds of 8 epochs of softmax steps over all classes, in bfloat16."""
+    """Return the seconds of SGD steps over all classes, in bfloat16."""
     return _gpu_step_operations(size) / (rates.gpu or TYPICAL_GPU)
 
 
 def _gpu_step_operations(size: Size) -> float:
+    """Return the operations of 8 epochs, which most fits by SGD on a GPU take (row G2)."""
     return 8 * 4.0 * size.n * size.d * size.scores
 
 
 def judge_gpu(size: Size, rates: Rates, formula: Formula, free: float) -> Verdict:
     """Return whether a linear fit is slow on the CPU, faster on the GPU, and fits into its `free` bytes."""
-    cpu_seconds, gpu_cost = softmax(size, rates).fit_seconds, formula(size, rates)
     if size.sparse:
         return Verdict(False, "sparse rows stay on the CPU: they would be dense on a GPU")
+    cpu_seconds, gpu_cost = softmax(size, rates).fit_seconds, formula(size, rates)
     if cpu_seconds <= GPU_START_SECONDS or gpu_cost.fit_seconds >= cpu_seconds:
         return Verdict(False, f"too small to pay for a GPU: about {format_rough_time(cpu_seconds)} on the CPU")
     if gpu_cost.device_bytes > free:
-        need = format_bytes(gpu_cost.device_bytes)
-        return Verdict(False, f"the fit needs {need} on the GPU, {format_bytes(free)} are free")
-    return Verdict(
-        True,
-        f"about {format_rough_time(gpu_cost.fit_seconds)}, {format_rough_time(cpu_seconds)} on the CPU",
-    )
+        needed = format_bytes(gpu_cost.device_bytes)
+        return Verdict(False, f"the fit needs {needed} on the GPU, {format_bytes(free)} are free")
+    gpu_time = format_rough_time(gpu_cost.fit_seconds)
+    return Verdict(True, f"about {gpu_time}, {format_rough_time(cpu_seconds)} on the CPU")
 
 
 def gpu_pays_for_predictions(size: Size, rates: Rates) -> bool:
@@ -490,15 +501,14 @@ def gpu_pays_for_predictions(size: Size, rates: Rates) -> bool:
     return size.n * softmax(size, rates).predict_seconds > GPU_START_SECONDS / 10
 
 
-def _gpu_cost(
-    cost: Cost, name: str, call: str, size: Size, rates: Rates, device_bytes: float, seconds: float, quality: str
-) -> Cost:
+def _gpu_cost(cost: Cost, name: str, call: str, size: Size, rates: Rates, device_bytes: float, seconds: float) -> Cost:
+    """Return the cost on a GPU from that on the CPU; `seconds` do not include the transfer of the rows."""
     dense_bytes = size.n * size.d * size.itemsize
     too_large = size.sparse and dense_bytes > 4 * GIB
     return replace(
         cost, name=name, call=call, device_bytes=int(device_bytes), fit_seconds=dense_bytes / rates.memory + seconds,
         predict_seconds=2.0 * size.d * size.scores / _gpu_rate(rates),
-        quality=f"{quality}; {format_bytes(device_bytes)} on the GPU",
+        quality=f"{cost.quality}; {format_bytes(device_bytes)} on the GPU",
         missing="a GPU takes dense rows, and these are too large to be made dense" if too_large else "",
     )  # fmt: skip
 
@@ -518,16 +528,18 @@ COSTS: tuple[Formula, ...] = (
 GPU_COSTS: tuple[Formula, ...] = (gpu_softmax, gpu_sampled, gpu_flat)
 
 
-# ---- checks before a fit, at the default rates, so that the same data get the same solver on every machine
+# ---- checks before a fit. Their seconds are those of the default rates, so that they are the same on every machine.
+# Only the available memory can make the solver depend on the machine.
 
 DEFAULT_RATES = Rates()
-MAX_FIT_SECONDS = 3600.0  # an approach that takes longer is advised only if none is faster; softmax then samples (C2)
+# Seconds of a fit above which another approach is advised if one is faster. "auto" then uses sampled softmax.
+MAX_FIT_SECONDS = 3600.0
 
 
 def size_of(X: Any, n_classes: int, n_neighbors: int = 5) -> Size:
     """Return the Size of checked rows (n, d)."""
     n, d = X.shape
-    density = min(X.nnz / max(1, n * d), 1 - 1e-9) if sp.issparse(X) else 1.0
+    density = min(X.nnz / max(1, n * d), 1 - 1e-9) if sp.issparse(X) else 1.0  # below 1 also for CSR without zeros
     return Size(n, d, max(2, n_classes), n_neighbors, density, X.dtype.itemsize)
 
 
@@ -537,8 +549,8 @@ def check_fit(name: str, formula: Formula, size: Size) -> Cost:
     The rows are already in memory and do not count.
     """
     cost = formula(size, DEFAULT_RATES)
-    need = cost.fit_bytes - size.rows_bytes
-    if has_room(need):
+    needed = cost.fit_bytes - size.rows_bytes
+    if has_room(needed):
         return cost
     from kway.planning.plan import make_plan  # only for the message
 
@@ -549,7 +561,7 @@ def check_fit(name: str, formula: Formula, size: Size) -> Cost:
         advice = f"Use {advised.name}, which fits ({advised.call}: {advised.summarize()})."
     raise BudgetError(
         f"{name} on {size.n:,} rows x {size.d:,} features with {size.K:,} classes ({format_count(cost.parameters)} "
-        f"parameters) needs {format_bytes(need)} in addition to the data, but only {format_bytes(free)} is available. "
+        f"parameters) needs {format_bytes(needed)} besides the data, but only {format_bytes(free)} is available. "
         f"{advice} kway.plan({size.n}, {size.d}, {size.K}) lists the approaches, and $KWAY_MEMORY sets the limit."
     )
 
@@ -567,10 +579,9 @@ def check_gpu_fit(name: str, formula: Formula, size: Size, free: int, device: st
 
 
 def exceeds_softmax(size: Size) -> bool:
-    """Return whether a softmax over all classes would take hours, or more memory than is available."""
+    """Return whether a softmax over all classes would take hours, or more memory than this machine has available."""
     cost = softmax(size, DEFAULT_RATES)
-    need = cost.fit_bytes - size.rows_bytes
-    return cost.fit_seconds > MAX_FIT_SECONDS or not has_room(need)
+    return cost.fit_seconds > MAX_FIT_SECONDS or not has_room(cost.fit_bytes - size.rows_bytes)
 
 
 def exceeds_gpu_steps(size: Size) -> bool:

@@ -1,7 +1,8 @@
-"""kway.plan: what every approach to a job costs, before any work starts, and which one is advised.
+"""kway.plan: the cost of every approach to a job before any work starts, and the advised approach.
 
-The approaches are listed from exact to approximate. Advised is the first one that can be used, fits into memory, is
-fitted within an hour and predicts as many rows within another hour; if none is that fast, the fastest to fit.
+The approaches are listed from exact to approximate. The advised approach is the first one that can be used, fits into
+memory, and takes at most an hour to fit and another hour to predict as many rows. If none is so fast, it is the one
+that is fitted fastest.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ COLUMNS = ("approach", "params", "memory", "disk", "to fit", "predict", "fits")
 
 @dataclass(frozen=True)
 class Plan:
-    """The approaches with their costs, the memory there is, and the approach that is advised.
+    """The approaches with their costs, the available memory, and the advised approach.
 
     Attributes
     ----------
@@ -36,7 +37,7 @@ class Plan:
     memory : int
         Bytes that may be used.
     rates : Rates
-        How fast the machine is.
+        Speed and memory of the machine.
     ways : tuple of Cost
         One cost per approach.
     advised : Cost or None
@@ -53,10 +54,10 @@ class Plan:
         for cost in self.ways:
             if cost.name == name:
                 return cost
-        raise InputError(f"no approach is called {name!r}; there are {', '.join(cost.name for cost in self.ways)}")
+        raise InputError(f"unknown approach {name!r}; the approaches are {', '.join(cost.name for cost in self.ways)}")
 
     def fits(self, cost: Cost) -> bool:
-        """Return whether the approach can be used and its fit stays within the memory, also on the GPU."""
+        """Return whether the approach can be used, and its fit needs at most the available memory, also on the GPU."""
         return _fits(cost, self.memory, self.rates)
 
     def records(self) -> list[dict[str, Any]]:
@@ -68,7 +69,7 @@ class Plan:
         return json.dumps(self.facts())
 
     def facts(self) -> dict[str, Any]:
-        """Return what `to_json` writes, as a dict."""
+        """Return the plan as a dict, which `to_json` writes."""
         s = self.size
         return {
             "n_samples": s.n,
@@ -106,10 +107,11 @@ class Plan:
         )
 
     def advice(self) -> str:
-        """Return which approach is advised, and why, in a sentence."""
+        """Return the advised approach and the reason in a sentence."""
         if self.advised is None:
-            least = min(self.ways, key=lambda cost: cost.fit_bytes)
-            return f"Nothing fits; {least.name} needs the least memory: {format_bytes(least.fit_bytes)} while fitting"
+            smallest = min(self.ways, key=lambda cost: cost.fit_bytes)
+            needed = format_bytes(smallest.fit_bytes)
+            return f"Nothing fits; {smallest.name} needs the least memory: {needed} while fitting"
         return f"Advised: {self.advised.name}, {self.advised.call} ({self.advised.quality})."
 
     def __str__(self) -> str:
@@ -131,16 +133,16 @@ def plan(
     machines: int = 1,
     rates: Rates | Mapping[str, float] | None = None,
 ) -> Plan:
-    """Return what each approach to a job costs on this machine, before any work starts.
+    """Return the cost of each approach to a job on this machine, before any work starts.
 
     Parameters
     ----------
     n_samples, n_features, n_classes : int or float
-        The size; 1e9 is a whole number.
+        The size; a float such as 1e9 must be a whole number.
     n_neighbors : int, default=5
         Neighbors that vote.
     density : float, default=1.0
-        Share of the numbers that are not zero; rows with a density below 1 are CSR.
+        Share of the numbers that are not zero. Rows with a density below 1 are stored as CSR.
     dtype : {"float32", "float64"}, default="float32"
         Type of the numbers.
     memory : int or str, default=None
@@ -148,7 +150,7 @@ def plan(
     machines : int, default=1
         Machines like this one that share the rows (Ray).
     rates : Rates or dict, default=None
-        How fast the machine is; None measures it, in under a second.
+        Speed and memory of the machine; None measures them, in under a second.
 
     Returns
     -------
@@ -158,8 +160,8 @@ def plan(
 
     Examples
     --------
-    >>> found = plan(10_000, 1000, 10, memory="24GB", rates=Rates())
-    >>> found["softmax"].parameters, found.advised.name
+    >>> costs = plan(10_000, 1000, 10, memory="24GB", rates=Rates())
+    >>> costs["softmax"].parameters, costs.advised.name
     (10010, 'softmax')
     >>> print(plan(1e9, 512, 1e9, memory="24GB", rates=Rates()).advice())
     Nothing fits; ...
@@ -173,14 +175,14 @@ def plan(
     if isinstance(machines, bool) or not isinstance(machines, int) or machines < 1:
         raise InputError(f"machines must be a whole number of at least 1, got {machines!r}")
     size = check_size(n_samples, n_features, n_classes, n_neighbors, density, itemsize)
-    room = available_bytes() if memory is None else parse_bytes(memory)
-    return make_plan(size, check_rates(rates), room, machines)
+    usable = available_bytes() if memory is None else parse_bytes(memory)
+    return make_plan(size, check_rates(rates), usable, machines)
 
 
 def make_plan(size: Size, rates: Rates, memory: int, machines: int = 1) -> Plan:
     """Return the plan of a checked size."""
-    found = [formula(size, rates) for formula in (*COSTS, *(GPU_COSTS if rates.gpu else ()))]
-    costs = (*found, sharded(size, rates, machines, memory))
+    formulas = (*COSTS, *(GPU_COSTS if rates.gpu else ()))
+    costs = (*(formula(size, rates) for formula in formulas), sharded(size, rates, machines, memory))
     return Plan(size, memory, rates, costs, _advise(costs, size, memory, rates))
 
 

@@ -1,9 +1,9 @@
-"""How fast this machine is: two rates, measured in under a second in the process that plans.
+"""The speed of this machine: two rates, measured in under a second in the process that plans.
 
     product   operations per second of float32 matrix products on all cores
     memory    bytes per second read and written on all cores
 
-Nothing is kept on disk: a rate that was measured on a busy machine would be wrong for ever.
+Nothing is stored on disk, because a rate that was measured on a busy machine would stay wrong.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kway.threads import cores, pmap, single_blas
 
 @dataclass(frozen=True)
 class Rates:
-    """Rates of a machine. The defaults are those of two AVX-512 cores; decisions of a fit use them everywhere.
+    """Rates of a machine. The defaults are those of two AVX-512 cores, which all decisions about a fit use.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Rates:
 
 
 def check_rates(given: Rates | Mapping[str, float] | None) -> Rates:
-    """Return Rates from some rates by name, or the measured ones if None."""
+    """Return the given rates, with defaults for those that a mapping does not name, or the measured rates if None."""
     if given is None:
         return measure_rates()
     if isinstance(given, Rates):
@@ -72,7 +72,7 @@ def measure_rates() -> Rates:
 
 
 def _best_seconds(run: Callable[[], Any], runs: int = 5) -> float:
-    """Return the shortest of some runs after one that loads code and touches pages."""
+    """Return the seconds of the fastest run, after one that loads code and touches memory pages."""
     run()
     seconds = []
     for _ in range(runs):

@@ -1,8 +1,10 @@
-"""Coordinate descent on an L1-penalised quadratic model around v (D,), with a symmetric matrix M (D, D).
+"""Coordinate descent on an L1-penalized quadratic model around v (D,), with a symmetric matrix M (D, D):
 
-    q(u) = g.(u - v) + (u - v)' (M + diag(ridges)) (u - v) / 2 + sum_j lassos_j |u_j|
+    q(u) = g.(u - v) + (u - v)' M (u - v) / 2 + sum_j ridges_j u_j^2 / 2 + sum_j lassos_j |u_j|
 
-A minimizer in coordinate j is soft thresholding, so zeros are exact.
+The minimizer along coordinate j is a soft threshold of u_j - slope_j / h_j by lassos_j / h_j, with the gradient `slope`
+of the smooth part at u and the curvature h_j = M_jj + ridges_j. So coefficients become exactly zero. Every h_j must be
+positive. g must contain the gradient of the ridge part at v.
 """
 
 from __future__ import annotations
@@ -14,29 +16,34 @@ from kway.kernels.jit import kernel
 
 @kernel
 def soft_threshold(z, t):
-    """sign(z) max(|z| - t, 0)."""
+    """Return sign(z) max(|z| - t, 0) for a finite z."""
     if z > t:
         return z - t
     if z < -t:
         return z + t
-    return z - z  # a zero of z's own type
+    return z - z  # zero in the float type of z
 
 
 @kernel
-def minimise_model(M, g, v, ridges, lassos, sweeps, tol):
-    """Minimiser u of q, from v; sweeps over all coordinates first and last, over the nonzeros between.
+def minimize_model(M, g, v, ridges, lassos, max_sweeps, tol):
+    """Return the minimizer u (D,) of q and the decrease q(v) - q(u).
 
-    Stops when the largest decrease of a sweep is under `tol` of the first sweep's. Returns u and q(v) - q(u).
+    The active set consists of the nonzero coefficients. The first sweep visits all coordinates. Later sweeps visit the
+    active set until it has converged, and then all coordinates again. The descent ends if the largest change
+    h_j (change of u_j)^2 of a full sweep is at most `tol` times that of the first sweep, or after `max_sweeps` sweeps,
+    of which the last is a full one.
+
+    Parameters: M (D, D); g, v, ridges and lassos (D,), all in the float type of M.
     """
     D = len(M)
     u = v.copy()
     slope = g.copy()  # gradient of the smooth part of q at u
     active = np.ones(D, np.bool_)
-    first = 0.0
-    check = True
-    for sweep in range(sweeps):
-        full = check or sweep == sweeps - 1
-        moved = 0.0
+    first_change = 0.0
+    full_sweep_next = True
+    for sweep in range(max_sweeps):
+        full = full_sweep_next or sweep == max_sweeps - 1
+        largest_change = 0.0
         for j in range(D):
             if not (full or active[j]):
                 continue
@@ -46,24 +53,25 @@ def minimise_model(M, g, v, ridges, lassos, sweeps, tol):
             active[j] = new != 0
             if step != 0:
                 u[j] = new
-                moved = max(moved, step * step * h)
-                for i in range(np.uint64(D)):
+                largest_change = max(largest_change, step * step * h)
+                for i in range(np.uint64(D)):  # a signed index would keep the compiler from vectorizing the loop
                     slope[i] += step * M[j, i]
                 slope[j] += step * ridges[j]
         if sweep == 0:
-            first = moved
-        if moved <= tol * first:
-            if full:
-                break
-            check = True  # the nonzeros have settled: do the zeros agree?
-        else:
-            check = False
+            first_change = largest_change
+        converged = largest_change <= tol * first_change
+        if converged and full:
+            break
+        full_sweep_next = converged  # the active set has converged: a full sweep tells whether any zero changes
     return u, decrease(g, slope, u, v, lassos)
 
 
 @kernel
 def decrease(g, slope, u, v, lassos):
-    """q(v) - q(u) from the gradients g at v and `slope` at u: the quadratic part is (g + slope).(u - v) / 2."""
+    """Return q(v) - q(u) from the gradients of the smooth part at v (g) and at u (slope).
+
+    The smooth part is quadratic, so it falls by (g + slope).(v - u) / 2.
+    """
     total = 0.0
     for j in range(len(u)):
         step = np.float64(u[j]) - np.float64(v[j])

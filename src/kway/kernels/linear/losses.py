@@ -1,13 +1,22 @@
-"""Losses over rows of scores: scores (m, R), targets -> value (m,), gradient (m, R).
+"""Losses over rows of scores: scores (m, R) and targets in, values (m,) and gradients (m, R) out.
 
-Targets are codes (m,) where `hard`, else distributions Y: (m, R) rows for joint losses, and for column losses
-q = P(+1) of each column. `gradient` may be `scores` itself: every row is read before it is written.
+Arguments of all kernels:
 
-Column losses see each column as a binary problem with margin t = s f, s = +1 for the row's class and -1 elsewhere
-(R = 1: two classes, s = +1 for code 1); with soft targets the value is q phi(f) + (1 - q) phi(-f).
+    kind           a number of loss_numbers.py
+    codes (m,)     class of each row, used if `hard` is true
+    Y (m, R)       soft targets, used if `hard` is false: a distribution over the classes for joint losses, and the
+                   probability q of the positive label in each column for column losses
+    margin, width  of a hinge: max(0, margin - t), with its kink rounded over `width` (0: not rounded)
+    value (m,)     receives the losses
+    gradient       (m, R) receives the slopes; it may be the array `scores`, because each row is read before it is
+                   written
 
-In float32 exponentials are polynomials (relative error 2e-7), which the compiler turns into vectors; in float64 they
-are the library's.
+Column losses take each column as a binary problem with margin t = s f. The sign s is +1 in the column of the row's
+class and -1 in the others; if R = 1 there are two classes, and s = +1 for class 1. With soft targets the loss is
+q phi(f) + (1 - q) phi(-f).
+
+Exponentials of float32 numbers are polynomials (relative error 2e-7), which the compiler vectorizes. Those of float64
+numbers come from the math library.
 """
 
 from __future__ import annotations
@@ -36,19 +45,19 @@ from kway.kernels.product_tiles import float_of_bits
 
 @kernel
 def rounded_hinge(gap, width):
-    """phi and phi' of the gap of a hinge whose kink is rounded over a width > 0.
+    """Return phi(g) and phi'(g) of a hinge whose kink is rounded over a width w > 0.
 
-        phi(g) = 0, g^2 / 2w, g - w/2     phi'(g) = 0, g / w, 1     for g <= 0, in between, g >= w
+        phi(g) = 0, g^2 / 2w, g - w/2     phi'(g) = 0, g / w, 1     for g <= 0, 0 < g < w, g >= w
 
-    With v = clip(g, 0, w), the part of the gap inside the kink, both are one formula. Every number keeps the type of
-    the gap, so that rows become vectors.
+    One formula with v = clip(g, 0, w) covers the three cases. All numbers keep the float type of the gap, so that the
+    compiler vectorizes loops over rows.
     """
     v = min(max(gap, gap - gap), width)
     return v * (gap + (gap - v)) / (width + width), v / width
 
 
 def exp_down(x):
-    """e^x for x <= 0."""
+    """Return e^x for x <= 0."""
     return math.exp(x)
 
 
@@ -60,7 +69,10 @@ def _exp_down(x):
 
 
 def _exp_polynomial(x):
-    """e^x = 2^k e^r, |r| <= log(2) / 2, k put into the exponent's bits; below -80 nothing is left that counts."""
+    """Return e^x = 2^k e^r with |r| <= log(2) / 2; k becomes the exponent bits of the result.
+
+    x is at least -80, because e^-80 is zero relative to the largest exponential of a row, which is 1.
+    """
     x = max(x, np.float32(-80))
     k = np.rint(x * np.float32(1.44269504))
     r = x - k * np.float32(0.693359375) + k * np.float32(2.12194440e-4)  # log 2 in two parts, so that r is exact
@@ -75,7 +87,7 @@ def _exp_polynomial(x):
 
 @kernel
 def largest(row):
-    """Maximum of a row; on its own so that only it takes part in fast arithmetic."""
+    """Return the maximum of a row. A kernel of its own, so that only this loop uses fast-math."""
     top = row[0]
     for c in range(row.size):
         top = max(top, row[c])
@@ -84,7 +96,7 @@ def largest(row):
 
 @kernel
 def total(row):
-    """Sum of a row, in any order."""
+    """Return the sum of a row, in any order."""
     s = row.dtype.type(0)
     for c in range(row.size):
         s += row[c]
@@ -93,7 +105,7 @@ def total(row):
 
 @strict_kernel
 def sigmoid_of(t):
-    """1 / (1 + exp(-t)) without overflow."""
+    """Return 1 / (1 + exp(-t)) without overflow."""
     if t >= 0:
         return 1.0 / (1.0 + math.exp(-t))
     e = math.exp(t)
@@ -102,38 +114,31 @@ def sigmoid_of(t):
 
 @strict_kernel
 def soft_plus(t):
-    """log(1 + exp(t)) without overflow."""
+    """Return log(1 + exp(t)) without overflow."""
     return max(t, 0.0) + math.log1p(math.exp(-abs(t)))
 
 
 @strict_kernel
-def hinge(gap, width):
-    """max(0, gap) rounded over `width` (0: not at all): value and slope with respect to gap."""
-    if width > 0.0:
-        return rounded_hinge(gap, width)
-    return max(gap, 0.0), 1.0 if gap > 0.0 else 0.0
-
-
-@strict_kernel
-def margin_loss(kind, t, margin, width):
-    """phi(t) and phi'(t) of a column loss; hinge: max(0, margin - t)."""
+def margin_loss(kind, t, margin):
+    """Return phi(t) and phi'(t) of a column loss whose kink is not rounded."""
     if kind == LOGISTIC:
         return soft_plus(-t), -sigmoid_of(-t)
     if kind in (HINGE, PERCEPTRON):
-        value, slope = hinge(margin - t, width)
-        # at t = 0 the perceptron has not separated the row: it moves, or from W = 0 it never would
-        return value, -1.0 if kind == PERCEPTRON and t == 0.0 and width == 0.0 else -slope
+        gap = margin - t
+        # the perceptron has not classified a row with t = 0 correctly: without a slope there, it would stay at W = 0
+        active = gap > 0.0 or (kind == PERCEPTRON and t == 0.0)
+        return max(gap, 0.0), -1.0 if active else 0.0
     if kind == SQUARED:
         return (1.0 - t) * (1.0 - t), -2.0 * (1.0 - t)
-    miss = sigmoid_of(-t)  # 1 - p_y
+    residual = sigmoid_of(-t)  # 1 - p_y
     if kind == SIGMOID_SQUARED:  # ||Y - p||^2 of two classes
-        return 2.0 * miss * miss, -4.0 * miss * miss * (1.0 - miss)
-    return 2.0 * miss, -2.0 * miss * (1.0 - miss)  # ||Y - p||_1
+        return 2.0 * residual * residual, -4.0 * residual * residual * (1.0 - residual)
+    return 2.0 * residual, -2.0 * residual * (1.0 - residual)  # ||Y - p||_1
 
 
 @strict_kernel
-def column_rows(kind, scores, codes, Y, hard, margin, width, value, gradient):
-    """Each column a binary problem; R = 1 means two classes."""
+def column_rows(kind, scores, codes, Y, hard, margin, value, gradient):
+    """Compute a column loss whose kink is not rounded."""
     rows, columns = scores.shape
     for i in range(rows):
         loss = 0.0
@@ -141,13 +146,13 @@ def column_rows(kind, scores, codes, Y, hard, margin, width, value, gradient):
             f = scores[i, c]
             if hard:
                 sign = 1.0 if (codes[i] == 1 if columns == 1 else codes[i] == c) else -1.0
-                v, slope = margin_loss(kind, sign * f, margin, width)
+                v, slope = margin_loss(kind, sign * f, margin)
                 loss += v
                 gradient[i, c] = sign * slope
             else:
                 q = Y[i, c]
-                v, slope = margin_loss(kind, f, margin, width)
-                u, down = margin_loss(kind, -f, margin, width)
+                v, slope = margin_loss(kind, f, margin)
+                u, down = margin_loss(kind, -f, margin)
                 loss += q * v + (1.0 - q) * u
                 gradient[i, c] = q * slope - (1.0 - q) * down
         value[i] = loss
@@ -155,9 +160,9 @@ def column_rows(kind, scores, codes, Y, hard, margin, width, value, gradient):
 
 @strict_kernel
 def exponentials(scores, rows):
-    """rows = e^(scores - top), both (m, R), top the largest score of the row.
+    """Set rows (m, R) to e^(scores - top) with the largest score `top` of each row.
 
-    Exponentials run over the block as one array: rows of few scores would leave most of a vector empty.
+    The block is processed as one array, because a row with few scores would leave most of a vector register empty.
     """
     for i in range(scores.shape[0]):
         top = largest(scores[i])
@@ -171,7 +176,7 @@ def exponentials(scores, rows):
 
 @strict_kernel
 def softmax_rows(scores, codes, Y, hard, value, gradient):
-    """Cross-entropy -sum_k Y_k log p_k; gradient p - Y."""
+    """Compute the cross-entropy -sum_k Y_k log p_k; its gradient is p - Y."""
     for i in range(scores.shape[0]):
         top = largest(scores[i])
         along = 0.0
@@ -185,7 +190,7 @@ def softmax_rows(scores, codes, Y, hard, value, gradient):
     for i in range(scores.shape[0]):
         row = gradient[i]
         own = 0.0
-        if hard:  # the others' mass apart: 1 - p of a row that is nearly certain keeps its digits
+        if hard:  # 1 - p_y is computed from the other classes, because the difference cancels if p_y is nearly 1
             own += row[codes[i]]
             row[codes[i]] = 0
         others = total(row)
@@ -203,7 +208,7 @@ def softmax_rows(scores, codes, Y, hard, value, gradient):
 
 @kernel
 def log_product(small):
-    """sum_c log(1 + small_c), small_c in [0, 1], by one logarithm for each 512."""
+    """Return sum_c log(1 + small_c) for small_c in [0, 1]; one logarithm per 512 factors, at most 2^512."""
     found = 0.0
     for start in range(0, small.size, 512):
         product = 1.0
@@ -215,38 +220,46 @@ def log_product(small):
 
 @kernel
 def positive_part(row):
-    """sum_c max(0, row_c)."""
+    """Return sum_c max(0, row_c)."""
     s = 0.0
-    nothing = row.dtype.type(0)
+    zero = row.dtype.type(0)
     for c in range(row.size):
-        s += max(row[c], nothing)
+        s += max(row[c], zero)
     return s
+
+
+@kernel
+def negate_margins(scores, code, row):
+    """Set row (R,) to -t of each column; return the column and the sign of the row's class."""
+    one = scores.dtype.type(1)
+    for c in range(scores.size):
+        row[c] = scores[c]
+    own = code if scores.size > 1 else 0
+    sign = -one if scores.size > 1 or code == 1 else one
+    row[own] *= sign
+    return own, sign
 
 
 @strict_kernel
 def logistic_rows(scores, codes, value, gradient):
-    """Each column a logistic problem with hard targets; u = -t is kept in the gradient's row."""
+    """Compute the logistic loss of each column for hard targets; u = -t is stored in the row of the gradient."""
     rows, columns = scores.shape
     small = np.empty(columns, scores.dtype)
     one = scores.dtype.type(1)
     for i in range(rows):
         row = gradient[i]
-        for c in range(columns):
-            row[c] = scores[i, c]
-        own = codes[i] if columns > 1 else 0
-        own_sign = -one if columns > 1 or codes[i] == 1 else one
-        row[own] *= own_sign
+        own, sign = negate_margins(scores[i], codes[i], row)
         for c in range(columns):
             small[c] = exp_down(-abs(row[c]))
         value[i] = positive_part(row) + log_product(small)
         for c in range(columns):
             row[c] = (one if row[c] >= 0 else small[c]) / (one + small[c])  # sigma(u)
-        row[own] *= own_sign
+        row[own] *= sign
 
 
 @kernel
 def smooth_gaps(row, width):
-    """Gaps u -> slopes of max(0, u) rounded over `width` > 0, in place; gives the sum of the values."""
+    """Replace gaps by the slopes of their rounded hinges, width > 0; return the sum of the hinges."""
     s, w = 0.0, row.dtype.type(width)
     for c in range(row.size):
         value, row[c] = rounded_hinge(row[c], w)
@@ -256,25 +269,20 @@ def smooth_gaps(row, width):
 
 @strict_kernel
 def smooth_hinge_rows(scores, codes, margin, width, value, gradient):
-    """Each column a hinge max(0, margin - t), smoothed over `width` > 0."""
+    """Compute the hinge max(0, margin - t) of each column, rounded over `width` > 0."""
     rows, columns = scores.shape
-    one = scores.dtype.type(1)
     for i in range(rows):
         row = gradient[i]
-        for c in range(columns):
-            row[c] = scores[i, c]
-        own = codes[i] if columns > 1 else 0
-        own_sign = -one if columns > 1 or codes[i] == 1 else one
-        row[own] *= own_sign
+        own, sign = negate_margins(scores[i], codes[i], row)
         for c in range(columns):
             row[c] += scores.dtype.type(margin)
         value[i] = smooth_gaps(row, width)
-        row[own] *= own_sign
+        row[own] *= sign
 
 
 @strict_kernel
 def smooth_multi_hinge_rows(scores, codes, margin, width, value, gradient):
-    """sum_{c != y} max(0, margin + f_c - f_y), each smoothed over `width` > 0."""
+    """Compute sum_{c != y} max(0, margin + f_c - f_y), each hinge rounded over `width` > 0."""
     rows, columns = scores.shape
     for i in range(rows):
         row = gradient[i]
@@ -291,7 +299,7 @@ def smooth_multi_hinge_rows(scores, codes, margin, width, value, gradient):
 
 @strict_kernel
 def probability_rows(kind, scores, codes, Y, hard, value, gradient):
-    """||Y - p||^2 or ||Y - p||_1 with p = softmax(f); gradient p * (u - p.u), u the slope with respect to p."""
+    """Compute ||Y - p||^2 or ||Y - p||_1 with p = softmax(f); the gradient is p (u - p.u) with the slope u in p."""
     rows, columns = scores.shape
     u = np.empty(columns)
     exponentials(scores, gradient)
@@ -302,13 +310,13 @@ def probability_rows(kind, scores, codes, Y, hard, value, gradient):
         for c in range(columns):
             p = gradient[i, c] / partition
             y = Y[i, c] if not hard else (1.0 if codes[i] == c else 0.0)
-            miss = p - y
+            residual = p - y
             if kind == SOFTMAX_SQUARED:
-                loss += miss * miss
-                u[c] = 2.0 * miss
+                loss += residual * residual
+                u[c] = 2.0 * residual
             else:
-                loss += abs(miss)
-                u[c] = 1.0 if miss > 0 else (-1.0 if miss < 0 else 0.0)
+                loss += abs(residual)
+                u[c] = np.sign(residual)
             along += p * u[c]
         value[i] = loss
         for c in range(columns):
@@ -317,44 +325,42 @@ def probability_rows(kind, scores, codes, Y, hard, value, gradient):
 
 @strict_kernel
 def one_hot_rows(scores, codes, Y, hard, value, gradient):
-    """||Y - f||^2; gradient 2 (f - Y)."""
+    """Compute ||Y - f||^2; its gradient is 2 (f - Y)."""
     rows, columns = scores.shape
     for i in range(rows):
         loss = 0.0
         for c in range(columns):
             y = Y[i, c] if not hard else (1.0 if codes[i] == c else 0.0)
-            miss = scores[i, c] - y
-            loss += miss * miss
-            gradient[i, c] = 2.0 * miss
+            residual = scores[i, c] - y
+            loss += residual * residual
+            gradient[i, c] = 2.0 * residual
         value[i] = loss
 
 
 @strict_kernel
-def multi_hinge_rows(scores, codes, margin, width, value, gradient):
-    """sum_{c != y} max(0, margin + f_c - f_y): Weston-Watkins for margin 1, the perceptron for margin 0."""
+def multi_hinge_rows(scores, codes, margin, value, gradient):
+    """Compute sum_{c != y} max(0, margin + f_c - f_y): Weston-Watkins for margin 1, the perceptron for margin 0."""
     rows, columns = scores.shape
     for i in range(rows):
         y = codes[i]
         own = scores[i, y]
         loss = 0.0
-        pull = 0.0
+        n_active = 0.0
         for c in range(columns):
             if c == y:
                 continue
             gap = margin + scores[i, c] - own
-            v, slope = hinge(gap, width)
-            if gap == 0.0 and margin == 0.0 and width == 0.0:
-                slope = 1.0  # the perceptron moves on a tie
-            loss += v
-            pull += slope
-            gradient[i, c] = slope
-        gradient[i, y] = -pull
+            active = gap > 0.0 or (gap == 0.0 and margin == 0.0)  # a tie is a mistake of the perceptron
+            loss += max(gap, 0.0)
+            n_active += active
+            gradient[i, c] = active
+        gradient[i, y] = -n_active
         value[i] = loss
 
 
 @strict_kernel
 def loss_rows(kind, scores, codes, Y, hard, margin, width, value, gradient):
-    """Any loss by its number."""
+    """Compute the loss of a number."""
     if kind == SOFTMAX:
         softmax_rows(scores, codes, Y, hard, value, gradient)
     elif kind in (SOFTMAX_SQUARED, SOFTMAX_ABSOLUTE):
@@ -364,17 +370,17 @@ def loss_rows(kind, scores, codes, Y, hard, margin, width, value, gradient):
     elif kind == MULTI_HINGE and width > 0:
         smooth_multi_hinge_rows(scores, codes, margin, width, value, gradient)
     elif kind == MULTI_HINGE:
-        multi_hinge_rows(scores, codes, margin, width, value, gradient)
+        multi_hinge_rows(scores, codes, margin, value, gradient)
     elif kind == LOGISTIC and hard:
         logistic_rows(scores, codes, value, gradient)
     elif (kind in (HINGE, PERCEPTRON)) and hard and width > 0:
         smooth_hinge_rows(scores, codes, margin, width, value, gradient)
     else:
-        column_rows(kind, scores, codes, Y, hard, margin, width, value, gradient)
+        column_rows(kind, scores, codes, Y, hard, margin, value, gradient)
 
 
 def each_loss(kind, scores, codes, Y, hard, margin, width, value, gradient):
-    """`loss_rows` from Python: only the kernel of this loss is compiled."""
+    """Call the kernel of a loss from Python. `loss_rows` would compile the kernels of all losses."""
     if kind == SOFTMAX:
         softmax_rows(scores, codes, Y, hard, value, gradient)
     elif kind == LOGISTIC and hard:

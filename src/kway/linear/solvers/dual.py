@@ -38,11 +38,11 @@ from kway.errors import NotSeparableError
 from kway.kernels.jit import frozen
 from kway.kernels.linear.dual import ascend
 from kway.linear.objective import Objective
-from kway.linear.solvers.base import MOST_WORK, QUICK_WORK, SLOW, Control, Solution
-from kway.linear.solvers.certificates import WIDE_GAP, tol_scale
+from kway.linear.solvers.base import MAX_WORK, QUICK_WORK, SLOW_ITERATIONS, Control, Solution, Solver
 from kway.linear.solvers.hinge_newton import RoundedOptimum, solve_rounded
 from kway.linear.solvers.interior_point import is_small_with_kinks, solve_hard, solve_small
 from kway.linear.solvers.standard_columns import column_centers
+from kway.linear.solvers.stopping import WIDE_GAP, tol_scale
 from kway.memory import rows_per_block
 from kway.rows.matrices import dense_rows, rooted_rows, row_squares
 from kway.rows.passes import IN_MEMORY
@@ -51,22 +51,26 @@ from kway.validation import Rows
 
 Floats = NDArray[np.float64]
 
-_ROUND = 10  # sweeps between two computations of the gap, which cost about as much as a sweep (T4d)
-SLOW_SWEEPS = 2 * _ROUND  # sweeps, at least, after which interior points take over (T4d: letter)
-FEW_FEATURES = 32  # features up to which Newton's method replaces most sweeps: many times faster at 16 (T4d: letter)
-# weight of the bias in a step, relative to the mean of ||x_i||^2: 1 and 0.001 take three times as many sweeps (T4d)
+_ROUND = 10  # sweeps between two computations of the gap, which cost about as much as a sweep (row T4d)
+SLOW_SWEEPS = 2 * _ROUND  # smallest number of sweeps after which interior points take over (row T4d, letter)
+# Number of features up to which Newton's method on rounded hinges finds the start. With 16 features (row T4d, letter),
+# fits without it take 20 times as long.
+NEWTON_FEATURES = 32
+# Stiffness of the constraint of the bias, relative to the mean of ||x_i||^2. With 1 or 0.001, the fits of row T4d take
+# three times as many sweeps.
 STIFFNESS = 0.03
-FEASIBLE = 1e-10  # the smallest tolerance that HiGHS accepts: smaller margins count as none
 
 
 @dataclass(frozen=True)
-class Dual:
+class Dual(Solver):
     """Dual coordinate ascent over all classes at once."""
 
     name: ClassVar[str] = "dual"
     needs: ClassVar[frozenset[str]] = frozenset({"loss.hinge", "penalty.ridge", IN_MEMORY})
-    promises: ClassVar[bool] = True
-    spans: ClassVar[bool] = True
+
+    def suits_row_span(self, objective: Objective) -> bool:
+        """Return False for rounded hinges, whose sweeps are fast on the sparse rows themselves."""
+        return not objective.loss.smooth
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """Minimize from a = 0; theta is not used, because it does not determine the dual variables."""
@@ -77,16 +81,16 @@ class Dual:
         else:
             ascent = control.carry.get(objective, lambda: Ascent(objective, control))
             ascent.change_ridge(objective.penalty.ridge)
-        history = ascent.approach(control) if ascent.suits_newton else []
+        history = ascent.start_by_newton(control) if ascent.suits_newton else []
         history += ascent.climb(control, min(ascent.sweeps + max(SLOW_SWEEPS, objective.d), control.max_iter))
         if objective.penalty.ridge == 0 and not ascent.closed(control):
             ascent.separate()
             if is_small_with_kinks(replace(objective, penalty=replace(objective.penalty, ridge=1.0))):
                 ascent.finish_hard(control)
         done = ascent.closed(control) or ascent.stopped
-        if not done and is_small_with_kinks(objective, objective.n_scores * MOST_WORK):
-            left = replace(control, max_iter=max(1, control.max_iter - ascent.sweeps))
-            end = solve_small(objective, left)
+        if not done and is_small_with_kinks(objective, objective.n_scores * MAX_WORK):
+            rest = replace(control, max_iter=max(1, control.max_iter - ascent.sweeps))
+            end = solve_small(objective, rest)
             return replace(end, n_iter=ascent.sweeps + end.n_iter, history=[*history, *end.history])
         history += ascent.climb(control, control.max_iter)
         return ascent.solution(history, control)
@@ -122,7 +126,7 @@ class Group:
 
     @property
     def classes(self) -> slice:
-        """The classes as columns of the scores."""
+        """Return the classes as columns of the scores."""
         return slice(self.first, self.first + self.a.shape[1])
 
 
@@ -136,7 +140,7 @@ class Ascent:
         self._square = np.asarray(row_squares(X, dtype), dtype)
         self._stiffness = self._number(STIFFNESS * max(float(self._square.mean()), 1e-30) * objective.fit_intercept)
         rng = np.random.default_rng(0) if control is None else control.rng
-        self.groups = [Group.at_zero(objective, a, b) for a, b in _cuts(objective.n_scores)]
+        self.groups = [Group.at_zero(objective, a, b) for a, b in _class_groups(objective.n_scores)]
         self._rngs = rng.spawn(len(self.groups))
         self.upper, self.best = self._boxes(), self._no_solutions()
         self._active = np.flatnonzero((self.upper > 0) & ((self._square > 0) | objective.fit_intercept))
@@ -148,17 +152,17 @@ class Ascent:
 
     # ---------------------------------------------------------------- sweeps
 
-    def climb(self, control: Control, most: int) -> list[float]:
-        """Sweep until the gap is at most tol, or `most` times; return the objective after each round."""
+    def climb(self, control: Control, max_sweeps: int) -> list[float]:
+        """Sweep until the gap is at most tol, or `max_sweeps` times; return the objective after each round."""
         history: list[float] = []
-        while self.sweeps < most and not self.stopped and not self.closed(control):
-            self.sweep(min(_ROUND, most - self.sweeps))
+        while self.sweeps < max_sweeps and not self.stopped and not self.closed(control):
+            self.sweep(min(_ROUND, max_sweeps - self.sweeps))
             self.compute_gap()
             history.append(self._report(control, len(history) + 1))
         return history
 
     def _report(self, control: Control, count: int) -> float:
-        """Return the objective, after asking the caller whether to stop."""
+        """Call the progress callback and early stopping, which may set `stopped`; return the objective."""
         value = (self.objective.penalty.ridge or 1.0) * float(self.best.values.sum())
         self.stopped = control.progress is not None and control.progress(count, value)
         if control.validate is not None and control.validate(self.best.theta):
@@ -204,7 +208,7 @@ class Ascent:
 
     @property
     def codes(self) -> NDArray[np.int64]:
-        """The column of scores for which a row has y = +1; the one column of two classes is the second class."""
+        """Return the column of scores in which each row has y = +1; the one column of two classes is the second."""
         codes = self.objective.targets.codes
         return 1 - codes if self.objective.n_scores == 1 else codes
 
@@ -213,7 +217,7 @@ class Ascent:
         return self._number(self.objective.loss.width) / np.where(self.upper > 0, self.upper, self._number(1))
 
     def _boxes(self) -> NDArray:
-        """C_i = weight_i / (n ridge)."""
+        """Return the upper bounds C_i = weight_i / (n ridge), (n,); for the hard margin a very large number."""
         o = self.objective
         weight = np.ones(o.n) if o.weight is None else o.weight.astype(np.float64)
         if o.penalty.ridge == 0:
@@ -224,29 +228,32 @@ class Ascent:
 
     @property
     def suits_newton(self) -> bool:
-        """Whether Newton steps cost less than the sweeps that they replace."""
+        """Return whether Newton steps cost less than the sweeps that they replace."""
         o = self.objective
-        return not (self._hard or o.loss.width or sp.issparse(o.X)) and o.d <= FEW_FEATURES
+        return not (self._hard or o.loss.width or sp.issparse(o.X)) and o.d <= NEWTON_FEATURES
 
-    def approach(self, control: Control) -> list[float]:
+    def start_by_newton(self, control: Control) -> list[float]:
         """Set the dual variables of each class by Newton's method on the rounded hinge; return the objective."""
         o, upper = self.objective, self.upper.astype(np.float64)
         Z = rooted_rows(o.X, None, np.dtype(np.float64), o.fit_intercept)
         ridge = np.append(np.ones(o.d), [0.0] if o.fit_intercept else [])
 
-        def one(k: int) -> RoundedOptimum:
+        def minimize(k: int) -> RoundedOptimum:
             y = np.where(self.codes == k, 1.0, -1.0)
-            return solve_rounded(Z, y, upper, ridge, control.tol, min(control.max_iter, SLOW))
+            return solve_rounded(Z, y, upper, ridge, control.tol, min(control.max_iter, SLOW_ITERATIONS))
 
-        found = pmap(one, range(o.n_scores))
+        optima = pmap(minimize, range(o.n_scores))
         for group in self.groups:
-            for at, end in enumerate(found[group.classes]):
-                signed = np.where(self.codes == group.first + at, end.a, -end.a)
-                group.a[:, at], group.W[at], group.s[at] = end.a, (signed @ Z)[: o.d], signed.sum()
-                group.bias[at] = end.theta[-1] if o.fit_intercept else 0.0
+            for j, optimum in enumerate(optima[group.classes]):
+                signed = np.where(self.codes == group.first + j, optimum.a, -optimum.a)
+                group.a[:, j] = optimum.a
+                group.W[j] = (signed @ Z)[: o.d]
+                group.s[j] = signed.sum()
+                group.bias[j] = optimum.theta[-1] if o.fit_intercept else 0.0
             group.center[:] = group.bias - self._stiffness * group.s
-            self._keep_best(group.classes, np.array([end.theta[: o.d] for end in found[group.classes]]), group.bias)
-        self.sweeps += max(end.steps for end in found)
+            weights = np.array([optimum.theta[: o.d] for optimum in optima[group.classes]])
+            self._keep_best(group.classes, weights, group.bias)
+        self.sweeps += max(optimum.steps for optimum in optima)
         self.compute_gap()
         return [self._report(control, 1)]
 
@@ -254,7 +261,7 @@ class Ascent:
 
     @property
     def gap(self) -> float:
-        """The duality gap, summed over all classes."""
+        """Return the duality gap, summed over all classes."""
         return float(np.maximum(self.best.values - self.best.lowers, 0).sum())
 
     def closed(self, control: Control) -> bool:
@@ -262,7 +269,9 @@ class Ascent:
         value = float(self.best.values.sum())
         if not np.isfinite(value):
             return False
-        return bool(self.gap <= control.tol * tol_scale(value, control.least / (self.objective.penalty.ridge or 1.0)))
+        return bool(
+            self.gap <= control.tol * tol_scale(value, control.min_scale / (self.objective.penalty.ridge or 1.0))
+        )
 
     def compute_gap(self) -> None:
         """Compute the primal and the dual value of each class in float64; keep the best of each."""
@@ -286,9 +295,9 @@ class Ascent:
         own = self.codes[:, None] == np.arange(group.classes.start, group.classes.stop)
         a = group.a.astype(np.float64)
         if self.objective.fit_intercept:
-            ours, others = a.sum(axis=0, where=own), a.sum(axis=0, where=~own)
-            most, least = np.maximum(np.maximum(ours, others), 1e-300), np.minimum(ours, others)
-            a *= np.where(own == (ours > others), least / most, 1.0)
+            positive, negative = a.sum(axis=0, where=own), a.sum(axis=0, where=~own)
+            larger, smaller = np.maximum(np.maximum(positive, negative), 1e-300), np.minimum(positive, negative)
+            a *= np.where(own == (positive > negative), smaller / larger, 1.0)
         quadratics = self._quadratic().astype(np.float64) @ np.square(a)
         return np.where(own, a, -a), a.sum(axis=0), quadratics
 
@@ -312,14 +321,14 @@ class Ascent:
             parts = spans(self.objective.n, rows_per_block(8 * self.objective.d))
             scores = np.concatenate(pmap(lambda rows: X[rows].astype(np.float64) @ W.T, parts))
 
-        def one(at: int) -> None:
-            k = classes.start + at
+        def update(j: int) -> None:
+            k = classes.start + j
             y = np.where(self.codes == k, 1.0, -1.0)
-            w, b, value = self._with_best_bias(W[at], np.ascontiguousarray(scores[:, at]), y, float(biases[at]))
+            w, b, value = self._with_best_bias(W[j], np.ascontiguousarray(scores[:, j]), y, float(biases[j]))
             if value < self.best.values[k]:
                 self.best.theta[k, :-1], self.best.theta[k, -1], self.best.values[k] = w, b, value
 
-        pmap(one, range(len(W)))
+        pmap(update, range(len(W)))
 
     def _with_best_bias(self, w: Floats, f: Floats, y: Floats, b: float) -> tuple[Floats, float, float]:
         """Return w, its bias, and the primal value."""
@@ -336,17 +345,17 @@ class Ascent:
         return w, b * o.fit_intercept, float(w @ w) / 2 + float(upper @ loss)
 
     def solution(self, history: list[float], control: Control) -> Solution:
-        """Return the best solution in the float type of the rows; the miss includes the error of rounding to it."""
+        """Return the best solution in the float type of the rows; its excess includes the rounding to that type."""
         o, value, gap = self.objective, float(self.best.values.sum()), self.gap
         theta = o.rows.with_layout(self.best.theta.astype(o.X.dtype))
         end = o.value(theta.astype(np.float64))
         if not self._hard and np.isfinite(value):
             gap += max(0.0, end / o.penalty.ridge - value)
-        scale = tol_scale(value, control.least / (o.penalty.ridge or 1.0))
-        miss = gap / scale if np.isfinite(value) else np.inf
-        converged = miss <= control.tol
+        scale = tol_scale(value, control.min_scale / (o.penalty.ridge or 1.0))
+        rel_excess = gap / scale if np.isfinite(value) else np.inf
+        converged = rel_excess <= control.tol
         advice = "" if converged else WIDE_GAP
-        return Solution(theta, self.sweeps, converged, miss, history or [value], advice, proved=True, value=end)
+        return Solution(theta, self.sweeps, converged, rel_excess, history or [value], advice, proved=True, value=end)
 
     # ---------------------------------------------------------------- the hard margin
 
@@ -365,22 +374,22 @@ class Ascent:
     def finish_hard(self, control: Control) -> None:
         """Solve the classes whose gap is above tol by interior points."""
         o, best = self.objective, self.best
-        todo = np.flatnonzero(best.values - best.lowers > control.tol / 2 * best.values).tolist()
+        open_classes = np.flatnonzero(best.values - best.lowers > control.tol / 2 * best.values).tolist()
         counted = np.flatnonzero(self.upper > 0)
         X, codes = dense_rows(o.X[counted]), self.codes[counted]
 
-        def one(k: int) -> None:
+        def finish(k: int) -> None:
             y = np.where(codes == k, 1.0, -1.0)
-            found = solve_hard(X, y, o.fit_intercept, control.tol / 4)
-            w, b, value = scale_to_margin(found.w, X @ found.w, y, np.ones(len(y), bool), o.fit_intercept)
+            hard = solve_hard(X, y, o.fit_intercept, control.tol / 4)
+            w, b, value = scale_to_margin(hard.w, X @ hard.w, y, np.ones(len(y), bool), o.fit_intercept)
             if value < best.values[k]:
                 best.theta[k], best.values[k] = np.append(w, b), value
-            best.lowers[k] = max(best.lowers[k], found.lower)
+            best.lowers[k] = max(best.lowers[k], hard.lower)
 
-        pmap(one, todo)
+        pmap(finish, open_classes)
 
 
-def _cuts(n_scores: int) -> Iterator[tuple[int, int]]:
+def _class_groups(n_scores: int) -> Iterator[tuple[int, int]]:
     """Return the first class and the end of each group: one group of about equal size per worker."""
     parts = workers()
     edges = [n_scores * i // parts for i in range(parts + 1)]
@@ -412,10 +421,10 @@ def scale_to_margin(
     if bias and abs(y.sum()) == len(y):  # one class: nothing to separate
         return np.zeros_like(w), float(y[0]), 0.0
     b = -(f[y > 0].min() + f[y < 0].max()) / 2 if bias else 0.0
-    reach = float((y * (f + b)).min())
-    if reach <= 0:
+    margin = float((y * (f + b)).min())
+    if margin <= 0:
         return w, b, np.inf
-    return w / reach, b / reach, float(w @ w) / (2 * reach * reach)
+    return w / margin, b / margin, float(w @ w) / (2 * margin * margin)
 
 
 # ---------------------------------------------------------------- can a hyperplane separate two classes?
@@ -439,18 +448,18 @@ def separating_plane(X: Rows, y: Floats, bias: bool, sides: str) -> tuple[Floats
     while True:
         batch = max(2 * X.shape[1] + 200, int(chosen.sum()) // 2)
         for side in (y > 0, y < 0):
-            own = np.flatnonzero(side & ~chosen)
-            chosen[own[np.argsort(margins[own], kind="stable")[:batch]]] = True
-        found = least_violation(dense_rows(X[np.flatnonzero(chosen)]), y[chosen], bias)
-        margins = y * (np.asarray(X @ found.w).ravel() + found.b)
-        reach = float(margins.min())
-        if found.violation <= 0.5 and reach > 0:
-            return found.w / reach, found.b / reach
-        if found.violation > 0.5 or chosen.all():
+            rest = np.flatnonzero(side & ~chosen)
+            chosen[rest[np.argsort(margins[rest], kind="stable")[:batch]]] = True
+        violation, w, b = least_violation(dense_rows(X[np.flatnonzero(chosen)]), y[chosen], bias)
+        margins = y * (np.asarray(X @ w).ravel() + b)
+        margin = float(margins.min())
+        if violation <= 0.5 and margin > 0:
+            return w / margin, b / margin
+        if violation > 0.5 or chosen.all():
             through, wrong = "" if bias else " through the origin", int((margins <= 1e-9).sum())
             raise NotSeparableError(
-                f"the hard margin (alpha=0) exists only where a hyperplane{through} separates {sides}, but {wrong} of "
-                f"{len(y)} rows stay on the wrong side of the best one; use alpha > 0 (a soft margin, such as "
+                f"the hard margin (alpha=0) exists only if a hyperplane{through} separates {sides}, but {wrong} of "
+                f"{len(y)} rows are on the wrong side of the best one; use alpha > 0 (a soft margin, such as "
                 "alpha=1e-4)"
             )
 
@@ -472,7 +481,7 @@ def least_violation(X: Floats, y: Floats, bias: bool) -> Violation:
     equations = np.vstack([Z, y]) if bias else Z
     found = linprog(
         -np.ones(len(y)), A_eq=equations, b_eq=np.zeros(len(equations)), bounds=(0, 1), method="highs",
-        options={"primal_feasibility_tolerance": FEASIBLE, "dual_feasibility_tolerance": FEASIBLE},
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},  # the smallest of HiGHS
     )  # fmt: skip
     multipliers = -found.eqlin.marginals
     w = multipliers[: len(Z)] / scale

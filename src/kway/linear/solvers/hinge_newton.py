@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kway.kernels.linear.dual import kink_sums, slope_along
 from kway.linear.solvers.dense_hessian import solve_positive
-from kway.linear.solvers.smoothing import FIRST_WIDTH, NARROWEST_KINK, WIDTH_FACTOR
+from kway.linear.solvers.smoothing import FIRST_WIDTH, MIN_WIDTH, WIDTH_FACTOR
 from kway.memory import CACHE_BYTES, rows_per_block
 
 Floats = NDArray[np.float64]
@@ -51,7 +51,7 @@ def solve_rounded(Z: Floats, y: Floats, upper: Floats, ridge: Floats, tol: float
             break
         step = solve_positive(hessian + np.diag(ridge), down)
         gain = float(down @ step) / 2
-        if half < NARROWEST_KINK or not 0 < gain < np.inf:
+        if half < MIN_WIDTH or not 0 < gain < np.inf:
             break
         if cost > max(gain, tol / 4 * value):
             half /= WIDTH_FACTOR
@@ -78,6 +78,6 @@ def _step_length(gap: Floats, turn: Floats, upper: Floats, half: float, tilt: fl
             high, at_high, at_low = t, now, at_low / 2
         else:
             low, at_low, at_high = t, now, at_high / 2
-        if high - low < NARROWEST_KINK:
+        if high - low < MIN_WIDTH:
             break
     return t

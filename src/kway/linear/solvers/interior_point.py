@@ -2,16 +2,20 @@
 
     F(theta) = sum_j ridge_j / 2 theta_j^2 + lasso_j |theta_j| + sum_i weight_i sum_c max(0, g_ic),   f = Z theta'
 
-Every kink is a maximum over a box: top max(0, g) = max of a g over 0 <= a <= top, and |t| = 2 max(0, t) - t. With
-slacks below = max(0, -g) and above = max(0, g) the optimum has a below = 0 and (top - a) above = 0. The method solves
-these equations with mu in place of 0 by Newton's method and lets mu fall (Mehrotra 1992; Nocedal and Wright, Numerical
-Optimization, 16.6). A hard margin has top = infinity.
+n rows, D columns including the bias, R scores per row, theta (R, D), gaps g to the margin (n, 1), or (n, R - 1) if all
+classes are in one problem.
 
-It takes about 15 steps for any penalty and any units of the columns; coordinate ascent and L-BFGS need more steps if
-the problem is badly conditioned. A step costs n D^2 products per class, or 2 n R D^2 + (R D)^3 / 3 for a joint
-problem. So it serves small problems.
+Every kink is a maximum over a box: top max(0, g) = max of a g over 0 <= a <= top, and |t| = 2 max(0, t) - t. The a are
+the dual variables. With the slacks below = max(0, -g) and above = max(0, g), the optimum has complementarity:
+a below = 0 and (top - a) above = 0. The method replaces these zeros by mu > 0, solves the equations by Newton's method
+and reduces mu (Mehrotra 1992; Nocedal and Wright, Numerical Optimization, 16.6). A hard margin has top = infinity.
 
-The proof is the duality gap (`KinkedProblem.lower_bound`). `LassoRun` does the same for smooth losses with an L1 part.
+The method takes about 15 steps for any penalty and any units of the columns, whereas coordinate ascent and L-BFGS need
+more steps if the problem is badly conditioned. A step takes n D^2 multiplications per class, or
+2 n R D^2 + (R D)^3 / 3 for a joint problem, so that the method suits small problems.
+
+The proof is the duality gap (`KinkedProblem.lower_bound`). `LassoRun` is the same method for smooth losses with an L1
+part.
 """
 
 from __future__ import annotations
@@ -25,10 +29,10 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from kway.linear.objective import Objective
-from kway.linear.solvers.base import ARMIJO, MOST_WORK, SHORTEST_STEP, Control, Point, Solution
-from kway.linear.solvers.certificates import LEAST_FALL, duality_gap, tol_scale
+from kway.linear.solvers.base import ARMIJO, MAX_WORK, MIN_STEP, Control, Point, Solution
 from kway.linear.solvers.dense_hessian import DenseHessian, inverse
 from kway.linear.solvers.standard_columns import standard_columns, standardize
+from kway.linear.solvers.stopping import MIN_SCALE_SHARE, duality_gap, tol_scale
 from kway.memory import BLOCK_BYTES
 from kway.rows.matrices import rooted_rows
 from kway.rows.passes import FETCHED
@@ -37,11 +41,14 @@ from kway.threads import pmap, single_blas
 Floats = NDArray[np.float64]
 Solve = Callable[[Floats], Floats]
 
-_ROUNDING = 1e-9  # of slopes that add up to 1, or of the allowed gap: less is rounding (the drawn problems)
-_MOST_STEPS = 150  # most drawn problems take 8 to 30, some of many classes 80; more than that end in rounding
-_NARROWER = 0.1  # factor of mu after a long step of a smooth loss (the drawn problems)
-_SHY = 0.995  # share of the way to the nearest wall (Nocedal and Wright, 16.6)
-ROUNDED = "the coefficients, rounded to float32, are that far off: take large offsets off the columns, or pass float64"
+# The sum of the slopes of all rows is about 1, and their sums over n rows have a rounding error of about sqrt(n) eps,
+# which is below 1e-9 for every small problem. Residuals below this number are rounding, as are products of dual
+# variables and slacks below this share of the allowed gap.
+_ROUNDING = 1e-9
+_MAX_STEPS = 150  # the problems of tests/attack take 8 to 30 steps, or 80 with many classes; more end in rounding
+_MU_FACTOR = 0.1  # factor of mu after a long step of a smooth loss (decided by tests/attack/test_optimum.py)
+_BOUNDARY_SHARE = 0.995  # share of the largest step to the boundary of the boxes (Nocedal and Wright, 16.6)
+ROUNDED = "the coefficients lose too many digits in float32; subtract large offsets from the columns, or pass float64"
 
 
 # ---------------------------------------------------------------- kinks
@@ -57,18 +64,21 @@ class KinkStep(NamedTuple):
 
 @dataclass
 class Kinks:
-    """Dual variables in boxes [0, top] and the slacks on both sides; mu size is the target of their products."""
+    """Dual variables a in boxes [0, top], and the slacks `below` and `above`, all of one shape.
+
+    The targets of the products a below and (top - a) above are mu size.
+    """
 
     top: Floats
     a: Floats
-    room: Floats  # top - a; infinite if there is no box
+    rest: Floats  # top - a; infinite for a hard margin
     below: Floats
     above: Floats
     size: Floats
 
     @staticmethod
     def at(top: Floats, gap: Floats, unit: Floats | float = 1.0) -> Kinks:
-        """In the middle of the boxes, the slacks at least `unit`."""
+        """Return dual variables in the middle of their boxes, and slacks of at least `unit`."""
         boxed = np.isfinite(top)
         a = np.where(boxed, top / 2, 1.0)
         below, above = np.maximum(-gap, 0) + unit, np.where(boxed, np.maximum(gap, 0) + unit, 0.0)
@@ -76,46 +86,46 @@ class Kinks:
 
     @property
     def curvature(self) -> Floats:
-        """d a / d gap."""
-        return 1 / (self.above / self.room + self.below / self.a)
+        """Return the derivatives of the dual variables by the gaps."""
+        return 1 / (self.above / self.rest + self.below / self.a)
 
     @property
     def inside(self) -> NDArray[np.bool_]:
-        """Whether each dual variable is farther from the walls of its box than the gap is from 0."""
-        farthest = self.top * np.maximum(self.above, self.below) / self.size.sum()
-        return np.minimum(self.a, self.room) / self.top > farthest
+        """Return whether each dual variable is farther from the boundary of its box than the gap is from 0."""
+        distance = self.top * np.maximum(self.above, self.below) / self.size.sum()
+        return np.minimum(self.a, self.rest) / self.top > distance
 
     def energy(self, step: KinkStep | None = None, t: float = 0.0) -> float:
-        """The sum of all products, t along a step."""
+        """Return the sum of all products of dual variables and slacks after t times a step."""
         da, ds, dx = (0.0, 0.0, 0.0) if step is None else step
-        upper = np.where(self.above > 0, self.room - t * da, 0.0) * (self.above + t * dx)
+        upper = np.where(self.above > 0, self.rest - t * da, 0.0) * (self.above + t * dx)
         return float(((self.a + t * da) * (self.below + t * ds)).sum() + upper.sum())
 
     def targets(self, mu: float, step: KinkStep | None) -> tuple[Floats, Floats]:
-        """Return the targets of the products a below and room above, corrected for the predicted step."""
+        """Return the targets of the products a below and rest above, corrected for the predicted step (Mehrotra)."""
         low = high = mu * self.size
         if step is not None:
             low, high = low - step.a * step.below, high + step.a * step.above
         return low, np.where(self.above > 0, high, 0.0)
 
     def pull(self, gap: Floats, low: Floats, high: Floats) -> Floats:
-        """What the targets ask of the gap, before theta moves."""
-        return gap - high / self.room + low / self.a
+        """Return the change of the gap that the targets require before theta changes."""
+        return gap - high / self.rest + low / self.a
 
     def step(self, change: Floats, low: Floats, high: Floats) -> KinkStep:
-        """The slacks' change that belongs to the dual variables' `change`."""
+        """Return the step for a `change` of the dual variables, with the changes of the slacks that belong to it."""
         below = low / self.a - self.below - self.below / self.a * change
-        above = high / self.room - self.above + self.above / self.room * change
+        above = high / self.rest - self.above + self.above / self.rest * change
         return KinkStep(change, below, above)
 
     def reach(self, step: KinkStep) -> float:
-        """The longest step that crosses no wall."""
-        pairs = ((self.a, step.a), (self.room, -step.a), (self.below, step.below), (self.above, step.above))
+        """Return the largest multiple of a step that leaves no box and keeps the slacks positive."""
+        pairs = ((self.a, step.a), (self.rest, -step.a), (self.below, step.below), (self.above, step.above))
         return min(float((-x[dx < 0] / dx[dx < 0]).min(initial=np.inf)) for x, dx in pairs)
 
     def move(self, step: KinkStep, t: float) -> None:
-        """Go t along a step."""
-        self.a, self.room = self.a + t * step.a, self.room - t * step.a
+        """Add t times a step, in place."""
+        self.a, self.rest = self.a + t * step.a, self.rest - t * step.a
         self.below, self.above = self.below + t * step.below, self.above + t * step.above
 
 
@@ -124,11 +134,11 @@ class Kinks:
 
 @dataclass(frozen=True)
 class KinkedProblem:
-    """Rows Z (n, D) in standard columns with one score per row (signs), or R that compete (codes)."""
+    """Rows Z (n, D) in standard columns with one score per row (`signs`), or one problem of R classes (`codes`)."""
 
     Z: Floats
     margin: float
-    top: Floats  # (n,) the boxes: sample weights of sum 1, or infinite
+    top: Floats  # (n,) upper limits of the boxes: sample weights with sum 1, or infinity for a hard margin
     ridge: Floats  # (D,)
     lasso: Floats  # (D,)
     bias: bool
@@ -138,23 +148,23 @@ class KinkedProblem:
 
     @property
     def others(self) -> NDArray[np.int64]:
-        """(n, R - 1): the classes that a row's own competes with."""
+        """Return the classes other than that of each row, (n, R - 1)."""
         R = self.n_scores
         return (self.codes[:, None] + np.arange(1, R)) % R
 
     def gaps(self, scores: Floats) -> Floats:
-        """By how much each hinge's margin is missed, (n, 1) or (n, R - 1)."""
-        return self.margin + self.turn(scores)
+        """Return the gap of each hinge to the margin, (n, 1) or (n, R - 1)."""
+        return self.margin + self.gap_changes(scores)
 
-    def turn(self, scores: Floats) -> Floats:
-        """The change of the gaps by a change of the scores (n, R)."""
+    def gap_changes(self, scores: Floats) -> Floats:
+        """Return the change of the gaps for a change of the scores (n, R)."""
         if self.signs is not None:
             return -self.signs * scores
         own = np.take_along_axis(scores, self.codes[:, None], 1)
         return np.take_along_axis(scores, self.others, 1) - own
 
     def slopes(self, a: Floats) -> Floats:
-        """d loss / d score (n, R) of dual variables of the gaps' shape."""
+        """Return the derivatives of the losses by the scores (n, R), for dual variables in the shape of the gaps."""
         if self.signs is not None:
             return -self.signs * a
         slopes = np.zeros((len(a), self.n_scores))
@@ -162,51 +172,58 @@ class KinkedProblem:
         np.put_along_axis(slopes, self.codes[:, None], -a.sum(axis=1, keepdims=True), 1)
         return slopes
 
-    def stretched_value(self, theta: Floats, gaps: Floats) -> float:
-        """F of a hard margin at theta stretched until it reaches the margin on the closest row; inf if it cannot."""
-        reach = float((self.margin - gaps).min())
-        return float((theta * theta).sum(axis=0) @ self.ridge) / (2 * reach * reach) if reach > 0 else np.inf
+    def hard_margin_value(self, theta: Floats, gaps: Floats) -> float:
+        """Return F of theta scaled until the smallest margin is 1; infinity if theta does not separate the rows."""
+        margin = float((self.margin - gaps).min())
+        return float((theta * theta).sum(axis=0) @ self.ridge) / (2 * margin * margin) if margin > 0 else np.inf
 
     def value(self, theta: Floats, gaps: Floats) -> float:
-        """F."""
+        """Return F(theta)."""
         penalty = float((theta * theta).sum(axis=0) @ self.ridge) / 2 + float(np.abs(theta).sum(axis=0) @ self.lasso)
         return penalty + float(self.top @ np.maximum(gaps, 0).sum(axis=1))
 
     def lower_bound(self, a: Floats, pulls: Floats, theta: Floats, value: float) -> float:
-        """The dual value of a: sum a margin + min over w of w'Pw / 2 + v'w + lasso |w|, v = slopes(a)' Z.
+        """Return the dual value of a, a lower bound of the optimum.
 
-        With pulls u in the boxes of |w| and rho = P theta + v + u, the minimum is at least -(theta'P theta) / 2 -
-        |rho| |w| as well, which keeps its digits if P is tiny. rho is rounding after a full step, and used only then.
-        |w| is at most F / lasso at the optimum, and taken to be no more than ten times its size here or the margin's.
+        With P = diag(ridge) and v = slopes(a)' Z, it is sum a margin + min over w of w'Pw / 2 + v'w + lasso |w|. The
+        minimum is -max(|v| - lasso, 0)^2 / (2 ridge) for each weight, which loses its digits if the ridge is tiny.
+
+        For any u with |u| <= lasso (`pulls`) and the residual rho = P theta + v + u, the minimum is also at least
+        -(theta'P theta) / 2 - |rho| |w|, because lasso |w| >= u'w and w'Pw / 2 >= theta'P w - theta'P theta / 2. After
+        a full Newton step, rho is only rounding, and this bound keeps its digits; it is used only then. |w| is at most
+        F / lasso at the optimum. It is taken to be at most ten times |theta| plus the margin.
         """
         v = self.slopes(a).T @ self.Z
         rho = np.abs(self.ridge * theta + v + pulls)
         shrunk = np.maximum(np.abs(v) - self.lasso, 0)
         with np.errstate(divide="ignore", invalid="ignore"):
             exact = np.where(shrunk > 0, shrunk**2 / (2 * self.ridge), 0.0)
-            farthest = np.minimum(10 * (self.margin + np.abs(theta)), value / self.lasso)
-        near = self.ridge * theta**2 / 2 + rho * farthest
-        rounding = rho <= _ROUNDING * (1 + self.lasso + float(a.sum()))
-        return self.margin * float(a.sum()) - float(np.where(rounding, np.minimum(exact, near), exact).sum())
+            max_weight = np.minimum(10 * (self.margin + np.abs(theta)), value / self.lasso)
+        by_residual = self.ridge * theta**2 / 2 + rho * max_weight
+        is_rounding = rho <= _ROUNDING * (1 + self.lasso + float(a.sum()))
+        minima = np.where(is_rounding, np.minimum(exact, by_residual), exact)
+        return self.margin * float(a.sum()) - float(minima.sum())
 
     def factor(self, curvature: Floats, diagonal: Floats) -> Solve:
-        """Return x -> H^-1 x, (R, D) each, for the curvatures of the hinges (shape of the gaps) and diagonal (R, D).
+        """Return the function x -> H^-1 x for x (R, D).
 
-        Of a joint problem, H = sum_i B_i (x) z_i z_i' + diag(diagonal), with the curvatures h_ic of row i for c != y_i:
+        H is the Hessian for the curvatures of the hinges, in the shape of the gaps, plus diag(diagonal). In a joint
+        problem, H = sum_i B_i (x) z_i z_i' + diag(diagonal), with the curvatures h_ic of row i for c != y_i:
 
             B_i = diag(t_i) - h_i e_y' - e_y h_i',   t_ic = h_ic, but t_iy = sum_c h_ic
         """
         if self.signs is not None:
-            return _shaped(_gram(self.Z, curvature[:, 0]) + np.diag(diagonal[0]))
+            return _flat_inverse(_gram(self.Z, curvature[:, 0]) + np.diag(diagonal[0]))
         h = np.zeros((len(curvature), self.n_scores))
         np.put_along_axis(h, self.others, curvature, 1)
         t = h.copy()
         np.put_along_axis(t, self.codes[:, None], h.sum(axis=1, keepdims=True), 1)
         work = joint_work(len(h), *diagonal.shape)
-        return self._factor_by_rows(h, t, diagonal) if work.by_rows < work.whole else self._factor_whole(h, t, diagonal)
+        factor = self._factor_by_rows if work.by_rows < work.dense else self._factor_dense
+        return factor(h, t, diagonal)
 
-    def _factor_whole(self, h: Floats, t: Floats, diagonal: Floats) -> Solve:
-        """Return H^-1 by the whole matrix."""
+    def _factor_dense(self, h: Floats, t: Floats, diagonal: Floats) -> Solve:
+        """Return x -> H^-1 x by the matrix H (R D, R D)."""
         R, D = diagonal.shape
         H = np.zeros((R, D, R, D))
         for c in range(R):
@@ -216,47 +233,51 @@ class KinkedProblem:
             cross = ((h[rows][:, :, None] * z[:, None, :]).reshape(len(z), R * D).T @ z).reshape(R, D, D)
             H[:, :, c] -= cross
             H[c] -= cross.transpose(2, 0, 1)
-        whole = H.reshape(R * D, R * D)
-        whole[np.diag_indices(R * D)] += diagonal.ravel()
-        return _shaped(self._pinned(whole, R, D))
+        matrix = H.reshape(R * D, R * D)
+        matrix[np.diag_indices(R * D)] += diagonal.ravel()
+        return _flat_inverse(self._pinned(matrix, R, D))
 
     def _factor_by_rows(self, h: Floats, t: Floats, diagonal: Floats) -> Solve:
-        """Return H^-1 by the Woodbury formula: a matrix (D, D) per class, and two vectors per row.
+        """Return x -> H^-1 x by the Woodbury formula: a matrix (D, D) per class, and two vectors per row.
 
-        The vectors are h_i z_i' and e_y z_i'. One more vector pins the shift common to all biases.
+        The vectors are h_i z_i' and e_y z_i'. One more vector fixes the shift common to all biases.
         """
         Z, (n, D), codes = self.Z, self.Z.shape, self.codes
         own = np.eye(self.n_scores)[codes]
         pin = np.append(np.zeros(D - 1), 1.0)[:, None] * self.bias  # (D, 1)
         blocks = pmap(lambda c: inverse(_gram(Z, t[:, c]) + np.diag(diagonal[c])), range(self.n_scores))
-        vectors = lambda c: np.hstack([Z.T * h[:, c], Z.T * own[:, c], pin])  # (D, 2 n + 1), the part of class c  # noqa: E731
+
+        def vectors(c: int) -> Floats:
+            """Return the part (D, 2 n + 1) of all vectors that belongs to class c."""
+            return np.hstack([Z.T * h[:, c], Z.T * own[:, c], pin])
+
         small = sum(pmap(lambda c: vectors(c).T @ blocks[c](vectors(c)), range(self.n_scores)))
         size = t.sum() / self.n_scores**2 or 1.0
-        coupling = np.zeros((2 * n + 1, 2 * n + 1))  # the inverse of the vectors' coefficients in H
-        at = np.arange(n)
-        coupling[at, at + n] = coupling[at + n, at] = -1.0
+        coupling = np.zeros((2 * n + 1, 2 * n + 1))  # inverse of the coefficients of the vectors in H
+        i = np.arange(n)
+        coupling[i, i + n] = coupling[i + n, i] = -1.0
         coupling[-1, -1] = 1 / size
         lu = la.lu_factor(small + coupling, check_finite=False)
 
-        def once(x: Floats) -> Floats:
+        def solve_once(x: Floats) -> Floats:
             first = np.array([block(row) for block, row in zip(blocks, x)])
             weights = la.lu_solve(lu, sum(vectors(c).T @ first[c] for c in range(self.n_scores)), check_finite=False)
             return first - np.array([block(vectors(c) @ weights) for c, block in enumerate(blocks)])
 
         def solve(x: Floats) -> Floats:
-            found = once(x)
-            scores = Z @ found.T  # (n, R)
-            coupled = t * scores - h * scores[at, codes][:, None] - own * (h * scores).sum(axis=1, keepdims=True)
-            product = coupled.T @ Z + diagonal * found
-            product[:, -1] += size * self.bias * found[:, -1].sum()
-            return found + once(x - product)  # once more for what rounding left
+            solution = solve_once(x)
+            scores = Z @ solution.T  # (n, R)
+            coupled = t * scores - h * scores[i, codes][:, None] - own * (h * scores).sum(axis=1, keepdims=True)
+            product = coupled.T @ Z + diagonal * solution  # H times the solution
+            product[:, -1] += size * self.bias * solution[:, -1].sum()
+            return solution + solve_once(x - product)  # one step of iterative refinement
 
         return solve
 
     def _pinned(self, H: Floats, R: int, D: int) -> Floats:
-        """H with a matrix of rank one per column added along the shift common to all classes, which no loss sees.
+        """Return H plus a matrix of rank one per column along the shift common to all classes, which changes no loss.
 
-        An L1 penalty settles the shift of the weights by itself; that of the biases is always free.
+        An L1 penalty determines the shift of the weights. Nothing determines that of the biases.
         """
         pin = np.ones(D) if not self.lasso.any() else np.append(np.zeros(D - 1), float(self.bias))
         size = np.diag(H).reshape(R, D).mean(axis=0) * pin / R
@@ -266,16 +287,16 @@ class KinkedProblem:
 
 
 class JointWork(NamedTuple):
-    """Products of a step of a joint problem, by the whole matrix and by the Woodbury formula."""
+    """Multiplications of a step of a joint problem, with the dense Hessian and by the Woodbury formula."""
 
-    whole: float
+    dense: float
     by_rows: float
 
 
 def joint_work(n: int, R: int, D: int) -> JointWork:
-    """Return the products of a step of a joint problem with n rows, R scores and D columns."""
-    whole = 2.0 * n * R * D * D + (R * D) ** 3 / 3
-    return JointWork(whole, R * (6.0 * n * D * D + 4.0 * n * n * D + D**3 / 3) + (2.0 * n) ** 3)
+    """Return the multiplications of a step of a joint problem with n rows, R scores and D columns."""
+    dense = 2.0 * n * R * D * D + (R * D) ** 3 / 3
+    return JointWork(dense, R * (6.0 * n * D * D + 4.0 * n * n * D + D**3 / 3) + (2.0 * n) ** 3)
 
 
 def _gram(Z: Floats, weight: Floats) -> Floats:
@@ -283,7 +304,7 @@ def _gram(Z: Floats, weight: Floats) -> Floats:
     return root.T @ root
 
 
-def _shaped(H: Floats) -> Solve:
+def _flat_inverse(H: Floats) -> Solve:
     solve = inverse(H)
     return lambda x: solve(x.ravel()).reshape(x.shape)
 
@@ -292,14 +313,14 @@ def _shaped(H: Floats) -> Solve:
 
 
 class Minimum(NamedTuple):
-    """The best theta (R, D), its value, a lower bound of the optimum, the last theta, and the steps taken."""
+    """The best theta (R, D), its value, a lower bound of the optimum, the last theta, and the number of steps."""
 
     theta: Floats
     value: float
     lower: float
     last: Floats
     steps: int
-    zero: NDArray[np.bool_]  # (R, D) where the dual variables of |theta| are inside their boxes
+    zero: NDArray[np.bool_]  # (R, D) weights whose dual variables of |w| are inside their boxes, so that w = 0
 
 
 @dataclass
@@ -314,7 +335,7 @@ class Run:
 
     @staticmethod
     def on(problem: KinkedProblem) -> Run:
-        """From theta = 0."""
+        """Return a run that starts at theta = 0."""
         R, D = problem.n_scores, problem.Z.shape[1]
         theta, n_gaps = np.zeros((R, D)), 1 if problem.signs is not None else R - 1
         top = np.repeat(problem.top[:, None], n_gaps, axis=1)
@@ -323,25 +344,25 @@ class Run:
         lassos = Kinks.at(2 * strength, np.zeros_like(strength), 1 / np.maximum(1.0, strength))
         return Run(problem, theta, hinges, lassos if strength.any() else None)
 
-    def go(self, tol: float, most: int) -> Minimum:
-        """Step until the gap is at most tol of the value, or `most` times."""
-        p, least, best, value = self.problem, 0.0, self.theta, np.inf
-        for steps in range(most + 1):
+    def go(self, tol: float, max_steps: int) -> Minimum:
+        """Take steps until the duality gap is at most tol of the value, or `max_steps` steps."""
+        p, min_scale, best, best_value = self.problem, 0.0, self.theta, np.inf
+        for steps in range(max_steps + 1):
             scores = p.Z @ self.theta.T
             gaps = p.gaps(scores)
-            found = p.value(self.theta, gaps) if np.isfinite(p.top[0]) else p.stretched_value(self.theta, gaps)
-            least = least or (LEAST_FALL * found if np.isfinite(found) else 0.0)
-            if found <= value:
-                value, best = found, self.theta
-            self.lower = max(self.lower, p.lower_bound(self.hinges.a, self._pulls(), self.theta, value))
-            limit = tol * tol_scale(value, least) if np.isfinite(value) else 0.0
-            done = value - self.lower <= limit or self._energy() <= _ROUNDING * limit
-            if done or steps == most or not self._advance(gaps):
+            value = p.value(self.theta, gaps) if np.isfinite(p.top[0]) else p.hard_margin_value(self.theta, gaps)
+            min_scale = min_scale or (MIN_SCALE_SHARE * value if np.isfinite(value) else 0.0)
+            if value <= best_value:
+                best_value, best = value, self.theta
+            self.lower = max(self.lower, p.lower_bound(self.hinges.a, self._pulls(), self.theta, best_value))
+            limit = tol * tol_scale(best_value, min_scale) if np.isfinite(best_value) else 0.0
+            done = best_value - self.lower <= limit or self._energy() <= _ROUNDING * limit
+            if done or steps == max_steps or not self._advance(gaps):
                 break
-        return Minimum(best, value, self.lower, self.theta, steps, self._zero())
+        return Minimum(best, best_value, self.lower, self.theta, steps, self._zero())
 
     def _advance(self, gaps: Floats) -> bool:
-        """A predictor and a corrector step; returns whether rounding has left anything of them."""
+        """Take a predictor and a corrector step; return False if rounding leaves no step."""
         parts = [self.hinges] if self.lassos is None else [self.hinges, self.lassos]
         diagonal = self.problem.ridge + np.zeros_like(self.theta)
         if self.lassos is not None:
@@ -351,10 +372,10 @@ class Run:
         mu = energy / sum(2 * float(part.size.sum()) for part in parts)
         _, steps = self._direction(solve, gaps, 0.0, None)
         t = min(1.0, *(part.reach(step) for part, step in zip(parts, steps)))
-        left = sum(part.energy(step, t) for part, step in zip(parts, steps))
-        mu *= min(1.0, max(left / energy, 1e-8)) ** 3
+        predicted_energy = sum(part.energy(step, t) for part, step in zip(parts, steps))
+        mu *= min(1.0, max(predicted_energy / energy, 1e-8)) ** 3
         move, steps = self._direction(solve, gaps, mu, steps)
-        t = min(1.0, _SHY * min(part.reach(step) for part, step in zip(parts, steps)))
+        t = min(1.0, _BOUNDARY_SHARE * min(part.reach(step) for part, step in zip(parts, steps)))
         if not (np.isfinite(move).all() and t > 1e-12):
             return False
         self.theta = self.theta + t * move
@@ -365,24 +386,25 @@ class Run:
     def _direction(
         self, solve: Solve, gaps: Floats, mu: float, predicted: list[KinkStep] | None
     ) -> tuple[Floats, list[KinkStep]]:
-        """The Newton step towards products of mu."""
+        """Return the Newton step of theta and of the kinks towards products of mu."""
         p, hinges, lassos = self.problem, self.hinges, self.lassos
         low, high = hinges.targets(mu, predicted[0] if predicted else None)
-        bend, pull = hinges.curvature, hinges.pull(gaps, low, high)
-        gradient = p.ridge * self.theta + p.slopes(hinges.a + bend * pull).T @ p.Z
+        curvature, pull = hinges.curvature, hinges.pull(gaps, low, high)
+        gradient = p.ridge * self.theta + p.slopes(hinges.a + curvature * pull).T @ p.Z
         if lassos is None:
             move = -solve(gradient)
-            return move, [hinges.step(bend * (pull + p.turn(p.Z @ move.T)), low, high)]
-        near, far = lassos.targets(mu, predicted[1] if predicted else None)
-        curve, wish = lassos.curvature, lassos.pull(self.theta[:, : self.weights], near, far)
+            return move, [hinges.step(curvature * (pull + p.gap_changes(p.Z @ move.T)), low, high)]
+        lasso_low, lasso_high = lassos.targets(mu, predicted[1] if predicted else None)
+        lasso_pull = lassos.pull(self.theta[:, : self.weights], lasso_low, lasso_high)
         gradient += self._pulls()
-        gradient[:, : self.weights] += curve * wish
+        gradient[:, : self.weights] += lassos.curvature * lasso_pull
         move = -solve(gradient)
-        steps = [hinges.step(bend * (pull + p.turn(p.Z @ move.T)), low, high)]
-        return move, [*steps, lassos.step(curve * (wish + move[:, : self.weights]), near, far)]
+        steps = [hinges.step(curvature * (pull + p.gap_changes(p.Z @ move.T)), low, high)]
+        lasso_change = lassos.curvature * (lasso_pull + move[:, : self.weights])
+        return move, [*steps, lassos.step(lasso_change, lasso_low, lasso_high)]
 
     def _energy(self) -> float:
-        """The sum of all products, which is the gap but for rounding."""
+        """Return the sum of all products, which is the duality gap up to rounding."""
         return self.hinges.energy() + (0.0 if self.lassos is None else self.lassos.energy())
 
     def _zero(self) -> NDArray[np.bool_]:
@@ -393,11 +415,11 @@ class Run:
 
     @property
     def weights(self) -> int:
-        """The number of columns that are penalized."""
+        """Return the number of columns that are penalized."""
         return self.theta.shape[1] - self.problem.bias
 
     def _pulls(self) -> Floats:
-        """The slopes (R, D) of the L1 penalty that the dual variables stand for."""
+        """Return the slopes (R, D) of the L1 penalty that its dual variables represent."""
         pulls = np.zeros_like(self.theta)
         if self.lassos is not None:
             pulls[:, : self.weights] = self.lassos.a - self.lassos.top / 2
@@ -407,22 +429,21 @@ class Run:
 # ---------------------------------------------------------------- objectives
 
 
-def is_small_with_kinks(objective: Objective, most: float = MOST_WORK) -> bool:
-    """Return whether this method knows the problem, and a step of it costs at most so many products."""
+def is_small_with_kinks(objective: Objective, max_work: float = MAX_WORK) -> bool:
+    """Return whether this method can solve the problem, with at most `max_work` multiplications per step."""
     o, loss, D, R = objective, objective.loss, objective.d + 1, objective.n_scores
-    knows = loss.has_margin and not loss.rounded and o.penalty.ridge + o.penalty.lasso > 0
-    at_hand = o.in_memory or FETCHED in o.rows.offers
-    if not knows or not at_hand:
+    suitable = loss.has_margin and not loss.rounded and o.penalty.ridge + o.penalty.lasso > 0
+    if not suitable or not (o.in_memory or FETCHED in o.rows.offers):
         return False
     if loss.joint:
-        each = joint_work(o.n, R, D)
-        by_rows = each.by_rows < each.whole
-        work, numbers = min(each), max(4.0 * o.n * o.n, R * D * D) if by_rows else float(R * D) ** 2
+        ways = joint_work(o.n, R, D)
+        work = min(ways)
+        numbers = max(4.0 * o.n * o.n, R * D * D) if ways.by_rows < ways.dense else float(R * D) ** 2
     else:
         work, numbers = R * (float(o.n) * D * D + D**3 / 3), float(D) * D
     if 8 * max(float(o.n) * D, numbers) > 2 * BLOCK_BYTES:
         return False
-    return work <= most
+    return work <= max_work
 
 
 def solve_small(objective: Objective, control: Control) -> Solution:
@@ -433,26 +454,26 @@ def solve_small(objective: Objective, control: Control) -> Solution:
     standard = frame.objective
     weight = np.full(standard.n, 1 / standard.n) if standard.weight is None else standard.weight / standard.n
     Z = rooted_rows(standard.X, None, np.dtype(np.float64), o.fit_intercept)
-    free = [0.0] if o.fit_intercept else []
-    ridge, lasso = np.append(standard.penalty.ridges(o.d), free), np.append(standard.penalty.lassos(o.d), free)
+    ridge = standard.penalty.ridges(o.d, bias=o.fit_intercept)
+    lasso = standard.penalty.lassos(o.d, bias=o.fit_intercept)
     codes, R = standard.targets.codes, o.n_scores
-    whole = KinkedProblem(
+    problem = KinkedProblem(
         Z, o.loss.margin, weight, ridge, lasso, o.fit_intercept, R if o.loss.joint else 1, codes, None
     )
-    parts = [whole] if o.loss.joint else [replace(whole, signs=signs) for signs in _signs(codes, R)]
+    parts = [problem] if o.loss.joint else [replace(problem, signs=signs) for signs in _signs(codes, R)]
     with single_blas():
-        found = pmap(lambda part: Run.on(part).go(control.tol / 4, min(control.max_iter, _MOST_STEPS)), parts)
-    lower, steps = sum(m.lower for m in found), max(m.steps for m in found)
-    theta = frame.back(_padded(np.vstack([m.theta for m in found]), o.d))
+        minima = pmap(lambda part: Run.on(part).go(control.tol / 4, min(control.max_iter, _MAX_STEPS)), parts)
+    lower, steps = sum(m.lower for m in minima), max(m.steps for m in minima)
+    theta = frame.back(_padded(np.vstack([m.theta for m in minima]), o.d))
     if o.penalty.lasso:
-        zeros = frame.back(_padded(np.vstack([np.where(m.zero, 0.0, m.theta) for m in found]), o.d))
-        value = o.value(zeros.astype(np.float64))
-        theta = zeros if value - lower <= control.tol / 2 * tol_scale(value) else theta
-    return _finished(objective, theta, sum(m.value for m in found), lower, steps, control)
+        with_zeros = frame.back(_padded(np.vstack([np.where(m.zero, 0.0, m.theta) for m in minima]), o.d))
+        value = o.value(with_zeros.astype(np.float64))
+        theta = with_zeros if value - lower <= control.tol / 2 * tol_scale(value) else theta
+    return _finished(objective, theta, sum(m.value for m in minima), lower, steps, control)
 
 
 def _padded(theta: Floats, d: int) -> Floats:
-    """Return theta (R, D) as (R, d + 1), with zeros for the bias if it has none."""
+    """Return theta (R, D) as (R, d + 1), with biases of zero if it has none."""
     return theta if theta.shape[1] == d + 1 else np.column_stack([theta, np.zeros(len(theta))])
 
 
@@ -468,29 +489,29 @@ def solve_hard(X: Floats, y: Floats, bias: bool, tol: float) -> HardMargin:
     X, ones = X.copy(), np.ones(len(y))
     units = standardize(X, ones, bias)
     ridge = np.append(1 / units.unit**2, [0.0] if bias else [])
-    scale = float(ridge.max(initial=0.0)) or 1.0  # |w|^2 in units of its largest part
+    scale = float(ridge.max(initial=0.0)) or 1.0  # makes the largest ridge 1
     Z = np.column_stack([X, ones]) if bias else X
     codes = np.zeros(len(y), np.int64)
     problem = KinkedProblem(Z, 1.0, np.inf * ones, ridge / scale, 0 * ridge, bias, 1, codes, y[:, None])
     with single_blas():
-        found = Run.on(problem).go(tol, _MOST_STEPS)
-    return HardMargin(units.back(_padded(found.last, X.shape[1]))[0, :-1], scale * found.lower)
+        minimum = Run.on(problem).go(tol, _MAX_STEPS)
+    return HardMargin(units.back(_padded(minimum.last, X.shape[1]))[0, :-1], scale * minimum.lower)
 
 
 # ---------------------------------------------------------------- smooth losses with an L1 part
 
 
 def solve_lasso(objective: Objective, theta: NDArray, control: Control) -> Solution:
-    """Minimize a smooth loss with an L1 part, from theta to within tol; best in standard columns."""
+    """Minimize a smooth loss with an L1 part to within tol, starting from theta; columns should be standardized."""
     with single_blas():
         return LassoRun.on(objective, theta, control).go()
 
 
 @dataclass
 class LassoRun:
-    """One minimization of f(theta) + sum_j lasso_j |w_j|, f smooth: the same kinks, and the loss in place of hinges.
+    """One minimization of f(theta) + sum_j lasso_j |w_j| with a smooth f instead of hinges.
 
-    A step is Newton's towards products of mu, shortened until the barrier function falls (Armijo):
+    A step is the Newton step towards products of mu. It is shortened until the barrier function falls enough (Armijo):
 
         f(theta) + sum_j lasso_j (above_j + below_j) - mu size_j log(above_j below_j),   above - below = w
     """
@@ -500,59 +521,64 @@ class LassoRun:
     point: Point
     kinks: Kinks
     history: list[float] = field(default_factory=list)
-    decrement: float = 0.0  # what the last step has left of the slope of the barrier function
-    stopped: bool = False  # by the caller
+    decrement: float = 0.0  # slope of the barrier function that the last step has not removed
+    stopped: bool = False  # by a callback
 
     @staticmethod
     def on(objective: Objective, theta: NDArray, control: Control) -> LassoRun:
-        """Start at theta."""
+        """Return a run that starts at theta."""
         W = theta[:, :-1].astype(np.float64)
         strength = np.broadcast_to(objective.penalty.lassos(objective.d), W.shape)
         point = Point.at(objective, theta.astype(np.float64))
         unit = point.total / (2 * strength * W.size)  # all products together are as large as the objective
-        return LassoRun(objective, control, point, Kinks.at(2 * strength, W, np.maximum(unit, SHORTEST_STEP)))
+        return LassoRun(objective, control, point, Kinks.at(2 * strength, W, np.maximum(unit, MIN_STEP)))
 
     def go(self) -> Solution:
-        """Step until the excess over the optimum is under tol."""
-        lower, most = -np.inf, min(self.control.max_iter, _MOST_STEPS)
-        least = max(self.control.least, LEAST_FALL * self.objective.value(self.objective.zeros()))
-        for steps in range(most + 1):
-            enough = self.control.tol / 4 * tol_scale(self.point.total, least)
-            end = self._with_zeros(enough)
-            if self.kinks.energy() <= enough or steps in (0, most):
+        """Take steps until the excess over the optimum is below tol."""
+        lower, max_steps = -np.inf, min(self.control.max_iter, _MAX_STEPS)
+        min_scale = max(self.control.min_scale, MIN_SCALE_SHARE * self.objective.value(self.objective.zeros()))
+        for steps in range(max_steps + 1):
+            allowed = self.control.tol / 4 * tol_scale(self.point.total, min_scale)
+            end = self._with_zeros(allowed)
+            if self.kinks.energy() <= allowed or steps in (0, max_steps):
                 lower = max(lower, self._lower_bound(end))
-            if end.total - lower <= enough or self.stopped or steps == most or not self._advance():
+            if end.total - lower <= allowed or self.stopped or steps == max_steps or not self._advance():
                 break
-        miss = max(0.0, end.total - max(lower, 0.0)) / tol_scale(end.total, least)  # no objective is below 0
-        converged = self.stopped or miss <= self.control.tol
+        excess = max(0.0, end.total - max(lower, 0.0))  # no objective is negative
+        rel_excess = excess / tol_scale(end.total, min_scale)
+        converged = self.stopped or rel_excess <= self.control.tol
         advice = "" if converged else "raise max_iter or tol, or scale the features"
         history = [*self.history, end.total]
-        return Solution(end.theta, max(1, steps), converged, miss, history, advice, True, end.total)
+        return Solution(end.theta, max(1, steps), converged, rel_excess, history, advice, proved=True, value=end.total)
 
-    def _with_zeros(self, enough: float) -> Point:
-        """Return the point with zeros for the weights that are best at zero if no other moves, unless it is worse."""
+    def _with_zeros(self, allowed: float) -> Point:
+        """Return the point with zeros for the weights that are best at zero if no other changes.
+
+        Return the point itself if that raises the objective by more than `allowed`.
+        """
         o, theta = self.objective, self.point.theta.copy()
-        bend = o.mean_squares(o.curvatures(theta)) + o.penalty.ridges(o.d)
-        theta[:, :-1][np.abs(self.point.gradient[:, :-1] - bend * theta[:, :-1]) <= o.penalty.lassos(o.d)] = 0
+        curvature = o.mean_squares(o.curvatures(theta)) + o.penalty.ridges(o.d)
+        gradient_at_zero = self.point.gradient[:, :-1] - curvature * theta[:, :-1]
+        theta[:, :-1][np.abs(gradient_at_zero) <= o.penalty.lassos(o.d)] = 0
         new = Point.at(o, theta)
-        return new if new.total <= self.point.total + enough else self.point
+        return new if new.total <= self.point.total + allowed else self.point
 
     def _lower_bound(self, end: Point) -> float:
         """Return a lower bound of the optimum, from the duality gap."""
         return max(point.total - duality_gap(self.objective, point) for point in (self.point, end))
 
     def _advance(self) -> bool:
-        """Take a step; return whether rounding has left anything of it."""
+        """Take a step; return False if rounding leaves no step."""
         kinks, point = self.kinks, self.point
         energy = kinks.energy()
-        mu = energy / (2 * float(kinks.size.sum())) * (_NARROWER if self.decrement <= energy else 1.0)
+        mu = energy / (2 * float(kinks.size.sum())) * (_MU_FACTOR if self.decrement <= energy else 1.0)
         move, step = self._direction(mu)
-        t = min(1.0, _SHY * kinks.reach(step))
+        t = min(1.0, _BOUNDARY_SHARE * kinks.reach(step))
         if not np.isfinite(move).all():
             return False
         before, slope = self._barrier(point, kinks, mu), self._slope(move, step, mu)
         slack = 8 * np.finfo(np.float64).eps * abs(before)
-        while t > SHORTEST_STEP:
+        while t > MIN_STEP:
             new, moved = Point.at(self.objective, point.theta + t * move), replace(kinks)
             moved.move(step, t)
             if self._barrier(new, moved, mu) <= before + ARMIJO * t * slope + slack:
@@ -563,14 +589,14 @@ class LassoRun:
         return False
 
     def _direction(self, mu: float) -> tuple[Floats, KinkStep]:
-        """Return the Newton step towards products of mu."""
+        """Return the Newton step of theta and of the kinks towards products of mu."""
         o, kinks, W = self.objective, self.kinks, self.point.theta[:, :-1]
         low, high = kinks.targets(mu, None)
         curvature, pull = kinks.curvature, kinks.pull(W, low, high)
         hessian = DenseHessian.at(o, self.point.theta)
         diagonal, pinned = np.array(hessian.diagonal), hessian.pinned.copy()
         diagonal[:, : o.d] += curvature
-        pinned[: o.d] = False  # the L1 part settles a shift of the weights of all scores
+        pinned[: o.d] = False  # the L1 part determines the shift common to the weights of all scores
         gradient = self.point.gradient.copy()
         gradient[:, :-1] += kinks.a - kinks.top / 2 + curvature * pull
         move = np.zeros_like(gradient)
@@ -597,7 +623,7 @@ class LassoRun:
 
 
 def _signs(codes: NDArray[np.int64], n_scores: int) -> list[Floats]:
-    """(n, 1) for each column of scores; the one score of two classes is the second's."""
+    """Return the signs (n, 1) of the labels for each column of scores; the one column of two classes is the second."""
     classes = [1] if n_scores == 1 else range(n_scores)
     return [np.where(codes == k, 1.0, -1.0)[:, None] for k in classes]
 
@@ -605,12 +631,14 @@ def _signs(codes: NDArray[np.int64], n_scores: int) -> list[Floats]:
 def _finished(
     objective: Objective, theta: NDArray, value: float, lower: float, steps: int, control: Control
 ) -> Solution:
-    """The solution, in the number format of the rows; what rounding to it adds counts towards the miss."""
+    """Return the solution; its excess includes the rounding of theta to the float type of the rows."""
     end = objective.value(theta.astype(np.float64))
-    scale = tol_scale(value, LEAST_FALL * objective.value(objective.zeros()))
-    miss, excess = max(0.0, end - lower) / scale, (value - lower) / scale
+    scale = tol_scale(value, MIN_SCALE_SHARE * objective.value(objective.zeros()))
+    rel_excess = max(0.0, end - lower) / scale
     if control.progress is not None:
         control.progress(max(1, steps), end)
-    converged = miss <= control.tol
-    advice = "" if converged else ROUNDED if excess <= control.tol else "raise max_iter or tol, or scale the features"
-    return Solution(theta, max(1, steps), converged, miss, [end], advice, proved=True, value=end)
+    converged, before_rounding = rel_excess <= control.tol, (value - lower) / scale
+    advice = "raise max_iter or tol, or scale the features"
+    if before_rounding <= control.tol:
+        advice = "" if converged else ROUNDED
+    return Solution(theta, max(1, steps), converged, rel_excess, [end], advice, proved=True, value=end)

@@ -4,7 +4,7 @@
     2  Run at most 30 iterations of L-BFGS on the sample to find a start.
     3  Run L-BFGS on all rows, with a preconditioner per class that follows the curvature (preconditioners.py).
     4  When the quadratic model predicts little further gain, compute a Newton step by conjugate gradients. It bounds
-       the excess over the optimum (certificates.py). Stop if the bound is below tol, else take the step. Rounded hinges
+       the excess over the optimum (stopping.py). Stop if the bound is below tol, else take the step. Rounded hinges
        are straight at most rows, so their bound is the duality gap, which every iteration gives.
 
 In a small problem each iteration is a Newton step with the dense Hessian, which gives the bound at no extra cost.
@@ -26,23 +26,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.linear.objective import Objective
-from kway.linear.solvers import certificates
-from kway.linear.solvers.base import ARMIJO, NEAR, SHORTEST_STEP, Carry, Control, Point, Solution, is_small
-from kway.linear.solvers.certificates import HIDDEN, SEPARABLE, NewtonStep, newton_step, tol_scale
+from kway.linear.solvers import stopping
+from kway.linear.solvers.base import ARMIJO, MIN_STEP, PROOF_FACTOR, Carry, Control, Point, Solution, Solver, is_small
 from kway.linear.solvers.interior_point import is_small_with_kinks, solve_small
 from kway.linear.solvers.preconditioners import Factor, Moments, Schedule, quick_moments, sample_rows
 from kway.linear.solvers.smoothing import solve_smoothed
+from kway.linear.solvers.stopping import HIDDEN, SEPARABLE, NewtonStep, newton_step, tol_scale
 from kway.memory import CACHE_BYTES
 from kway.planning.costs import LBFGS_PAIRS
 from kway.threads import pmap, shares, single_blas
 
-MEMORY = LBFGS_PAIRS  # pairs that L-BFGS remembers
-SAMPLE_STEPS, SAMPLE_TOL = 30, 6e-3  # most iterations on the sample, and the relative gain at which they stop (T4)
+MEMORY = LBFGS_PAIRS  # pairs that L-BFGS stores
+# The descent on a sample ends after this number of iterations, or if the expected gain is below this share of the
+# objective. A more exact optimum of the sample is no better start for all rows (decided by row T4).
+SAMPLE_ITERATIONS = 30
+SAMPLE_TOL = 6e-3
 
 
 @dataclass
 class PathState:
-    """The state that a fit passes on to the next fit of a regularization path, which has another ridge."""
+    """The state that one fit of a regularization path passes to the next, which has another ridge."""
 
     moments: Moments
     pairs: Pairs
@@ -50,13 +53,13 @@ class PathState:
 
 
 @dataclass(frozen=True)
-class LBFGS:
+class LBFGS(Solver):
     """Preconditioned limited-memory BFGS."""
 
     name: ClassVar[str] = "lbfgs"
     needs: ClassVar[frozenset[str]] = frozenset({"loss.smooth", "loss.optimum", "penalty.smooth"})
-    promises: ClassVar[bool] = True
-    spans: ClassVar[bool] = True
+    standardizes: ClassVar[bool] = True
+    stores_pairs: ClassVar[bool] = True
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """Minimize the objective from theta until it is within tol of the optimum, relative to its value."""
@@ -120,24 +123,24 @@ def start_from(objective: Objective, theta: NDArray, known: Moments | None) -> S
         schedule = Schedule(objective, Moments(np.empty(0), objective), lambda gradient: gradient)
         return Start(Point.centered_at(objective, theta), schedule)
     sample = sample_rows(objective)
-    found = known.under(objective) if known else quick_moments(objective, sample)
+    moments = known.under(objective) if known else quick_moments(objective, sample)
     warm = bool(theta.any())
     if sample is not None and warm:
         warm = known is not None or sample.value(theta) < 0.7 * sample.value(np.zeros_like(theta))
     if sample is not None and not warm:
-        begun = Point.centered_at(sample, theta)
-        learned = _descend_on_sample(sample, begun, found.shared())
+        origin = Point.centered_at(sample, theta)
+        learned = _descend_on_sample(sample, origin, moments.shared())
         point = Point.centered_at(objective, learned)
-        if point.value < begun.value:  # else the sample has taught nothing about the other rows
-            return Start(point, Schedule(objective, found, found.best_at(objective, learned, sample)))
-    factor = found.best_at(objective, theta, objective) if warm else found.shared()
-    return Start(Point.centered_at(objective, theta), Schedule(objective, found, factor))
+        if point.value < origin.value:  # otherwise the optimum of the sample is far from that of all rows
+            return Start(point, Schedule(objective, moments, moments.best_at(objective, learned, sample)))
+    factor = moments.best_at(objective, theta, objective) if warm else moments.shared()
+    return Start(Point.centered_at(objective, theta), Schedule(objective, moments, factor))
 
 
 def _descend_on_sample(sample: Objective, point: Point, factor: Factor) -> NDArray:
-    """Return theta after at most SAMPLE_STEPS iterations on the sample."""
+    """Return theta after at most SAMPLE_ITERATIONS iterations on the sample."""
     pairs = Pairs()
-    for _ in range(SAMPLE_STEPS):
+    for _ in range(SAMPLE_ITERATIONS):
         step = pairs.step(point, factor)
         new = search_along(sample, point, step)
         if new is None:
@@ -170,11 +173,11 @@ class Descent:
         """Iterate from theta until the excess is below tol, no step lowers the value, or max_iter is reached."""
         o = self.objective
         point, self.schedule = start_from(o, theta, known)
-        self.has_decrement = self.prove and certificates.has_decrement(self.objective)
-        self.has_gap = self.prove and not self.has_decrement and certificates.has_gap(self.objective)
+        self.has_decrement = self.prove and stopping.has_decrement(self.objective)
+        self.has_gap = self.prove and not self.has_decrement and stopping.has_gap(self.objective)
         self.history.append(point.value)
         for iteration in range(1, max(1, self.control.max_iter) + 1):
-            if certificates.separated(self.objective, point.value):
+            if stopping.separated(self.objective, point.value):
                 return self._end(point, SEPARABLE)
             if self.has_gap:
                 point = self._with_gap(iteration, point)
@@ -212,7 +215,7 @@ class Descent:
             return self.excess <= self._allowed_excess(new)
         if self.has_gap or self.has_decrement:
             return False
-        self.excess = max(certificates.recent_gain(self.history), step.slope / 2)
+        self.excess = max(stopping.recent_gain(self.history), step.slope / 2)
         return self.excess <= self._allowed_excess(new)
 
     def _step(self, iteration: int, point: Point) -> NewtonStep:
@@ -227,10 +230,10 @@ class Descent:
         factor = self.schedule.at(iteration, point)
         step = self.pairs.step(point, factor)
         self.proved, self.excess = False, step.slope / 2
-        if not self.has_decrement or NEAR * step.slope / 2 > self._allowed_excess(point):
+        if not self.has_decrement or PROOF_FACTOR * step.slope / 2 > self._allowed_excess(point):
             return step
         factor = self.schedule.for_proof(iteration, point) or factor
-        proved = certificates.decrement(self.objective, point, factor, self._allowed_excess(point))
+        proved = stopping.decrement(self.objective, point, factor, self._allowed_excess(point))
         self.proved, self.excess = True, proved.excess
         return proved if proved.slope > 0 else step._replace(excess=proved.excess)
 
@@ -252,22 +255,22 @@ class Descent:
     def _with_gap(self, iteration: int, point: Point) -> Point:
         """Compute the duality gap; move the biases if only they keep it open, for a tenth of the iterations at most."""
         tried = iteration < self.next_biases
-        found = certificates.close_gap(self.objective, point, np.inf if tried else self._allowed_excess(point))
-        if found.point is not point:
+        gap = stopping.close_gap(self.objective, point, np.inf if tried else self._allowed_excess(point))
+        if gap.point is not point:
             self.next_biases = iteration + 1 + iteration // 10
-        self.proved, self.excess = True, found.excess
-        return found.point
+        self.proved, self.excess = True, gap.excess
+        return gap.point
 
     def _end_stuck(self, point: Point, step: NewtonStep) -> Solution:
         """Return the solution when rounding hides any further fall; compute the bound if it is missing."""
         if self.has_decrement and not self.proved:
-            found = certificates.decrement(self.objective, point, self.schedule.factor, self._allowed_excess(point))
-            self.proved, self.excess = True, found.excess
+            bound = stopping.decrement(self.objective, point, self.schedule.factor, self._allowed_excess(point)).excess
+            self.proved, self.excess = True, bound
         elif self.has_gap:
-            self.proved, self.excess = True, certificates.duality_gap(self.objective, point)
+            self.proved, self.excess = True, stopping.duality_gap(self.objective, point)
         elif not self.has_decrement:
-            gained = self.history[max(0, len(self.history) - 2 - len(self.history) // 3)] - point.value
-            self.excess = max(min(step.slope / 2, gained), loss_rounding(point) * abs(point.value))
+            gain = self.history[max(0, len(self.history) - 2 - len(self.history) // 3)] - point.value
+            self.excess = max(min(step.slope / 2, gain), loss_rounding(point) * abs(point.value))
         return self._end(point, HIDDEN)
 
     def _should_stop(self, iteration: int, point: Point) -> bool:
@@ -278,13 +281,16 @@ class Descent:
 
     def _allowed_excess(self, point: Point) -> float:
         """Return the excess over the optimum that tol allows."""
-        return self.control.tol * tol_scale(point.value, self.control.least)
+        return self.control.tol * tol_scale(point.value, self.control.min_scale)
 
     def _end(self, point: Point, advice: str = "") -> Solution:
-        miss = np.inf if advice == SEPARABLE else self.excess / tol_scale(point.value, self.control.least)
-        near = miss <= self.control.tol
-        advice = "" if near else advice or "raise max_iter, or tol, or scale the features"
-        return Solution(point.theta, len(self.history) - 1, near, miss, self.history, advice, self.proved, point.value)
+        rel_excess = np.inf if advice == SEPARABLE else self.excess / tol_scale(point.value, self.control.min_scale)
+        converged = rel_excess <= self.control.tol
+        advice = "" if converged else advice or "raise max_iter, or tol, or scale the features"
+        n_iter = len(self.history) - 1
+        return Solution(
+            point.theta, n_iter, converged, rel_excess, self.history, advice, proved=self.proved, value=point.value
+        )
 
 
 def search_along(objective: Objective, point: Point, step: NewtonStep) -> Point | None:
@@ -293,7 +299,7 @@ def search_along(objective: Objective, point: Point, step: NewtonStep) -> Point 
     if not 0 < slope < np.inf:
         return None
     real = point.theta.dtype.type
-    while size > SHORTEST_STEP:
+    while size > MIN_STEP:
         new = Point.centered_at(objective, point.theta - real(size) * step.direction)
         fall = point.value - new.value
         if fall >= ARMIJO * size * slope and fall > 0:

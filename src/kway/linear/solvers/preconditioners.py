@@ -5,13 +5,15 @@
     corrected   the same, with u_k u_k' added for each score k, if classes have fewer rows than there are columns. u_k
                 is along the mean of the rows of class k: these rows have most of the curvature of score k
     per class   the inverse of X' diag(h_k) X / n + ridge I for each score k. h_k is the curvature of the loss at theta
-    whole       the inverse of the Hessian itself, if the problem is small (dense_hessian.py). L-BFGS is then Newton's
+    dense       the inverse of the Hessian itself, if the problem is small (dense_hessian.py). L-BFGS is then Newton's
                 method
 
 X stands for [X 1] if there is a bias. If a d x d matrix is too large, the diagonals of these matrices are used. A Gram
 matrix may be computed from a sample of the rows. Its diagonal is then at least the mean square of each feature over all
 rows, because a rare feature that the sample missed would otherwise get a step of 1 / ridge. `Schedule` decides which
 preconditioner is used at which iteration.
+
+Letters: n rows, d features, D = d + 1 (d without a bias), R scores per row, h (R, n) curvatures of the loss.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.linear.objective import Objective
-from kway.linear.solvers.base import MOST_WORK, SLOW, Point, is_small, sample_size, step_work
+from kway.linear.solvers.base import MAX_WORK, SLOW_ITERATIONS, Point, dense_step_work, is_small, sample_size
+from kway.planning.costs import MAX_FACTOR_BYTES, MAX_FACTOR_FEATURES
 from kway.rows.matrices import add_gram, invert, multiply, rooted_rows
 from kway.rows.passes import CLASS_FACTOR, SteppingRows
 from kway.threads import pmap, shares, spans
@@ -33,12 +36,12 @@ from kway.validation import Rows
 
 Factor = Callable[[NDArray], NDArray]
 
-MOST_FEATURES = 4000  # of a Gram matrix: 64 MB in float32
-MOST_SPARSE_FEATURES = 1000  # the same of sparse rows, which are made dense
-MOST_BYTES = 1 << 30  # of all matrices of "per class"
-DOUBLE_FEATURES = 128  # up to so many, matrices are float64, and drawn from as many rows as for this many (T4b: letter)
-SHARE_OF_PLAIN = 0.1  # share of the unweighted matrix in that of a class, so that every direction has curvature
-LEAST_GAP = 4.0  # iterations between two factors per class (T4b, letter)
+MAX_SPARSE_FEATURES = 1000  # features of sparse rows above which Gram matrices are too slow (row T4b, texts)
+# Matrices of at most this number of features are float64, and computed from as many rows as those of this number. They
+# cost little, and float32 makes classes with few features need more iterations (row T4b, letter).
+FLOAT64_FEATURES = 128
+PLAIN_SHARE = 0.1  # share of the unweighted matrix in the matrix of a class, so that no direction is without curvature
+MIN_GAP = 4.0  # smallest number of iterations between two computations of the factors per class (row T4b, letter)
 
 
 # ---------------------------------------------------------------- the preconditioners
@@ -63,11 +66,11 @@ class Shared:
     """One inverse A^-1 (D, D) for all scores, optionally with a rank-one correction per score: (A + u_k u_k')^-1.
 
     By the Sherman-Morrison formula, the product with g is A^-1 g - v_k (v_k.g) / (1 + u_k.v_k) with v_k = A^-1 u_k. The
-    rows of `own` are v_k / sqrt(1 + u_k.v_k).
+    rows of `corrections` are v_k / sqrt(1 + u_k.v_k).
     """
 
     inverse: NDArray
-    own: NDArray | None = None  # (R, D)
+    corrections: NDArray | None = None  # (R, D)
 
     def __call__(self, gradient: NDArray) -> NDArray:
         """Return gradient (R, d + 1) times the inverse; each worker computes a share of the columns."""
@@ -78,8 +81,8 @@ class Shared:
             out[:, columns] = g @ self.inverse[:, columns]
 
         pmap(part, shares(D, least=max(64, 1_000_000 // (D * len(g)))))
-        if self.own is not None:
-            out[:, :D] -= np.einsum("kj,kj->k", self.own, gradient[:, :D])[:, None] * self.own
+        if self.corrections is not None:
+            out[:, :D] -= np.einsum("kj,kj->k", self.corrections, gradient[:, :D])[:, None] * self.corrections
         return out
 
 
@@ -131,7 +134,7 @@ class Moments:
 
     @property
     def dense(self) -> bool:
-        """Whether the whole matrix is known."""
+        """Return whether the Gram matrix is known, not only its diagonal."""
         return self.gram.ndim == 2
 
     def shared(self) -> Factor:
@@ -147,8 +150,8 @@ class Moments:
         inverse = self._inverse(max(float((mass - own_mass).mean()) / rows.n, 1e-6))
         u = (sums / np.sqrt(np.maximum(own_mass, 1e-30) * rows.n)[:, None]).astype(self.gram.dtype)
         v = u @ inverse  # (R, D)
-        own = v / np.sqrt(1 + np.einsum("kj,kj->k", u, v))[:, None]
-        return _centered(Shared(inverse, own.astype(theta.dtype)), rows)
+        corrections = v / np.sqrt(1 + np.einsum("kj,kj->k", u, v))[:, None]
+        return _centered(Shared(inverse, corrections.astype(theta.dtype)), rows)
 
     def suits_class_means(self, objective: Objective) -> bool:
         """Return whether class means correct the shared factor: a joint softmax with fewer rows per class than columns.
@@ -157,42 +160,44 @@ class Moments:
         factor c cannot represent. On Banking77 the corrected factor takes 15 passes, the shared one 25 (T4b).
         """
         o = objective
-        summed = o.in_memory or CLASS_FACTOR in o.rows.offers  # `class_sums` is one pass over them
-        return self.dense and summed and o.loss.cross_entropy and o.n < o.n_scores * o.d
+        has_class_sums = o.in_memory or CLASS_FACTOR in o.rows.offers
+        return self.dense and has_class_sums and o.loss.cross_entropy and o.n < o.n_scores * o.d
 
     def _inverse(self, scale: float) -> NDArray:
         """Return (scale X'X / n + ridge I)^-1."""
         return mirrored(safe_inverse(self.gram * self.gram.dtype.type(scale), _ridges(self.objective)))
 
-    def per_class(self, rows: Objective, theta: NDArray, least: float = SHARE_OF_PLAIN) -> Factor:
+    def per_class(self, rows: Objective, theta: NDArray, min_share: float = PLAIN_SHARE) -> Factor:
         """Return one preconditioner per score.
 
-        If d is large, each is computed from rows that are drawn in proportion to their curvature at theta. A share of
-        the unweighted matrix is added, scaled by the mean curvature of the score (`plain_mass`).
+        Each is computed from rows that are drawn in proportion to their curvature at theta. A share of the unweighted
+        matrix is added, scaled by the mean curvature of the score (`plain_mass`, which has `min_share`).
         """
         n_drawn = rows_per_class(rows)
         if self.dense and CLASS_FACTOR in rows.rows.offers:
-            given = (mirrored(self.gram), _ridges(rows), n_drawn, SHARE_OF_PLAIN)
-            return _centered(cast(SteppingRows, rows.rows).class_factor(theta, rows.losses, *given), rows)
-        # as many rows as have curvatures (R, n) within MOST_BYTES
-        rows = rows.subsample(max(1024, MOST_BYTES // (theta.dtype.itemsize * rows.n_scores)))
-        weights = rows.curvatures(theta)  # (R, n)
+            settings = (mirrored(self.gram), _ridges(rows), n_drawn, PLAIN_SHARE)
+            return _centered(cast(SteppingRows, rows.rows).class_factor(theta, rows.losses, *settings), rows)
+        max_rows = max(1024, MAX_FACTOR_BYTES // (theta.dtype.itemsize * rows.n_scores))  # with curvatures (R, n)
+        if not rows.in_memory:  # rows in files are copied, so that no more are read than are drawn
+            max_rows = min(max_rows, 4 * n_drawn * rows.n_scores)
+        rows = rows.subsample(max_rows)
+        h = rows.curvatures(theta)  # (R, n)
         if not self.dense:
-            return _centered(self._class_diagonals(rows, weights), rows)
-        mass = plain_mass(weights, least)
+            return _centered(self._class_diagonals(rows, h), rows)
+        mass = plain_mass(h, min_share)
 
-        def one(k: int) -> NDArray:
-            gram = sampled_gram(rows, weights[k], n_drawn, np.random.default_rng(k), self.gram, mass[k])
+        def invert_class(k: int) -> NDArray:
+            gram = sampled_gram(rows, h[k], n_drawn, np.random.default_rng(k), self.gram, mass[k])
             return safe_inverse(gram, _ridges(rows))
 
-        return _centered(PerClass(pmap(one, range(rows.n_scores))), rows)
+        return _centered(PerClass(pmap(invert_class, range(rows.n_scores))), rows)
 
-    def _class_diagonals(self, rows: Objective, weights: NDArray) -> Factor:
-        """Return mean h_ki x_ij^2 + ridge for each score, from all rows: one pass over them."""
-        diagonal = rows.rows.with_layout(plain_mass(weights)[:, None] * self.gram)
-        diagonal[:, : rows.d] += (1 - SHARE_OF_PLAIN) * rows.mean_squares(weights)
-        diagonal[:, rows.d :] += (1 - SHARE_OF_PLAIN) * weights.mean(axis=1, keepdims=True)
-        return Diagonal(_ones_for_zeros(diagonal + _ridges(rows)).astype(weights.dtype))
+    def _class_diagonals(self, rows: Objective, h: NDArray) -> Factor:
+        """Return the division by mean_i h_ki x_ij^2 + ridge for each score k."""
+        diagonal = rows.rows.with_layout(plain_mass(h)[:, None] * self.gram)
+        diagonal[:, : rows.d] += (1 - PLAIN_SHARE) * rows.mean_squares(h)
+        diagonal[:, rows.d :] += (1 - PLAIN_SHARE) * h.mean(axis=1, keepdims=True)
+        return Diagonal(_ones_for_zeros(diagonal + _ridges(rows)).astype(h.dtype))
 
     def under(self, objective: Objective) -> Moments:
         """Return the same moments for a problem of the same rows under another loss or penalty."""
@@ -203,7 +208,7 @@ class Moments:
         if self.suits_class_means(objective):
             return self.with_class_means(rows.subsample(sample_size(objective)), theta)
         cost = self.cost_per_class(objective)
-        if cost <= LEAST_GAP or (rows is not objective and cost < np.inf):
+        if cost <= MIN_GAP or (rows is not objective and cost < np.inf):
             return self.per_class(rows, theta)
         return self.shared()
 
@@ -212,7 +217,7 @@ class Moments:
         if not self.dense:
             return 1.0
         D = len(self.gram)
-        if objective.n_scores * self.gram.nbytes > MOST_BYTES:
+        if objective.n_scores * self.gram.nbytes > MAX_FACTOR_BYTES:
             return np.inf
         return D * (min(rows_per_class(objective), objective.n) + D) / (4 * objective.n)
 
@@ -222,7 +227,7 @@ def moments(objective: Objective, squares: NDArray | None = None) -> Moments:
     if not factorable(objective.X):
         diagonal = objective.mean_squares()[0] if squares is None else squares
         return Moments(np.append(diagonal, 1.0) if objective.fit_intercept else diagonal, objective)
-    A = objective.gram(np.dtype(np.float64) if objective.d <= DOUBLE_FEATURES else objective.X.dtype)
+    A = objective.gram(np.dtype(np.float64) if objective.d <= FLOAT64_FEATURES else objective.X.dtype)
     if squares is not None:
         i = np.arange(objective.d)
         A[i, i] = np.maximum(A[i, i], squares)
@@ -242,8 +247,8 @@ def factor_at(objective: Objective, theta: NDArray) -> Factor:
     The diagonal of the Hessian is not enough for a bound of the excess. With 3,574 rows of 79 related columns in units
     from 0.01 to 100, a few products missed small eigenvalues, and an excess of 21 tol was accepted.
     """
-    found = quick_moments(objective, sample_rows(objective))
-    return found.per_class(objective, theta) if np.isfinite(found.cost_per_class(objective)) else found.shared()
+    known = quick_moments(objective, sample_rows(objective))
+    return known.per_class(objective, theta) if np.isfinite(known.cost_per_class(objective)) else known.shared()
 
 
 def sample_rows(objective: Objective) -> Objective | None:
@@ -253,24 +258,24 @@ def sample_rows(objective: Objective) -> Objective | None:
 
 
 def rows_per_class(objective: Objective) -> int:
-    """Return from how many rows, at most, the matrix of one class is computed."""
-    return 5 * max(objective.d, DOUBLE_FEATURES)
+    """Return the number of rows from which the matrix of a class is computed."""
+    return 5 * max(objective.d, FLOAT64_FEATURES)
 
 
 def factorable(X: Rows) -> bool:
-    """Return whether a d x d matrix is affordable."""
-    return bool(X.shape[1] <= (MOST_SPARSE_FEATURES if sp.issparse(X) else MOST_FEATURES))
+    """Return whether a Gram matrix (d, d) of the rows is affordable."""
+    return bool(X.shape[1] <= (MAX_SPARSE_FEATURES if sp.issparse(X) else MAX_FACTOR_FEATURES))
 
 
-def plain_mass(h: NDArray, least: float = SHARE_OF_PLAIN) -> NDArray:
+def plain_mass(h: NDArray, min_share: float = PLAIN_SHARE) -> NDArray:
     """Return the factor (R,) of the unweighted matrix [X 1]' [X 1] / n in the matrix of each score, for h (R, n).
 
     The factor is a share of the mean curvature of the score. Without it, a direction that the drawn rows missed would
     get a huge step. A score without curvature, such as that of a class whose probability is 0 for every row, gets at
-    least a share `least` of the mean of all scores.
+    least the share `min_share` of the mean of all scores.
     """
     mass = h.mean(axis=1)
-    return SHARE_OF_PLAIN * np.maximum(mass, least * mass.mean())
+    return PLAIN_SHARE * np.maximum(mass, min_share * mass.mean())
 
 
 def sampled_gram(
@@ -284,7 +289,7 @@ def sampled_gram(
     chance = np.minimum(1.0, n_drawn * h / max(float(h.sum()), 1e-30)) if n_drawn < rows.n else np.ones(rows.n)
     drawn = np.flatnonzero(rng.random(rows.n) < chance)
     A = np.asfortranarray(plain * plain.dtype.type(mass))
-    weight = (1 - SHARE_OF_PLAIN) * h[drawn] / np.maximum(chance[drawn], 1e-30)
+    weight = (1 - PLAIN_SHARE) * h[drawn] / np.maximum(chance[drawn], 1e-30)
     if not rows.in_memory:
         A += rows.rows.take(drawn).gram(weight, rows.fit_intercept, A.dtype) * A.dtype.type(len(drawn) / rows.n)
         return A
@@ -294,31 +299,35 @@ def sampled_gram(
 
 def mirrored(upper: NDArray) -> NDArray:
     """Return the symmetric matrix of an upper triangle, (D, D) in Fortran order."""
-    whole = np.array(upper, order="F")
-    for strip in spans(len(whole), 64):  # columns that stay in the cache
-        corner = whole[strip, strip]
-        whole[strip, strip] = np.triu(corner) + np.triu(corner, 1).T
-        whole[strip.stop :, strip] = whole[strip, strip.stop :].T
-    return whole
+    matrix = np.array(upper, order="F")
+    for columns in spans(len(matrix), 64):  # few enough to stay in the cache
+        corner = matrix[columns, columns]
+        matrix[columns, columns] = np.triu(corner) + np.triu(corner, 1).T
+        matrix[columns.stop :, columns] = matrix[columns, columns.stop :].T
+    return matrix
 
 
 def safe_inverse(A: NDArray, ridge: NDArray) -> NDArray:
-    """Return the upper triangle of (A + diag(ridge))^-1; the diagonal is increased until A can be inverted."""
+    """Return the upper triangle of (A + diag(ridge))^-1, and overwrite A.
+
+    A is scaled to a unit diagonal. Its diagonal is increased, beginning with ten times the rounding of its float type,
+    until it can be inverted. If none of these increases suffices, return the inverse of the diagonal.
+    """
     i = np.arange(len(A))
     A[i, i] = _ones_for_zeros(A[i, i] + ridge.astype(A.dtype))
     scale = 1 / np.sqrt(A[i, i])
     A *= scale
     A *= scale[:, None]
-    floor = 10 * float(np.finfo(A.dtype).eps)
-    kept = A.copy(order="F")
-    while floor < 10:
-        A[i, i] += A.dtype.type(floor)
+    increase = 10 * float(np.finfo(A.dtype).eps)
+    original = A.copy(order="F")
+    while increase < 10:
+        A[i, i] += A.dtype.type(increase)
         if invert(A):
             A *= scale
             A *= scale[:, None]
             return A
-        A[:] = kept
-        floor *= 30
+        A[:] = original
+        increase *= 30
     return np.asfortranarray(np.diag(scale * scale))
 
 
@@ -328,9 +337,8 @@ def _ones_for_zeros(diagonal: NDArray) -> NDArray:
 
 
 def _ridges(objective: Objective) -> NDArray:
-    """Return the penalty's part of the diagonal, (D,): none for the bias."""
-    ridges = objective.penalty.ridges(objective.d)
-    return np.append(ridges, 0.0) if objective.fit_intercept else ridges
+    """Return the ridge of each column (D,), zero for the bias."""
+    return objective.penalty.ridges(objective.d, bias=objective.fit_intercept)
 
 
 # ---------------------------------------------------------------- the schedule
@@ -340,10 +348,10 @@ def _ridges(objective: Objective) -> NDArray:
 class Schedule:
     """Decides which preconditioner an iteration uses.
 
-    A small problem uses the whole Hessian at every point. Other problems recompute the factors per class from time to
+    A small problem uses the dense Hessian at every point. Other problems recompute the factors per class from time to
     time, because rows that are classified correctly lose their curvature. New factors cost as much as `gap` iterations,
     so they are computed after `gap` iterations, and the gap doubles each time. If the iterations so far have cost as
-    much as one step with the whole Hessian, and that step is affordable, the rest of the fit is Newton's method.
+    much as one step with the dense Hessian, and that step is affordable, the rest of the fit is Newton's method.
     Problems with few rows per class and a weak penalty need this.
     """
 
@@ -351,24 +359,24 @@ class Schedule:
     moments: Moments
     factor: Factor
     gap: float = field(init=False)
-    due: float = field(init=False)
-    exact: bool = field(init=False)  # every step is the Newton step of the whole Hessian
+    next_update: float = field(init=False)  # iteration of the next factors
+    exact: bool = field(init=False)  # whether every step is the Newton step of the dense Hessian
 
     def __post_init__(self) -> None:
         self.exact = is_small(self.objective)
-        self.gap = self.due = max(LEAST_GAP, self.moments.cost_per_class(self.objective))
+        self.gap = self.next_update = max(MIN_GAP, self.moments.cost_per_class(self.objective))
 
     def turn_exact(self, iteration: int) -> None:
-        """Use the whole Hessian from now on if the iterations so far have cost as much as one step with it."""
+        """Use the dense Hessian from now on if the iterations so far have cost as much as one step with it."""
         o = self.objective
-        gradients = step_work(o) / (2.0 * o.n * (o.d + 1) * o.n_scores)
-        self.exact = self.exact or (iteration > max(SLOW, gradients) and is_small(o, MOST_WORK))
+        gradients = dense_step_work(o) / (2.0 * o.n * (o.d + 1) * o.n_scores)
+        self.exact = self.exact or (iteration > max(SLOW_ITERATIONS, gradients) and is_small(o, MAX_WORK))
 
     def at(self, iteration: int, point: Point) -> Factor:
         """Return the factor to use at a point of a problem that is not small."""
-        if iteration >= self.due:
+        if iteration >= self.next_update:
             self.gap *= 2
-            self.due = iteration + self.gap
+            self.next_update = iteration + self.gap
             self.factor = self.moments.per_class(self.objective, point.theta)
         return self.factor
 
@@ -380,4 +388,4 @@ class Schedule:
         """
         if self.moments.cost_per_class(self.objective) > 0.1 * iteration:
             return None
-        return self.moments.per_class(self.objective, point.theta, least=0.0)
+        return self.moments.per_class(self.objective, point.theta, min_share=0.0)

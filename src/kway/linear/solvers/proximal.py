@@ -1,16 +1,17 @@
-"""Accelerated proximal Newton: minimize smooth(theta) + lasso ||W||_1, with exact zeros; the bias has no penalty.
+"""Accelerated proximal Newton: minimize smooth(theta) + lasso ||W||_1 with exact zeros; the bias has no penalty.
 
-    step      u = argmin of a local model of the smooth part + lasso ||u||_1     (local_models.py)
-    momentum  look = u + (t - 1) / t' (u - last), t' = (1 + sqrt(1 + 4 t^2)) / 2; t is reset to 1 if it points uphill
-    shift     of all classes' weights of a feature by their median if that changes no loss: models of one class at a
-              time find it slowly
+    step          u = argmin of a local model of the smooth part + lasso ||u||_1     (proximal_models.py)
+    extrapolation ahead = u + (t - 1) / t' (u - previous u) with t' = (1 + sqrt(1 + 4 t^2)) / 2 (Nesterov's momentum);
+                  t returns to 1 if the extrapolation points uphill
+    shift         of all classes' weights of a feature by the row that minimizes the penalty, if that changes no loss.
+                  Models of one class at a time would find it slowly
 
-Only `look` is evaluated: one pass over the rows per iteration. If its value is above the best one, the run returns to
-the best point, without momentum and with a stiffer model. So the best value never rises.
+Only the extrapolated point is evaluated, with one pass over the rows per iteration. If its value is above the best one,
+the run returns to the best point, without momentum and with a larger scale of the model. So the best value never rises.
 
-A run ends when an estimate of the excess and then a bound of it (certificates.py) are under tol. If the bound is not,
-it is computed again after half as many iterations more. Small problems on which steps are slow are finished by
-interior points.
+A run ends if an estimate of the excess over the optimum, and then a bound of it (stopping.py), is below tol. If the
+bound is not, it is computed again after half as many iterations more. Small problems on which steps are slow are
+finished by interior points.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ from numpy.typing import NDArray
 from kway.linear.equivalent import merge_equal_rows
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.solvers.base import MOST_WORK, NEAR, SLOW, Control, Point, Solution, is_small
-from kway.linear.solvers.certificates import (
+from kway.linear.solvers.base import MAX_WORK, PROOF_FACTOR, SLOW_ITERATIONS, Control, Point, Solution, Solver, is_small
+from kway.linear.solvers.interior_point import is_small_with_kinks, solve_lasso, solve_small
+from kway.linear.solvers.proximal_models import LocalModel, LocalModels, ModelMinimum
+from kway.linear.solvers.smoothing import solve_smoothed
+from kway.linear.solvers.stopping import (
     duality_gap,
     has_decrement,
     has_gap,
@@ -33,36 +37,35 @@ from kway.linear.solvers.certificates import (
     recent_gain,
     tol_scale,
 )
-from kway.linear.solvers.interior_point import is_small_with_kinks, solve_lasso, solve_small
-from kway.linear.solvers.local_models import LocalModel, LocalModels, ModelMinimum
-from kway.linear.solvers.smoothing import solve_smoothed
 from kway.rows.passes import wrap_rows
 from kway.threads import single_blas
 
-_REBUILD = 5  # the iteration of the first new model, and the factor to the next: early steps move curvature most (T4c)
-STIFFER = 1.5  # growth of the model's scale after a step that rose
+# Iteration at which the model is built again, and the factor to the next such iteration. The curvature changes most in
+# the early steps (decided by row T4c).
+_REBUILD = 5
+_SCALE_GROWTH = 1.5  # factor of the model's scale after a step that raised the value (decided by row T4c)
 
 
 @dataclass(frozen=True)
-class Proximal:
+class Proximal(Solver):
     """L1 and elastic net for every loss that is smooth or can be smoothed."""
 
     name: ClassVar[str] = "proximal"
     needs: ClassVar[frozenset[str]] = frozenset({"loss.smooth", "loss.optimum"})
-    promises: ClassVar[bool] = True
-    spans: ClassVar[bool] = True
+    standardizes: ClassVar[bool] = True
+    stores_pairs: ClassVar[bool] = True
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
-        """From theta to an optimum; a hinge is rounded over a width that shrinks until it does not matter."""
+        """Return the optimum, starting from theta; hinges are rounded over smaller and smaller widths."""
         with single_blas():
             if is_small_with_kinks(objective):
                 return solve_small(objective, control)
             if not np.any(theta[:, :-1]):
-                theta = bias_alone(objective, theta, control)
+                theta = fit_biases(objective, theta, control)
             if not objective.loss.smooth:
-                return solve_smoothed(objective, theta, control, _minimize_smooth)
-            if objective.penalty.lasso and is_small(objective, MOST_WORK):
-                return _steps_then_interior_points(objective, theta, control)
+                return solve_smoothed(objective, theta, control, _solve_rounded)
+            if objective.penalty.lasso and is_small(objective, MAX_WORK):
+                return _solve_with_interior_points(objective, theta, control)
             return ProximalRun(objective, control).go(theta)
 
 
@@ -73,120 +76,125 @@ class ProximalRun:
     objective: Objective
     control: Control
     history: list[float] = field(default_factory=list)
-    excess: float = np.inf  # bound of F above its minimum at the end, or an estimate if there is no proof
+    excess: float = np.inf  # bound of F minus its minimum if `proved`, else an estimate
     proved: bool = False
-    next_proof: int = 0  # iteration before which none is tried
+    next_proof: int = 0  # first iteration at which a bound is computed again
 
     def go(self, theta: NDArray) -> Solution:
-        """Iterate to the tolerance, or to as far as the number format goes."""
+        """Iterate until the excess is below tol, or until rounding hides any progress."""
         best = Point.at(self.objective, theta)
         models = LocalModels(self.objective.subsample(self.objective.n), self.control.rng)
-        model = models.at(best)
-        scale, inertia, last, here, due = model.start, 1.0, best.theta, best, _REBUILD
+        next_rebuild = 1
         for iteration in range(1, max(1, self.control.max_iter) + 1):
-            if iteration == due:
-                model, due = models.at(best), _REBUILD * due
-                scale, inertia, last, here = model.start, 1.0, best.theta, best
-            step = self._step(model, here, scale)
+            if iteration >= next_rebuild:
+                model = models.at(best)
+                next_rebuild = _REBUILD * next_rebuild
+                scale, t, previous, point = model.start_scale, 1.0, best.theta, best
+            step = self._step(model, point, scale)
             self.history.append(best.total)
-            if self._told_to_stop(iteration, best, step.theta):
-                return self._end(self._last_or_best(best, step.theta), told=True)
-            if self._is_near(best, step.promised * max(1.0, scale / model.start)):  # a stiffer model promises less
+            if self._should_stop(iteration, best, step.theta):
+                return self._end(self._last_or_best(best, step.theta), stopped=True)
+            # a larger scale predicts a smaller decrease, which says nothing about the distance to the optimum
+            if self._is_near(best, step.predicted_decrease * max(1.0, scale / model.start_scale)):
                 end = self._last_or_best(best, step.theta)
                 if self._is_proved(iteration, end, model):
                     return self._end(end)
-            if float(np.vdot(here.theta - step.theta, step.theta - last)) > 0:
-                inertia = 1.0
-            ahead = (1 + np.sqrt(1 + 4 * inertia * inertia)) / 2
-            look = self.objective.minimize_penalty_shift(
-                step.theta + theta.dtype.type((inertia - 1) / ahead) * (step.theta - last)
-            )
-            plain = inertia == 1.0
-            inertia, last, here = ahead, step.theta, Point.at(self.objective, look)
-            if here.total <= best.total:
-                best, scale = here, max(model.start, 0.9 * scale)
+            if float(np.vdot(point.theta - step.theta, step.theta - previous)) > 0:
+                t = 1.0
+            next_t = (1 + np.sqrt(1 + 4 * t * t)) / 2
+            ahead = step.theta + theta.dtype.type((t - 1) / next_t) * (step.theta - previous)
+            plain = t == 1.0  # whether the step was taken without momentum
+            t, previous = next_t, step.theta
+            point = Point.at(self.objective, self.objective.minimize_penalty_shift(ahead))
+            if point.total <= best.total:
+                best, scale = point, max(model.start_scale, 0.9 * scale)
                 continue
-            if plain and step.promised <= self._rounding(best):
+            if plain and step.predicted_decrease <= self._rounding(best):
                 self.excess = self._rounding(best)
                 break
-            scale *= STIFFER
-            inertia, last, here = 1.0, best.theta, best
+            scale *= _SCALE_GROWTH
+            t, previous, point = 1.0, best.theta, best
         end = self._last_or_best(best, step.theta)
         self._is_proved(iteration, end, model)
         return self._end(end)
 
-    def _step(self, model: LocalModel, here: Point, scale: float) -> ModelMinimum:
-        """Return the model's step, shifted."""
+    def _step(self, model: LocalModel, point: Point, scale: float) -> ModelMinimum:
+        """Return the minimum of the model after the shift that minimizes the penalty."""
         penalty = self.objective.penalty
-        new, promised = model.step(here.theta, here.gradient, scale, penalty)
+        new, decrease = model.step(point.theta, point.gradient, scale, penalty)
         shifted = self.objective.minimize_penalty_shift(new)
-        return ModelMinimum(shifted, promised + penalty.value(new[:, :-1]) - penalty.value(shifted[:, :-1]))
+        return ModelMinimum(shifted, decrease + penalty.value(new[:, :-1]) - penalty.value(shifted[:, :-1]))
 
-    def _is_near(self, best: Point, promised: float) -> bool:
-        """Return whether little seems left to gain: by the model, and by the last third of the iterations."""
-        self.excess, self.proved = max(NEAR * promised, recent_gain(self.history)), False
-        return self.excess <= self._enough(best) and len(self.history) >= self.next_proof
+    def _is_near(self, best: Point, predicted_decrease: float) -> bool:
+        """Return whether the excess seems to be below tol, by the model and by the recent gain, and a bound is due."""
+        self.excess = max(PROOF_FACTOR * predicted_decrease, recent_gain(self.history))
+        self.proved = False
+        return self.excess <= self._allowed_excess(best) and len(self.history) >= self.next_proof
 
     def _is_proved(self, iteration: int, end: Point, model: LocalModel) -> bool:
-        """Return whether the excess at the end is bounded by tol; without a proof the estimate is believed."""
-        o, bound, enough = self.objective, duality_gap(self.objective, end), self._enough(end)
-        if has_decrement(o) and bound > enough:
-            bound = min(bound, lasso_decrement(o, end, lambda free: model.inverse(o.penalty, free), enough))
+        """Return whether a bound of the excess is below tol; true if no bound exists for this loss and penalty."""
+        o, allowed = self.objective, self._allowed_excess(end)
+        bound = duality_gap(o, end)
+        if has_decrement(o) and bound > allowed:
+            bound = min(bound, lasso_decrement(o, end, lambda free: model.inverse(o.penalty, free), allowed))
         elif not has_gap(o) and not has_decrement(o):
             return True
         self.excess, self.proved = bound, True
-        self.next_proof = iteration + iteration // 2  # a third of the time at most
-        return bound <= enough
+        self.next_proof = iteration + iteration // 2  # so that bounds take at most a third of the time
+        return bound <= allowed
 
-    def _enough(self, point: Point) -> float:
-        return self.control.tol * tol_scale(point.total, self.control.least)
+    def _allowed_excess(self, point: Point) -> float:
+        """Return the excess over the optimum that tol allows."""
+        return self.control.tol * tol_scale(point.total, self.control.min_scale)
 
     def _rounding(self, best: Point) -> float:
-        """Return the change of the objective below which it is noise."""
+        """Return the rounding error of the difference of two objectives: a few eps of the float type."""
         return 4 * float(np.finfo(best.theta.dtype).eps) * abs(best.total)
 
-    def _told_to_stop(self, iteration: int, best: Point, theta: NDArray) -> bool:
+    def _should_stop(self, iteration: int, best: Point, theta: NDArray) -> bool:
+        """Return whether the progress callback or early stopping ends the fit."""
         control = self.control
-        told = control.progress is not None and control.progress(iteration, best.total)
-        return told or (control.validate is not None and control.validate(theta))
+        stopped = control.progress is not None and control.progress(iteration, best.total)
+        return stopped or (control.validate is not None and control.validate(theta))
 
     def _last_or_best(self, best: Point, last: NDArray) -> Point:
-        """Return the last step if it is as good as the best point: its zeros are those of soft thresholding."""
+        """Return the last step if it is as good as the best point, because only steps have exact zeros."""
         end = Point.at(self.objective, last)
         return best if end.total > best.total + self._rounding(best) else end
 
-    def _end(self, end: Point, told: bool = False) -> Solution:
-        miss = max(0.0, self.excess) / tol_scale(end.total, self.control.least)
-        near = told or miss <= self.control.tol
-        advice = "" if near else "raise max_iter, or scale the features to a common range"
+    def _end(self, end: Point, stopped: bool = False) -> Solution:
+        rel_excess = max(0.0, self.excess) / tol_scale(end.total, self.control.min_scale)
+        converged = stopped or rel_excess <= self.control.tol
+        advice = "" if converged else "raise max_iter, or scale the features to a common range"
         history = [*self.history, end.total]
-        return Solution(end.theta, len(self.history), near, miss, history, advice, self.proved, end.total)
+        return Solution(
+            end.theta, len(self.history), converged, rel_excess, history, advice, proved=self.proved, value=end.total
+        )
 
 
-def _steps_then_interior_points(objective: Objective, theta: NDArray, control: Control) -> Solution:
+def _solve_with_interior_points(objective: Objective, theta: NDArray, control: Control) -> Solution:
     """Minimize by proximal steps and, if they are slow, by interior points, which cost more but need few steps."""
-    found = ProximalRun(objective, replace(control, max_iter=min(SLOW, control.max_iter))).go(theta)
-    if found.converged or found.n_iter >= control.max_iter:
-        return found
-    end = solve_lasso(objective, found.theta, replace(control, max_iter=control.max_iter - found.n_iter))
-    history = np.minimum.accumulate([*found.history, *end.history]).tolist()  # the best value so far
-    return replace(end, n_iter=found.n_iter + end.n_iter, history=history)
+    steps = ProximalRun(objective, replace(control, max_iter=min(SLOW_ITERATIONS, control.max_iter))).go(theta)
+    if steps.converged or steps.n_iter >= control.max_iter:
+        return steps
+    end = solve_lasso(objective, steps.theta, replace(control, max_iter=control.max_iter - steps.n_iter))
+    history = np.minimum.accumulate([*steps.history, *end.history]).tolist()  # the best value so far
+    return replace(end, n_iter=steps.n_iter + end.n_iter, history=history)
 
 
-def bias_alone(objective: Objective, theta: NDArray, control: Control) -> NDArray:
-    """theta with W = 0 and the best bias for it: above the critical lasso it is the solution."""
+def fit_biases(objective: Objective, theta: NDArray, control: Control) -> NDArray:
+    """Return theta with W = 0 and the biases that are best for it, which is the optimum if the L1 penalty is strong."""
     theta, objective = theta.copy(), objective.subsample(objective.n)
-    if objective.fit_intercept:
-        column = wrap_rows(np.zeros((objective.n, 1), theta.dtype))
-        blank = merge_equal_rows(replace(objective, rows=column, penalty=Penalty()))
+    if objective.fit_intercept and objective.loss.smooth:
+        zero_column = wrap_rows(np.zeros((objective.n, 1), theta.dtype))
+        biases_only = merge_equal_rows(replace(objective, rows=zero_column, penalty=Penalty()))
         start = np.zeros((objective.n_scores, 2), theta.dtype)
         start[:, 1] = theta[:, -1]
-        if objective.loss.smooth:
-            quiet = replace(control, tol=1e-12, max_iter=50, progress=None, validate=None)
-            theta[:, -1] = ProximalRun(blank, quiet).go(start).theta[:, -1]
+        silent = replace(control, tol=1e-12, max_iter=50, progress=None, validate=None)
+        theta[:, -1] = ProximalRun(biases_only, silent).go(start).theta[:, -1]
     return theta
 
 
-def _minimize_smooth(objective: Objective, theta: NDArray, control: Control, *, prove: bool) -> Solution:
-    """Minimize a smooth loss with an L1 part; every run ends with a proof if there is one."""
+def _solve_rounded(objective: Objective, theta: NDArray, control: Control, *, prove: bool) -> Solution:
+    """Minimize a rounded hinge with an L1 part; every run ends with a bound, so that `prove` has no effect."""
     return ProximalRun(objective, control).go(theta)

@@ -1,6 +1,6 @@
-"""Sampled softmax for many classes: each mini-batch step estimates Z from a few classes, so that it never visits all K.
+"""Sampled softmax for many classes: each step estimates the denominators of softmax from a few of the K classes.
 
-    Z_i ~ sum_{c in S} e^{f_ic}  +  (K - |S|) / m  sum_{c in U} e^{f_ic}
+    Z_i = sum_c e^{f_ic} ~ sum_{c in S} e^{f_ic}  +  (K - |S|) / m  sum_{c in U} e^{f_ic}
 
 S    the known classes: the classes of the rows of the batch, and h hard classes. By default the hard classes are those
      that rows are confused with most often, found every few hundred steps by scoring a few rows against all classes.
@@ -13,8 +13,8 @@ gradients per class. Weight decay is applied to a class when a step updates it. 
 a memory-mapped file (sampled_files.py).
 
 If there is a bias, the mean row is subtracted first (equivalent.py). Rows on a GPU store the weights and take the steps
-themselves. This module then only draws the batches and classes and sets the rates. It uses the same random numbers in
-both cases, so that the steps are the same.
+themselves. This module then only draws the batches and classes and sets the rates. Steps on a GPU and on the CPU are
+the same, because random numbers are drawn only in this module, and in the same order.
 
 `history` contains the exact objective on a fixed sample of rows, never the estimate.
 """
@@ -36,10 +36,10 @@ from kway.kernels.linear.sampled import decay_rows, step_rows
 from kway.linear.equivalent import center_rows
 from kway.linear.losses import Targets
 from kway.linear.objective import Objective
-from kway.linear.solvers.base import Control, Solution
-from kway.linear.solvers.certificates import BLEW_UP
+from kway.linear.solvers.base import Control, Solution, Solver
 from kway.linear.solvers.sampled_files import mapped_zeros, read_checkpoint, write_checkpoint
 from kway.linear.solvers.schedules import pick_schedule
+from kway.linear.solvers.stopping import BLEW_UP
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.parameters import check_parameters, whole
 from kway.probabilities import Shares
@@ -50,15 +50,16 @@ from kway.search.metrics import pick_metric
 from kway.threads import pmap, single_blas, spans
 from kway.validation import Rows
 
+# Decided by the benchmark of sampled softmax (benchmarks/jobs/sampled.py, rows C1 and C2) unless noted.
 _BATCH = 256  # rows per step if batch_size is 1
 CANDIDATES = 16  # best classes of each scored row that are counted when hard classes are selected
 _REFRESH = 256  # steps between two selections of hard classes by scoring rows against all classes
-_REINDEX = 4 * _REFRESH  # steps after which the index over the weights is built again
+_REINDEX = 4 * _REFRESH  # steps between two builds of the index over the weights
 SCORING_SHARE = 0.1  # cost of a selection, relative to the products of the _REFRESH steps before it
-MIN_SCORED_ROWS, MAX_SCORED_ROWS = 16, 1000  # limits of the number of rows that are scored against all classes
-_EXACT_PRODUCTS = 5e10  # multiplications that an exact loss may take: about a second (test_sampled)
+MAX_SCORED_ROWS = 1000  # largest number of rows that are scored against all classes at once
+_EXACT_WORK = 5e10  # multiplications that the exact loss after an epoch may take, about a second
 FIRST_GAIN = 4.0  # approximate increase of the score of a row's class by the first step of that class
-_PATIENCE = 3  # stop after so many epochs without a gain of tol, relative to the loss at W = 0
+_PATIENCE = 3  # epochs in a row with a gain below tol, relative to the loss at W = 0, after which the fit stops
 
 
 class DrawnClasses(NamedTuple):
@@ -70,19 +71,18 @@ class DrawnClasses(NamedTuple):
 
 def draw_classes(known: NDArray[np.int64], n_classes: int, m: int, rng: np.random.Generator) -> DrawnClasses:
     """Draw m classes that are not in `known` (s,), which must be sorted and distinct; each represents (K - s) / m."""
-    others = n_classes - len(known)
-    m = min(m, others)
-    ranks = np.sort(rng.choice(others, m, replace=False, shuffle=False))
-    behind = np.searchsorted(
-        known - np.arange(len(known)), ranks, side="right"
-    )  # number of known classes below each drawn one
+    n_others = n_classes - len(known)
+    m = min(m, n_others)
+    ranks = np.sort(rng.choice(n_others, m, replace=False, shuffle=False))  # among the classes that are not known
+    # ids minus ranks: known[i] - i classes that are not known are below known[i]
+    n_known_below = np.searchsorted(known - np.arange(len(known)), ranks, side="right")
     log_weight = np.zeros(len(known) + m)
-    log_weight[len(known) :] = np.log(max(1, others) / max(1, m))
-    return DrawnClasses(np.concatenate([known, ranks + behind]), log_weight)
+    log_weight[len(known) :] = np.log(max(1, n_others) / max(1, m))
+    return DrawnClasses(np.concatenate([known, ranks + n_known_below]), log_weight)
 
 
 @dataclass(frozen=True)
-class Sampled:
+class Sampled(Solver):
     """Softmax for very many classes, by mini-batch steps on the classes of the rows and a sample of the others.
 
     The result is near the optimum, but not guaranteed to be within tol of it. The fit stops when three epochs in a row
@@ -111,19 +111,18 @@ class Sampled:
     weights: str | None = None
     name: ClassVar[str] = "sampled"
     needs: ClassVar[frozenset[str]] = frozenset({"loss.cross_entropy", "penalty.smooth"})
-    promises: ClassVar[bool] = False
-    spans: ClassVar[bool] = False
+    guarantees_tol: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_parameters(self, negatives=whole(1), hard=whole(0))
 
-    def cold_start(self, objective: Objective) -> NDArray:
+    def cold_start(self, objective: Objective, rng: np.random.Generator | None = None) -> NDArray:
         """Return weights of zero, in memory or in a file."""
-        found = mapped_zeros((objective.n_scores, objective.d + 1), objective.rows.dtype, self.weights)
-        return objective.zeros() if found is None else found
+        mapped = mapped_zeros((objective.n_scores, objective.d + 1), objective.rows.dtype, self.weights)
+        return objective.zeros() if mapped is None else mapped
 
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
-        """Run epochs until the exact loss of a sample stops falling by tol, or max_iter; theta may be overwritten."""
+        """Run epochs until the exact loss of a sample stops falling by tol, or max_iter; theta is overwritten."""
         if objective.targets.soft is not None:
             raise CombinationError(
                 "solver 'sampled' takes one label per row, not distributions or label_smoothing; "
@@ -133,13 +132,13 @@ class Sampled:
             frame, validate = center_rows(objective), control.validate
             if validate is not None:
                 control = replace(control, validate=lambda theta: validate(frame.back(theta.copy())))
-            # theta is not copied: there may be a billion weights
+            # theta is changed in place, because a copy of a billion weights would not fit
             start = frame.into(np.require(theta, requirements=["C", "W"]))
             run = SampledRun(self, frame.objective, control, start)
-            found = _run_epochs(run)
+            solution = _run_epochs(run)
             run.weights.fetch()
-            frame.back(found.theta)
-            return found
+            frame.back(solution.theta)  # in place
+            return solution
 
 
 @dataclass
@@ -150,6 +149,9 @@ class SampledRun:
     sq_grad_sums  (K,)        Adagrad's sum of squared gradients of each class
     last_step     (K,)        step up to which the weight decay of each class is applied
     hard          (h,)        current hard classes
+
+    A checkpoint replaces the contents of these arrays. It must be read before `weights` is used for the first time,
+    because the object that takes the steps may copy the arrays to a GPU.
     """
 
     solver: Sampled
@@ -160,12 +162,11 @@ class SampledRun:
 
     def __post_init__(self) -> None:
         o = self.objective
-        by_rows = STEPS in o.rows.offers
-        usual = cast(SteppingRows, o.rows).step_rows() if by_rows else _BATCH
-        self.batch = min(self.control.batch_size if self.control.batch_size > 1 else usual, o.n)
+        default = cast(SteppingRows, o.rows).step_rows() if STEPS in o.rows.offers else _BATCH
+        self.batch = min(self.control.batch_size if self.control.batch_size > 1 else default, o.n)
         self.mean_square = o.rows.mean_square() or 1.0  # of the entries of X
-        # The first row of a class moves its weights by about `eta`. Classes that are only drawn have small gradients
-        # and move less.
+        # The first row of a class moves its weights by about the learning rate. Classes that are only drawn have small
+        # gradients and move less.
         self.sq_grad_sums = np.full(o.n_scores, self.mean_square / self.batch**2, np.float32)
         self.last_step = np.zeros(o.n_scores, np.int32)
         self.hard = np.empty(0, np.int64)
@@ -173,7 +174,7 @@ class SampledRun:
 
     @cached_property
     def weights(self) -> SampledWeights:
-        """Return the object that takes the steps. It is created after a checkpoint, if there is one, was read."""
+        """Return the object that takes the steps, on a GPU or on the CPU."""
         o = self.objective
         if STEPS in o.rows.offers:
             return cast(SteppingRows, o.rows).sampled_weights(
@@ -196,8 +197,8 @@ class SampledRun:
         """Take steps over all rows in random order, then apply the weight decay that each class has accumulated."""
         o = self.objective
         order = o.rows.shuffled(self.control.rng)
-        for number, at in enumerate(spans(o.n, self.batch)):
-            rows = np.sort(order[at])
+        for number, batch in enumerate(spans(o.n, self.batch)):
+            rows = np.sort(order[batch])
             if self.solver.index is not None:
                 self.hard = self.nearest_classes(rows, rebuild=number % _REINDEX == 0)
             elif self.step % _REFRESH == 0:
@@ -210,7 +211,7 @@ class SampledRun:
         codes = self.objective.targets.codes[rows]
         known = np.union1d(codes, self.hard)
         drawn = draw_classes(known, self.objective.n_scores, self.solver.negatives, self.control.rng)
-        own = np.searchsorted(known, codes)
+        own = np.searchsorted(known, codes)  # position of each row's class among the classes of the step
         plan = StepPlan(rows, own, drawn.ids, len(known), float(drawn.log_weight[-1]), self.rate())
         self.weights.step(plan, self.step)
         self.step += 1
@@ -218,11 +219,12 @@ class SampledRun:
     def confused_classes(self) -> NDArray[np.int64]:
         """Return the classes that are most often among the best of a sample of rows but not their own, sorted."""
         o, K = self.objective, self.objective.n_scores
-        touched = self.batch + self.solver.hard + self.solver.negatives
-        if self.step == 0 or touched >= K:
+        n_step_classes = self.batch + self.solver.hard + self.solver.negatives
+        if self.step == 0 or n_step_classes >= K:
             return np.empty(0, np.int64)
-        wanted = int(np.clip(SCORING_SHARE * _REFRESH * self.batch * touched / K, MIN_SCORED_ROWS, MAX_SCORED_ROWS))
-        rows = np.sort(self.control.rng.choice(o.n, min(o.n, wanted), replace=False))
+        affordable = SCORING_SHARE * _REFRESH * self.batch * n_step_classes / K
+        n_rows = _limit_scored_rows(affordable, self.solver)
+        rows = np.sort(self.control.rng.choice(o.n, min(o.n, n_rows), replace=False))
         return self._most_frequent(self.weights.best(rows, min(CANDIDATES, K)), rows)
 
     def nearest_classes(self, rows: NDArray[np.int64], rebuild: bool) -> NDArray[np.int64]:
@@ -239,8 +241,9 @@ class SampledRun:
 
     def _most_frequent(self, ids: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the `hard` most frequent classes of ids (b, k), not counting the class of each row (b,)."""
-        found, counts = np.unique(ids[ids != self.objective.targets.codes[rows][:, None]], return_counts=True)
-        return np.sort(found[np.argsort(-counts, kind="stable")[: self.solver.hard]])
+        confused = ids[ids != self.objective.targets.codes[rows][:, None]]
+        classes, counts = np.unique(confused, return_counts=True)
+        return np.sort(classes[np.argsort(-counts, kind="stable")[: self.solver.hard]])
 
 
 @dataclass
@@ -256,17 +259,17 @@ class HostWeights:
         """Gather the class rows [W b], score them against [x 1], and subtract the scaled gradient from theta."""
         o, theta, ids, eta, ridge = self.objective, self.theta, plan.ids, plan.eta, self.objective.penalty.ridge
         X, parts = _with_ones(o.X[plan.rows]), self._class_blocks(len(ids))  # (b, d + 1)
-        held = np.empty((len(ids), theta.shape[1]), theta.dtype)  # (c, d + 1)
+        class_rows = np.empty((len(ids), theta.shape[1]), theta.dtype)  # (c, d + 1)
         slopes = np.empty((len(plan.rows), len(ids)), theta.dtype)  # (b, c)
         log_weight = np.where(np.arange(len(ids)) < plan.known, 0.0, plan.log_weight)
 
         def gather(s: slice) -> None:
             decay_rows(theta, ids[s], self.sq_grad_sums, self.last_step, number, eta, ridge)
-            np.take(theta, ids[s], axis=0, out=held[s], mode="clip")  # mode="raise" would copy through a buffer
-            held[s, -1] += log_weight[s]
+            np.take(theta, ids[s], axis=0, out=class_rows[s], mode="clip")  # mode="raise" would copy through a buffer
+            class_rows[s, -1] += log_weight[s]  # a larger bias counts e^f as often as the class represents classes
 
-        def slope(s: slice) -> None:
-            np.matmul(X[s], held.T, out=slopes[s])
+        def score(s: slice) -> None:
+            np.matmul(X[s], class_rows.T, out=slopes[s])  # scores, which the loss replaces by slopes
             o.loss.value_gradient(slopes[s], Targets(plan.own[s]), slopes[s])
 
         weight = np.ones(len(plan.rows)) if o.weight is None else o.weight[plan.rows]
@@ -279,17 +282,17 @@ class HostWeights:
             )
 
         pmap(gather, parts)
-        pmap(slope, spans(len(plan.rows), rows_per_block(slopes[0].nbytes, CACHE_BYTES // 8)))
+        pmap(score, spans(len(plan.rows), rows_per_block(slopes[0].nbytes, CACHE_BYTES // 8)))
         pmap(move, parts)
 
     def decay(self, step: int, eta: float) -> None:
         """Apply the weight decay that each class has accumulated since its last step."""
 
-        def some(s: slice) -> None:
-            every = np.arange(s.start, s.stop)
-            decay_rows(self.theta, every, self.sq_grad_sums, self.last_step, step, eta, self.objective.penalty.ridge)
+        def decay_block(s: slice) -> None:
+            ids = np.arange(s.start, s.stop)
+            decay_rows(self.theta, ids, self.sq_grad_sums, self.last_step, step, eta, self.objective.penalty.ridge)
 
-        pmap(some, self._class_blocks(len(self.theta)))
+        pmap(decay_block, self._class_blocks(len(self.theta)))
 
     def best(self, rows: NDArray[np.int64], k: int) -> NDArray[np.int64]:
         """Return the k classes with the highest scores for each of the given rows, (m, k)."""
@@ -299,10 +302,8 @@ class HostWeights:
         """Return the exact mean loss: log Z is the best score of a row minus the log probability of that class."""
         X, theta = watched.X, self.theta
         best = best_classes(X, theta[:, :-1], theta[:, -1], 1, Shares())
-        leader = best.ids[:, 0]
-        loss = (
-            _class_scores(X, theta, leader) - _class_scores(X, theta, losses.targets.codes) - np.log(best.scores[:, 0])
-        )
+        best_scores = _class_scores(X, theta, best.ids[:, 0])
+        loss = best_scores - np.log(best.scores[:, 0]) - _class_scores(X, theta, losses.targets.codes)
         return float(np.average(np.maximum(loss, 0), weights=losses.weight))
 
     def squares(self) -> float:
@@ -329,15 +330,16 @@ def exact_objective(weights: SampledWeights, watched: Objective) -> float:
 
 def _class_scores(X: Rows, theta: NDArray, codes: NDArray[np.int64]) -> NDArray:
     """Return the score of one class per row, (n,)."""
-    held = theta[codes].astype(np.float64)
-    products = X.multiply(held[:, :-1]).sum(axis=1) if sp.issparse(X) else np.einsum("ij,ij->i", X, held[:, :-1])
-    return np.asarray(products).ravel() + held[:, -1]
+    class_rows = theta[codes].astype(np.float64)
+    W = class_rows[:, :-1]
+    products = X.multiply(W).sum(axis=1) if sp.issparse(X) else np.einsum("ij,ij->i", X, W)
+    return np.asarray(products).ravel() + class_rows[:, -1]
 
 
 def _run_epochs(run: SampledRun) -> Solution:
     """Run epochs until _PATIENCE of them in a row gain less than tol times the loss at W = 0, which is log K."""
     o, control, folder = run.objective, run.control, run.solver.checkpoint
-    watched = o.take(_sample(o, control.rng))
+    watched = o.take(_sample(run))  # drawn before the checkpoint restores the state of rng, as in the first run
     fingerprint = "" if folder is None else _fingerprint(run)
     history = [] if folder is None else read_checkpoint(folder, run, fingerprint)
     for number in range(len(history), control.max_iter):
@@ -345,7 +347,7 @@ def _run_epochs(run: SampledRun) -> Solution:
             return Solution(run.theta, number, history=history, value=_value(o, history))
         run.epoch()
         if not run.weights.finite():
-            return Solution(run.theta, number + 1, False, np.inf, history, BLEW_UP)
+            return Solution(run.theta, number + 1, converged=False, rel_excess=np.inf, history=history, advice=BLEW_UP)
         history.append(exact_objective(run.weights, watched))
         if folder is not None or control.validate is not None:
             run.weights.fetch()
@@ -354,19 +356,21 @@ def _run_epochs(run: SampledRun) -> Solution:
         stopped = control.progress is not None and control.progress(number + 1, history[-1])
         if stopped or (control.validate and control.validate(run.theta)):
             return Solution(run.theta, number + 1, history=history, value=_value(o, history))
-    enough = _idle_epochs(history, control.tol, o.n_scores) >= _PATIENCE
-    lost, advice = (0.0, "") if enough else (np.inf, "raise max_iter or tol")
-    return Solution(run.theta, len(history), enough, lost, history, advice, value=_value(o, history))
+    value = _value(o, history)
+    if _idle_epochs(history, control.tol, o.n_scores) >= _PATIENCE:
+        return Solution(run.theta, len(history), history=history, value=value)
+    advice = "raise max_iter or tol"
+    return Solution(run.theta, len(history), False, rel_excess=np.inf, history=history, advice=advice, value=value)
 
 
 def _idle_epochs(history: list[float], tol: float, n_classes: int) -> int:
-    """Return how many epochs at the end of `history` gained less than tol times the loss at W = 0."""
+    """Return the number of epochs at the end of `history` that gained less than tol times the loss at W = 0, log K."""
     start = best = float(np.log(n_classes))
-    since = 0
+    n_idle = 0
     for loss in history:
-        since = 0 if loss < best - tol * start else since + 1
+        n_idle = 0 if loss < best - tol * start else n_idle + 1
         best = min(best, loss)
-    return since
+    return n_idle
 
 
 def _fingerprint(run: SampledRun) -> str:
@@ -377,19 +381,25 @@ def _fingerprint(run: SampledRun) -> str:
     return repr((o.rows.fingerprint(), *digests, settings, run.control.learning_rate, o.fit_intercept))
 
 
-def _sample(objective: Objective, rng: np.random.Generator) -> NDArray[np.int64]:
+def _sample(run: SampledRun) -> NDArray[np.int64]:
     """Return the rows on which the exact loss is computed: a sample, or all rows if there are few."""
-    wanted = int(np.clip(_EXACT_PRODUCTS / (objective.n_scores * objective.d), MIN_SCORED_ROWS, MAX_SCORED_ROWS))
-    return np.sort(rng.choice(objective.n, min(objective.n, wanted), replace=False))
+    o = run.objective
+    n_rows = _limit_scored_rows(_EXACT_WORK / (o.n_scores * o.d), run.solver)
+    return np.sort(run.control.rng.choice(o.n, min(o.n, n_rows), replace=False))
+
+
+def _limit_scored_rows(affordable: float, solver: Sampled) -> int:
+    """Return a number of rows to score: at least enough for `hard` classes, at most MAX_SCORED_ROWS."""
+    return int(np.clip(affordable, max(1, solver.hard // CANDIDATES), MAX_SCORED_ROWS))
 
 
 def _value(objective: Objective, history: list[float]) -> float | None:
     """Return the objective on the sample if computing it on all rows takes too long, else None."""
-    return history[-1] if objective.n * objective.n_scores * objective.d > _EXACT_PRODUCTS else None
+    return history[-1] if objective.n * objective.n_scores * objective.d > _EXACT_WORK else None
 
 
 def _with_ones(X: Rows) -> NDArray:
     """Return [x 1] for each row as a dense array (m, d + 1), so that f = [x 1] . [w b]."""
-    found = np.ones((X.shape[0], X.shape[1] + 1), X.dtype)
-    found[:, :-1] = X.toarray() if sp.issparse(X) else X
-    return found
+    extended = np.ones((X.shape[0], X.shape[1] + 1), X.dtype)
+    extended[:, :-1] = X.toarray() if sp.issparse(X) else X
+    return extended

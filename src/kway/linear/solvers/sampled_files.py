@@ -29,48 +29,46 @@ from kway.tables.outputs import replacing
 
 FILE = "sampled.npz"
 WEIGHTS_FILE = "weights.npy"
-_ARRAYS = {
-    "theta": "theta",
-    "sizes": "sq_grad_sums",
-    "met": "last_step",
-    "hard": "hard",
-}  # name in the file -> name in the run
+# name in the file -> attribute of the run
+_ARRAYS = {"theta": "theta", "sizes": "sq_grad_sums", "met": "last_step", "hard": "hard"}
 
 
-def made_folder(name: str, folder: Any) -> Path:
-    """Return the folder that a parameter names; create it if it does not exist."""
+def create_folder(name: str, folder: Any) -> Path:
+    """Return the folder that the parameter `name` of Sampled specifies; create it if it does not exist."""
     try:
-        home = Path(folder)
-        home.mkdir(parents=True, exist_ok=True)
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
     except (OSError, TypeError, ValueError) as error:  # folder is a file or no valid path
         raise InputError(
             f"Sampled({name}=) must name a folder that can be written to, got {folder!r}: {error}"
         ) from error
-    return home
+    return path
 
 
 def write_checkpoint(folder: str, run: Any, history: list[float], fingerprint: str) -> None:
     """Write the state of a run after an epoch."""
-    home = made_folder("checkpoint", folder)
+    file = create_folder("checkpoint", folder) / FILE
     facts = {"step": run.step, "history": history, "rng": run.control.rng.bit_generator.state, "mark": fingerprint}
-    with replacing(home / FILE) as draft, draft.open("wb") as out:
-        np.savez(out, facts=np.array(json.dumps(facts)), **{name: getattr(run, own) for name, own in _ARRAYS.items()})
+    arrays = {name: getattr(run, attribute) for name, attribute in _ARRAYS.items()}
+    with replacing(file) as draft, draft.open("wb") as out:
+        np.savez(out, facts=np.array(json.dumps(facts)), **arrays)
 
 
 def read_checkpoint(folder: str, run: Any, fingerprint: str) -> list[float]:
     """Restore a run from its file and return its losses so far, or an empty list if there is no file."""
-    file = made_folder("checkpoint", folder) / FILE
+    file = create_folder("checkpoint", folder) / FILE
     if not file.is_file():
         return []
     try:
-        with file.open("rb") as raw, np.load(raw, allow_pickle=False) as held:  # a broken one would stay open
-            facts = json.loads(str(held["facts"]))
+        # np.load would leave a broken file open if it opened the file itself
+        with file.open("rb") as raw, np.load(raw, allow_pickle=False) as stored:
+            facts = json.loads(str(stored["facts"]))
             if facts["mark"] != fingerprint:
                 raise InputError(
                     f"{str(file)!r} was written by a fit of other rows or settings; give another checkpoint folder, or "
                     "remove the file"
                 )
-            _fill(run, {own: held[name] for name, own in _ARRAYS.items()})
+            _fill(run, {attribute: stored[name] for name, attribute in _ARRAYS.items()})
             run.step, history = int(facts["step"]), [float(loss) for loss in facts["history"]]
             run.control.rng.bit_generator.state = facts["rng"]
     except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, zlib.error) as error:
@@ -81,7 +79,7 @@ def read_checkpoint(folder: str, run: Any, fingerprint: str) -> list[float]:
 
 
 def _fill(run: Any, arrays: dict[str, NDArray]) -> None:
-    """Check the arrays of a file, because kernels trust the classes in `hard`, and copy them into the run."""
+    """Copy the arrays of a file into the run, after checks, because kernels do not check the classes in `hard`."""
     for name in ("theta", "sq_grad_sums", "last_step"):
         if arrays[name].shape != getattr(run, name).shape or not np.isfinite(arrays[name]).all():
             raise ValueError(f"{name} does not fit this model")
@@ -96,7 +94,7 @@ def mapped_zeros(shape: tuple[int, int], dtype: DTypeLike, folder: str | None) -
     """Return zeros in a memory-mapped file; None if no folder is given and they fit in memory."""
     kind = np.dtype(dtype)
     if folder is not None:
-        file = made_folder("weights", folder) / WEIGHTS_FILE
+        file = create_folder("weights", folder) / WEIGHTS_FILE
         try:
             return np.asarray(np.lib.format.open_memmap(file, mode="w+", dtype=kind, shape=shape))
         except OSError as error:

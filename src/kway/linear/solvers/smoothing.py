@@ -23,14 +23,14 @@ from numpy.typing import NDArray
 from kway.linear.losses import centered_kink
 from kway.linear.objective import Objective
 from kway.linear.solvers.base import Control, Solution
-from kway.linear.solvers.certificates import tol_scale
+from kway.linear.solvers.stopping import tol_scale
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.threads import pmap, spans
 
-FIRST_WIDTH = 2.02  # at theta = 0 every gap is 1, which is just inside the rounded kink and has curvature
-WIDTH_FACTOR = 5.0  # factor between two widths (T4d)
-NARROWEST_KINK = 1e-6  # width below which rounding of the losses hides any progress
-ROUGH_TOL = 1e-2  # tolerance of the problems with wider kinks (T4d)
+FIRST_WIDTH = 2.02  # just above 2: at theta = 0 every gap is 1, which is then inside the rounded kink, with curvature
+WIDTH_FACTOR = 5.0  # factor between two widths (row T4d)
+MIN_WIDTH = 1e-6  # width below which rounding of the losses hides any progress
+ROUGH_TOL = 1e-2  # tolerance while the cost of the rounding is far above tol (row T4d)
 
 
 class SolveSmooth(Protocol):
@@ -45,23 +45,24 @@ def solve_smoothed(objective: Objective, theta: NDArray, control: Control, solve
     """Minimize an objective with hinges by `solve`, a solver of smooth problems."""
     width = FIRST_WIDTH
     history: list[float] = []
-    best, left = Solution(theta, 0, False, np.inf), control.max_iter
+    best = Solution(theta, 0, converged=False, rel_excess=np.inf)
+    iterations_left = control.max_iter
     while True:
         smooth = objective.with_loss(centered_kink(objective.loss, width))
-        rough = _rough(control, left, best.miss)
-        last = rough.tol < control.tol  # the excess of the smooth problem then needs a bound, too
-        found = solve(smooth, best.theta, rough, prove=last)
-        history += found.history
-        left -= found.n_iter
-        value = objective.value(found.theta)
-        cost = cost_of_rounding(objective, smooth, found.theta) / tol_scale(value)
-        best = replace(found, miss=cost + found.miss, n_iter=best.n_iter + found.n_iter, history=history)
-        if (last and best.miss <= control.tol) or width < NARROWEST_KINK or left <= 0 or value <= 0:
+        smooth_control = _smooth_control(control, iterations_left, best.rel_excess)
+        last = smooth_control.tol < control.tol  # the excess of the smooth problem then needs a bound, too
+        solution = solve(smooth, best.theta, smooth_control, prove=last)
+        history += solution.history
+        iterations_left -= solution.n_iter
+        value = objective.value(solution.theta)
+        rel_excess = solution.rel_excess + cost_of_rounding(objective, smooth, solution.theta) / tol_scale(value)
+        best = replace(solution, rel_excess=rel_excess, n_iter=best.n_iter + solution.n_iter, history=history)
+        if (last and rel_excess <= control.tol) or width < MIN_WIDTH or iterations_left <= 0 or value <= 0:
             break
         width /= WIDTH_FACTOR
     # a problem with a wide kink may end far above the optimum of the hinge
-    converged = (last and best.miss <= control.tol) or value <= 0
-    advice = "" if converged else found.advice or "raise max_iter or tol"
+    converged = (last and best.rel_excess <= control.tol) or value <= 0
+    advice = "" if converged else solution.advice or "raise max_iter or tol"
     # the bound was proved for the rounded hinge, not for the hinge
     return replace(best, converged=converged, advice=advice, proved=False, value=value)
 
@@ -81,15 +82,14 @@ def cost_of_rounding(objective: Objective, smooth: Objective, theta: NDArray) ->
         cost = value - share * np.abs(slope).sum(axis=1) - np.einsum("ij,ij->i", slope, f)
         return objective.weighted_sum(cost, rows)
 
-    return max(
-        0.0, sum(pmap(part, spans(objective.n, rows_per_block(8 * objective.n_scores, CACHE_BYTES)))) / objective.n
-    )
+    total = sum(pmap(part, spans(objective.n, rows_per_block(8 * objective.n_scores, CACHE_BYTES))))
+    return max(0.0, total / objective.n)
 
 
-def _rough(control: Control, left: int, miss: float) -> Control:
-    """Return the control of the smooth problem: a quarter of tol, and more while the rounding costs far more than tol.
+def _smooth_control(control: Control, max_iter: int, rel_excess: float) -> Control:
+    """Return the control of a smooth problem: a quarter of tol, and more while the rounding costs far more than tol.
 
     Most of tol is left for the cost of the rounding.
     """
-    tol = control.tol / 4 if miss < 20 * control.tol else max(ROUGH_TOL, control.tol)
-    return replace(control, tol=tol, max_iter=left)
+    tol = control.tol / 4 if rel_excess < 20 * control.tol else max(ROUGH_TOL, control.tol)
+    return replace(control, tol=tol, max_iter=max_iter)

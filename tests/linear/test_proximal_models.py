@@ -7,7 +7,7 @@ from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Point
-from kway.linear.solvers.local_models import LocalModels, thresholded
+from kway.linear.solvers.proximal_models import LocalModels, soft_thresholds
 
 
 def images_like(seed, n=6000, d=60, K=4, lasso=0.02, bias=True, ridge=0.0):
@@ -48,7 +48,7 @@ def test_a_step_is_the_minimum_of_the_model(seed, ridge):
 def test_thresholded_is_the_minimum_entry_by_entry():
     rng = np.random.default_rng(0)
     theta, slope, h = rng.normal(size=50), rng.normal(size=50), rng.uniform(0.1, 3, 50)
-    new, falls = thresholded(theta, slope, h, np.float64(0.3))
+    new, falls = soft_thresholds(theta, slope, h, np.float64(0.3))
 
     def value(u):
         return slope * (u - theta) + h / 2 * (u - theta) ** 2 + 0.3 * np.abs(u)

@@ -2,7 +2,7 @@
 
 A fit may stop at theta if its excess over the optimum F* is relatively below tol:
 
-    (F(theta) - F*) / tol_scale(F) <= tol,   tol_scale(F) = max(|F|, least)
+    (F(theta) - F*) / tol_scale(F) <= tol,   tol_scale(F) = max(|F|, min_scale)
 
 F* is unknown, so a solver that guarantees tol needs an upper bound of the excess F(theta) - F*. `bound_excess` returns
 it, by one of two methods:
@@ -43,13 +43,18 @@ BLEW_UP = "lower learning_rate: the steps diverged"
 WIDE_GAP = "raise max_iter or alpha, or scale the features to a common range"
 HIDDEN = "rounding hides any further progress: scale the features, or pass float64"
 
-LEAST_FALL = 1e-6  # tol is relative to at least this share of the objective at zero: the rest is rounding
-_TINY = float(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)  # the reciprocal is finite
-_MOST_PRODUCTS = 40  # products of a decrement: after so many, a step of the descent costs less (T4b)
-# conjugate gradients overestimate the smallest eigenvalue, on random problems by far less than this factor
-_CAUTION = 10.0
-_LEAST_CHANGE = 1e-3  # of a score: rounding would hide the bound for a smaller one
-_ROUNDS = 4  # rounds in which zeros join the free weights of an L1 problem (T4c)
+# tol is relative to at least this share of the objective at theta = 0, because a smaller objective is mostly rounding
+MIN_SCALE_SHARE = 1e-6
+_TINY = float(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)  # smallest number whose reciprocal is finite
+# Hessian-vector products after which a decrement is given up, because steps of the descent cost less (row T4b)
+_MAX_PRODUCTS = 40
+# Safety factor of the smallest eigenvalue, which conjugate gradients overestimate. On random problems it is too large
+# by far less than this factor (tests/attack/test_optimum.py).
+_EIGENVALUE_SAFETY = 10.0
+# Smallest change of a score in the bound of a Newton step. (exp(-u t) - 1 + u t) / u^2 loses all digits to rounding if
+# u is much smaller. A larger u only increases the bound.
+_MIN_SCORE_CHANGE = 1e-3
+_MAX_ROUNDS = 4  # rounds in which zeros join the free weights of an L1 problem (row T4c)
 
 Precondition = Callable[[NDArray], NDArray]
 
@@ -57,17 +62,17 @@ Precondition = Callable[[NDArray], NDArray]
 # ---------------------------------------------------------------- what tol means
 
 
-def tol_scale(value: float, least: float = 0.0) -> float:
-    """Return the scale that tol is relative to: the objective, but at least `least`, and never 0."""
-    return max(abs(value), least, _TINY)
+def tol_scale(value: float, min_scale: float = 0.0) -> float:
+    """Return the scale that tol is relative to: the objective, but at least `min_scale`, and never 0."""
+    return max(abs(value), min_scale, _TINY)
 
 
-def least_of(objective: Objective) -> float:
-    """Return the `least` of `tol_scale`: a millionth of the objective at theta = 0, estimated from some rows."""
+def min_tol_scale(objective: Objective) -> float:
+    """Return the `min_scale` of `tol_scale`: a millionth of the objective at theta = 0, from the first rows."""
     o = objective
     rows = slice(0, min(o.n, rows_per_block(8 * o.n_scores, CACHE_BYTES)))
     losses, _ = o.loss.value_gradient(np.zeros((rows.stop, o.n_scores)), o.block_targets(rows))
-    return LEAST_FALL * float(losses.mean()) if len(losses) else 0.0
+    return MIN_SCALE_SHARE * float(losses.mean()) if len(losses) else 0.0
 
 
 def separated(objective: Objective, value: float) -> bool:
@@ -77,10 +82,10 @@ def separated(objective: Objective, value: float) -> bool:
     penalty, a larger theta then always has a smaller loss.
     """
     o = objective
-    if o.penalty.ridge or o.penalty.lasso or o.targets.soft is not None or o.loss.mistake is None:
+    if o.penalty.ridge or o.penalty.lasso or o.targets.soft is not None or o.loss.min_error_loss is None:
         return False
-    least = 1.0 if o.weight is None else float(o.weight[o.weight > 0].min())
-    return value * o.n < least * o.loss.mistake
+    min_weight = 1.0 if o.weight is None else float(o.weight[o.weight > 0].min())
+    return value * o.n < min_weight * o.loss.min_error_loss
 
 
 def recent_gain(history: Sequence[float]) -> float:
@@ -135,16 +140,17 @@ def largest_fall(objective: Objective, theta: NDArray, direction: NDArray) -> fl
     def part(rows: slice) -> NDArray:
         scores, targets = objective.scores(theta, rows).astype(np.float64), objective.block_targets(rows)
         moved = objective.scores(direction, rows).astype(np.float64)
-        farthest = np.abs(moved).max(axis=1)  # (m,)
-        unit = moved / np.maximum(farthest, _TINY)[:, None]
-        along = np.einsum("ik,ik->i", objective.loss.hessian_product(scores, targets, unit), unit) * np.square(farthest)
-        along = np.maximum(along, 0) * (1.0 if objective.weight is None else objective.weight[rows])
-        return np.array([along, c * (np.ptp(moved, axis=1) if objective.loss.couples else farthest)])
+        largest = np.abs(moved).max(axis=1)  # (m,)
+        unit = moved / np.maximum(largest, _TINY)[:, None]
+        curvature = np.einsum("ik,ik->i", objective.loss.hessian_product(scores, targets, unit), unit)
+        curvature = np.maximum(curvature * np.square(largest), 0)
+        curvature *= 1.0 if objective.weight is None else objective.weight[rows]
+        return np.array([curvature, c * (np.ptp(moved, axis=1) if objective.loss.couples else largest)])
 
     size = rows_per_block(8 * objective.n_scores, CACHE_BYTES)
-    along, u = np.hstack(pmap(part, spans(objective.n, size)))
-    total = float(along.sum())
-    return 0.5 if total == 0 else _largest_gain(along / total, np.maximum(u, _LEAST_CHANGE))
+    curvature, u = np.hstack(pmap(part, spans(objective.n, size)))
+    total = float(curvature.sum())
+    return 0.5 if total == 0 else _largest_gain(curvature / total, np.maximum(u, _MIN_SCORE_CHANGE))
 
 
 def _largest_gain(shares: NDArray, u: NDArray) -> float:
@@ -154,11 +160,11 @@ def _largest_gain(shares: NDArray, u: NDArray) -> float:
     """
     t = 0.0
     for _ in range(50):  # Newton steps; if the derivative has no zero, t grows and there is no bound
-        fallen = -np.expm1(-t * u)
-        slope = 1 - float(shares @ (fallen / u))
+        decay = -np.expm1(-t * u)  # 1 - exp(-u t)
+        slope = 1 - float(shares @ (decay / u))
         if slope <= 1e-6:
-            return t - float(shares @ ((t * u - fallen) / np.square(u)))
-        t += slope / max(float(shares @ (1 - fallen)), 1e-6)
+            return t - float(shares @ ((t * u - decay) / np.square(u)))
+        t += slope / max(float(shares @ (1 - decay)), 1e-6)
     return 1 / _TINY
 
 
@@ -204,22 +210,22 @@ def lasso_decrement(
         Maps free (R, d + 1) to an approximate inverse of the Hessian among the free weights, 0 for the others.
     """
     o, theta, g = objective, point.theta, point.gradient.astype(np.float64)
-    lasso = np.append(o.penalty.lassos(o.d), 0.0)
+    lasso = o.penalty.lassos(o.d, bias=True)
     slack = 0.1 * enough / tol_scale(point.total)  # |v| may exceed lasso by this share, which costs a tenth of tol
     free = (theta != 0) | (np.abs(g) > (1 + slack) * lasso)
     free[:, -1] = o.fit_intercept
-    side = np.where(theta != 0, np.sign(theta), -np.sign(g))
+    sign = np.where(theta != 0, np.sign(theta), -np.sign(g))
     rows = _heaviest_rows(o, theta)
     hessian = rows.hessian_at(theta)
-    for _ in range(_ROUNDS):
-        slopes = np.where(free, g + lasso * side, 0).astype(theta.dtype)
+    for _ in range(_MAX_ROUNDS):
+        slopes = np.where(free, g + lasso * sign, 0).astype(theta.dtype)
         step, residual = _conjugate_gradients(rows, hessian, theta, slopes, precondition(free), enough)
         v = -residual - g  # v of the zeros
         steep = ~free & (np.abs(v) > (1 + slack) * lasso)
         steep[:, -1] = False
         if not steep.any() or step.excess > enough:
             return step.excess + slack * point.total
-        side, free = np.where(steep, np.sign(v), side), free | steep
+        sign, free = np.where(steep, np.sign(v), sign), free | steep
     return np.inf
 
 
@@ -265,7 +271,7 @@ def _conjugate_gradients(
     rz, D, missing = _dot(r, z), 0.0, 0.0
     lengths: list[float] = []
     ratios: list[float] = []
-    while len(lengths) < _MOST_PRODUCTS and rz > 0:
+    while len(lengths) < _MAX_PRODUCTS and rz > 0:
         Hp = hessian.product(p)
         curvature = _dot(p, Hp)
         if not (0 < curvature < np.inf and rz < np.inf):
@@ -279,7 +285,7 @@ def _conjugate_gradients(
             return NewtonStep(x, D, np.inf), r
         lengths.append(t)
         ratios.append(rz / old)
-        missing = _CAUTION / _smallest_eigenvalue(lengths, ratios) * rz
+        missing = _EIGENVALUE_SAFETY / _smallest_eigenvalue(lengths, ratios) * rz
         # the eigenvalue is unreliable after fewer than three products
         if len(lengths) > 2 and (missing <= D / 8 or missing <= enough / 4):
             break
@@ -332,9 +338,13 @@ def duality_gap(objective: Objective, point: Point) -> float:
 
 
 def bias_gap(objective: Objective, point: Point) -> float:
-    """Return the part of the duality gap that is due to the biases, if each moves by at most its own size."""
-    reach = 1 + objective.loss.margin + 2 * float(np.abs(point.theta[:, -1]).max())
-    return reach * float(np.abs(point.gradient[:, -1]).sum())
+    """Return the part of the duality gap that is due to the biases.
+
+    The biases have no penalty, so that the bound holds only within a limit of their change. The limit is the margin
+    plus 1 plus twice the largest bias.
+    """
+    limit = 1 + objective.loss.margin + 2 * float(np.abs(point.theta[:, -1]).max())
+    return limit * float(np.abs(point.gradient[:, -1]).sum())
 
 
 class Gap(NamedTuple):
