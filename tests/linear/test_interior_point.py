@@ -103,7 +103,7 @@ def test_a_hard_margin_known_by_hand():
 
 def test_large_problems_and_other_losses_are_left_to_other_methods():
     assert is_small_with_kinks(problem("joint", Penalty(1e-2)))
-    assert not is_small_with_kinks(problem("joint", Penalty(1e-2)), most=1e3)
+    assert not is_small_with_kinks(problem("joint", Penalty(1e-2)), max_work=1e3)
     assert not is_small_with_kinks(problem("joint", Penalty()))
     assert not is_small_with_kinks(problem("joint", Penalty(1e-2)).with_loss(LOSSES["rounded-hinge"].joint))
 
@@ -113,7 +113,7 @@ def test_large_problems_and_other_losses_are_left_to_other_methods():
 def test_both_ways_to_factor_a_joint_problem_give_the_same_optimum(penalty, bias, monkeypatch):
     o = problem("joint", penalty, K=20, n=20, d=9, bias=bias)
     by_rows = solve_small(o, Control(1000, 1e-6))
-    monkeypatch.setattr(KinkedProblem, "_factor_by_rows", KinkedProblem._factor_whole)
+    monkeypatch.setattr(KinkedProblem, "_factor_by_rows", KinkedProblem._factor_dense)
     whole = solve_small(o, Control(1000, 1e-6))
     assert joint_work(20, 20, 10).by_rows < joint_work(20, 20, 10).dense
     assert by_rows.converged

@@ -96,82 +96,86 @@ def ascend(rows, codes, square, upper, quadratic, stiffness, order, a, W, b, s):
     A row is active if one of its variables has changed or is strictly inside its box. The active rows are moved to the
     front of `order`. The variables of the other rows are all at a bound and did not change.
 
-    codes (n,) are relative to the first of the K classes; `square` (n,) are the squared norms of the rows.
+    codes (n,)       class of each row, minus the first of the K classes
+    square (n,)      squared norms of the rows
+    order (m,)       the rows to visit
+    a, W, b, s       updated in place
     """
     K = np.uint64(a.shape[1])
     f, moves = np.empty(K, W.dtype), np.empty(K, W.dtype)
     zero, one = W.dtype.type(0), W.dtype.type(1)
-    kept = 0
+    n_active = 0
     for t in range(len(order)):
         i = order[t]
         row_scores(rows, i, W, b, f)
-        row, most, own, soft = a[i], upper[i], codes[i], quadratic[i]
+        row, bound, own, soft = a[i], upper[i], codes[i], quadratic[i]
         inverse = one / (square[i] + stiffness + soft)
         before = row[own] if 0 <= own < len(row) else zero
         free, moved = zero, zero
         for k in range(K):  # y = -1
-            new = min(max(row[k] + (f[k] + one - soft * row[k]) * inverse, zero), most)
+            new = min(max(row[k] + (f[k] + one - soft * row[k]) * inverse, zero), bound)
             moves[k] = row[k] - new  # the change of y a
             row[k] = new
         if 0 <= own < len(row):  # y = +1: the variable of the row's own class, computed again
-            row[own] = min(max(before - (f[own] - one + soft * before) * inverse, zero), most)
+            row[own] = min(max(before - (f[own] - one + soft * before) * inverse, zero), bound)
             moves[own] = row[own] - before
         for k in range(K):
             moved = max(moved, abs(moves[k]))
-            free = max(free, min(row[k], most - row[k]))
+            free = max(free, min(row[k], bound - row[k]))
         if moved > zero or free > zero:
-            order[kept], order[t] = i, order[kept]
-            kept += 1
+            order[n_active], order[t] = i, order[n_active]
+            n_active += 1
         if moved > zero:
             for k in range(K):
                 s[k] += moves[k]
                 b[k] += stiffness * moves[k]
             row_update(rows, i, moves, W)
-    return kept
+    return n_active
 
 
 # ---------------------------------------------------------------- Newton's method for one class with a rounded kink
 
 
 @kernel
-def kink_sums(Z, y, upper, gap, half, pull, hessian, inside):
-    """Fill pull (D,) = sum_i a_i y_i z_i and the Hessian (D, D) of the rounded losses.
+def kink_sums(Z, y, upper, gap, half_width, pull, hessian, buffer):
+    """Set pull (D,) to sum_i a_i y_i z_i, and hessian (D, D) to that of the rounded losses.
 
-    gap (n,) is the argument of each hinge, which is rounded if |gap| < half; a_i is upper_i times the slope of the
-    rounded hinge. Returns two sums: of the hinges upper_i max(0, gap_i), and of upper_i max(0, gap_i) - a_i gap_i, the
-    amount that the rounding adds to the duality gap. inside (m, D) is scratch space for m rows.
+    gap (n,) is the argument of each hinge, which is rounded if |gap| < half_width. a_i is upper_i times the slope of
+    the rounded hinge. Return two sums over the rows: the hinges upper_i max(0, gap_i), and the cost of the rounding
+    upper_i max(0, gap_i) - a_i gap_i, a part of the duality gap. buffer (m, D) is memory for m rows.
     """
     n, D = Z.shape
     pull[:], hessian[:] = 0.0, 0.0
     hinge, cost = 0.0, 0.0
-    square, block = np.empty((D, D)), len(inside)
+    square, block = np.empty((D, D)), len(buffer)
     for first in range(0, n, block):
-        held = 0
+        n_inside = 0  # rows inside the kink, copied to the buffer
         for i in range(first, min(n, first + block)):
             g = gap[i]
-            if g <= -half:
+            if g <= -half_width:
                 continue
-            z, a = Z[i], upper[i] * rounded_hinge(g + half, 2.0 * half)[1]
+            z, a = Z[i], upper[i] * rounded_hinge(g + half_width, 2.0 * half_width)[1]
             hinge += upper[i] * max(g, 0.0)
             cost += upper[i] * max(g, 0.0) - a * g
             step = a * y[i]
             for j in range(np.uint64(D)):
                 pull[j] += step * z[j]
-            if g < half:
-                scale, row = np.sqrt(upper[i] / (2.0 * half)), inside[held]
+            if g < half_width:
+                scale, row = np.sqrt(upper[i] / (2.0 * half_width)), buffer[n_inside]
                 for j in range(np.uint64(D)):
                     row[j] = scale * z[j]
-                held += 1
-        if held:
-            np.dot(inside[:held].T, inside[:held], square)
+                n_inside += 1
+        if n_inside:
+            np.dot(buffer[:n_inside].T, buffer[:n_inside], square)
             hessian += square
     return hinge, cost
 
 
 @kernel
-def slope_along(gap, turn, upper, half, t):
-    """Return the derivative with respect to t of the sum of the rounded losses at the gaps gap - t turn."""
+def slope_along(gap, margin_change, upper, half_width, t):
+    """Return the derivative of the sum of the rounded losses at the gaps gap - t margin_change (n,), by t."""
     total = 0.0
     for i in range(np.uint64(len(gap))):
-        total -= upper[i] * turn[i] * rounded_hinge(gap[i] - t * turn[i] + half, 2.0 * half)[1]
+        shifted = gap[i] - t * margin_change[i] + half_width
+        total -= upper[i] * margin_change[i] * rounded_hinge(shifted, 2.0 * half_width)[1]
     return total

@@ -23,7 +23,7 @@ from kway.kernels.linear.loss_numbers import SOFTMAX
 from kway.kernels.linear.losses import exp_down, loss_rows
 from kway.kernels.product_tiles import MAX_SCORES, backward_lanes, backward_tile, forward_row, forward_tile
 
-_BLOCK = 32
+_BLOCK = 32  # rows per block; `softmax_block` relies on the product of 32 denominators being finite
 FAR = np.float32(-1e30)  # score of a class that does not exist: its exponential is zero
 
 
@@ -40,7 +40,7 @@ def softmax_block(Z, codes, bias, weight, sums):
     product of 32 denominators, each at most 16, is at most 2^128.
     """
     lanes, number = np.uint64(MAX_SCORES), Z.dtype.type
-    found = 0.0
+    loss = 0.0
     product = 1.0
     for i in range(np.uint64(Z.shape[0])):
         for c in range(lanes):
@@ -59,17 +59,17 @@ def softmax_block(Z, codes, bias, weight, sums):
         partition = np.float64(own) + np.float64(others)
         share = number(1 / partition)
         if weight.size:
-            found += weight[i] * (np.log(partition) - along)
+            loss += weight[i] * (np.log(partition) - along)
             share *= number(weight[i])
         else:
-            found -= along
+            loss -= along
             product *= partition
         for c in range(lanes):
             Z[i, c] *= share
         Z[i, codes[i]] = -others * share
         for c in range(lanes):
             sums[c] += Z[i, c]
-    return found + np.log(product)
+    return loss + np.log(product)
 
 
 @kernel

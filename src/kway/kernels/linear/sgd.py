@@ -27,9 +27,9 @@ def row_scores(x, theta, out):
 @kernel
 def plain_step(x, slope, eta, shrink, theta):
     """Take a step for one class, without momentum and L1: W <- shrink (W - eta slope x)."""
-    pull = eta * slope
+    length = eta * slope
     for j in range(x.size):
-        theta[j] = (theta[j] - pull * x[j]) * shrink
+        theta[j] = (theta[j] - length * x[j]) * shrink
 
 
 @kernel
@@ -46,7 +46,11 @@ def full_step(x, slope, eta, momentum, shrink, cut, velocity, theta):
 def sgd_steps(
     kind, margin, width, X, codes, Y, hard, weight, order, eta, momentum, ridge, lasso, bias, theta, velocity
 ):
-    """Take one step per row in `order`, with learning rates `eta`; return the sum of the losses before each step."""
+    """Take one step per row in `order`, with learning rates eta (m,); return the sum of the losses before each step.
+
+    kind, margin, width, codes, Y and hard are those of losses.py, weight (n,) are the sample weights. theta and
+    velocity (R, d + 1), the running mean of the gradients, are updated in place.
+    """
     rows, d = theta.shape[0], X.shape[1]
     scores = np.empty((1, rows), theta.dtype)
     slopes = np.empty((1, rows), theta.dtype)

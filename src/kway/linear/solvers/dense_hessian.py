@@ -27,7 +27,9 @@ from kway.threads import pmap, shares, spans_of
 
 Floats = NDArray[np.float64]
 
-_JITTER = 1e-14  # first number added to a unit diagonal; multiplied by 10 until Cholesky succeeds (float64 rounding)
+# First number that is added to a unit diagonal, a few times the rounding of float64. It is multiplied by 10 until
+# Cholesky succeeds.
+_JITTER = 64 * np.finfo(np.float64).eps
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class DenseHessian:
     weight: Floats  # (n,), with sum 1
     curvatures: Floats  # (n, R), multiplied by the weight
     diagonal: Floats  # (R, D), the ridge of each parameter
-    pinned: NDArray[np.bool_]  # (D,), columns in which steps have no shift common to all scores
+    pinned: NDArray[np.bool_]  # (D,), columns in which a shift common to all scores is fixed (`factor_coupled`)
 
     @staticmethod
     def at(objective: Objective, theta: NDArray) -> DenseHessian:
@@ -49,8 +51,7 @@ class DenseHessian:
         Z = rooted_rows(o.X, None, np.dtype(np.float64), o.fit_intercept)
         weight = np.full(o.n, 1 / o.n) if o.weight is None else o.weight.astype(np.float64) / o.n
         curvatures = _row_curvatures(o, theta) * weight[:, None]
-        ridges = o.penalty.ridges(o.d)
-        ridges = np.append(ridges, 0.0) if o.fit_intercept else ridges
+        ridges = o.penalty.ridges(o.d, bias=o.fit_intercept)
         diagonal = np.broadcast_to(ridges, (o.n_scores, len(ridges)))
         pinned = np.ones(len(ridges), bool)
         pinned[: o.d] = not (o.penalty.lasso and o.penalty.ridge)  # L1 may shift the weights; a ridge makes H regular
@@ -58,7 +59,7 @@ class DenseHessian:
 
     def solve(self, gradient: Floats) -> Floats:
         """Return H^-1 gradient, (R, D)."""
-        return self._solve_coupled(gradient) if self.loss.couples else self._solve_separate(gradient)
+        return self.factor_coupled()(gradient) if self.loss.couples else self._solve_separate(gradient)
 
     def _solve_separate(self, gradient: Floats) -> Floats:
         """Solve one system (D, D) per score, or one for all scores if their matrices are equal (squared loss)."""
@@ -66,25 +67,26 @@ class DenseHessian:
         if (h == h[:, :1]).all() and (self.diagonal == self.diagonal[:1]).all():
             return solve_positive(self._gram(h[:, 0]) + np.diag(self.diagonal[0]), gradient.T).T
 
-        def one(k: int) -> Floats:
+        def solve_score(k: int) -> Floats:
             return solve_positive(self._gram(h[:, k]) + np.diag(self.diagonal[k]), gradient[k])
 
-        return np.array(pmap(one, range(len(gradient))))
+        return np.array(pmap(solve_score, range(len(gradient))))
 
-    def _solve_coupled(self, gradient: Floats) -> Floats:
-        """Solve one system (R D, R D).
+    def factor_coupled(self) -> Callable[[Floats], Floats]:
+        """Return the function x -> H^-1 x for x (R, D), by one system (R D, R D).
 
         A shift common to all scores changes no coupled loss, so that H is singular along it. Adding a multiple of the
-        projection on these shifts makes H regular. The step contains no shift, as the gradient has none.
+        projection on the shifts of the `pinned` columns makes H regular. If x has no shift, neither has the result.
         """
-        R, D = gradient.shape
-        H = self.whole()
+        R, D = self.diagonal.shape
+        H = self.matrix()
         size = np.diag(H).reshape(R, D).mean(axis=0) * self.pinned / R
         at = np.arange(D)
         H.reshape(D, R, D, R, order="F")[at, :, at, :] += size[:, None, None]
-        return solve_positive(H, gradient.ravel()).reshape(R, D)
+        solve = inverse(H)
+        return lambda x: solve(x.ravel()).reshape(R, D)
 
-    def whole(self) -> Floats:
+    def matrix(self) -> Floats:
         """Return H (R D, R D) in Fortran order; only the upper triangle is valid."""
         part = self._softmax_part if self.loss.cross_entropy else self._pairs_part
         height = rows_per_block(8 * self.diagonal.size)
@@ -134,15 +136,15 @@ def _row_curvatures(objective: Objective, theta: NDArray) -> Floats:
     scores = objective.scores(theta, slice(0, objective.n)).astype(np.float64)
     if loss.cross_entropy:
         return softmax(scores)
-    found = loss.curvatures(scores, targets)
+    curvatures = loss.curvatures(scores, targets)
     if loss.couples:
-        found[np.arange(objective.n), targets.codes] = 0
-    return found
+        curvatures[np.arange(objective.n), targets.codes] = 0
+    return curvatures
 
 
-def solve_positive(H: Floats, right: Floats) -> Floats:
-    """Return H^-1 right for a positive semidefinite H, of which only the upper triangle is read."""
-    return inverse(H)(right)
+def solve_positive(H: Floats, x: Floats) -> Floats:
+    """Return H^-1 x for a positive semidefinite H, of which only the upper triangle is read."""
+    return inverse(H)(x)
 
 
 def inverse(H: Floats) -> Callable[[Floats], Floats]:

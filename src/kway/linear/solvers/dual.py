@@ -179,14 +179,14 @@ class Ascent:
         for t in range(count):
             order = self._active.copy() if t % _ROUND == 0 else order
             rng.shuffle(order)
-            kept = ascend(
+            n_active = ascend(
                 self._rows, codes, self._square, self.upper, quadratic, self._stiffness, order, group.a, group.W,
                 group.bias, group.s,
             )  # fmt: skip
             if self._stiffness:
                 group.center[:] += self._stiffness * group.s
                 group.bias[:] = group.center + self._stiffness * group.s
-            order = order[:kept]
+            order = order[:n_active]
 
     def change_ridge(self, ridge: float) -> None:
         """Continue with another ridge: from a = 0 if an upper bound C_i becomes smaller, else from the current a."""

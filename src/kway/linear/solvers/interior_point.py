@@ -28,6 +28,7 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
+from kway.linear.losses import LOSSES
 from kway.linear.objective import Objective
 from kway.linear.solvers.base import ARMIJO, MAX_WORK, MIN_STEP, Control, Point, Solution
 from kway.linear.solvers.dense_hessian import DenseHessian, inverse
@@ -213,7 +214,8 @@ class KinkedProblem:
             B_i = diag(t_i) - h_i e_y' - e_y h_i',   t_ic = h_ic, but t_iy = sum_c h_ic
         """
         if self.signs is not None:
-            return _flat_inverse(_gram(self.Z, curvature[:, 0]) + np.diag(diagonal[0]))
+            solve = inverse(_gram(self.Z, curvature[:, 0]) + np.diag(diagonal[0]))
+            return lambda x: solve(x.ravel()).reshape(x.shape)
         h = np.zeros((len(curvature), self.n_scores))
         np.put_along_axis(h, self.others, curvature, 1)
         t = h.copy()
@@ -223,19 +225,10 @@ class KinkedProblem:
         return factor(h, t, diagonal)
 
     def _factor_dense(self, h: Floats, t: Floats, diagonal: Floats) -> Solve:
-        """Return x -> H^-1 x by the matrix H (R D, R D)."""
-        R, D = diagonal.shape
-        H = np.zeros((R, D, R, D))
-        for c in range(R):
-            rows = self.codes == c
-            z = self.Z[rows]
-            H[c, :, c] += _gram(self.Z, t[:, c])
-            cross = ((h[rows][:, :, None] * z[:, None, :]).reshape(len(z), R * D).T @ z).reshape(R, D, D)
-            H[:, :, c] -= cross
-            H[c] -= cross.transpose(2, 0, 1)
-        matrix = H.reshape(R * D, R * D)
-        matrix[np.diag_indices(R * D)] += diagonal.ravel()
-        return _flat_inverse(self._pinned(matrix, R, D))
+        """Return x -> H^-1 x by the matrix H (R D, R D); the shift common to all biases, and weights, is fixed."""
+        pinned = np.full(diagonal.shape[1], not self.lasso.any())  # an L1 penalty determines the shift of the weights
+        pinned[-1] |= self.bias
+        return DenseHessian(LOSSES["hinge"].joint, self.codes, self.Z, self.top, h, diagonal, pinned).factor_coupled()
 
     def _factor_by_rows(self, h: Floats, t: Floats, diagonal: Floats) -> Solve:
         """Return x -> H^-1 x by the Woodbury formula: a matrix (D, D) per class, and two vectors per row.
@@ -274,17 +267,6 @@ class KinkedProblem:
 
         return solve
 
-    def _pinned(self, H: Floats, R: int, D: int) -> Floats:
-        """Return H plus a matrix of rank one per column along the shift common to all classes, which changes no loss.
-
-        An L1 penalty determines the shift of the weights. Nothing determines that of the biases.
-        """
-        pin = np.ones(D) if not self.lasso.any() else np.append(np.zeros(D - 1), float(self.bias))
-        size = np.diag(H).reshape(R, D).mean(axis=0) * pin / R
-        at = np.arange(D)
-        H.reshape(R, D, R, D)[:, at, :, at] += size[:, None, None]
-        return H
-
 
 class JointWork(NamedTuple):
     """Multiplications of a step of a joint problem, with the dense Hessian and by the Woodbury formula."""
@@ -302,11 +284,6 @@ def joint_work(n: int, R: int, D: int) -> JointWork:
 def _gram(Z: Floats, weight: Floats) -> Floats:
     root = Z * np.sqrt(weight)[:, None]
     return root.T @ root
-
-
-def _flat_inverse(H: Floats) -> Solve:
-    solve = inverse(H)
-    return lambda x: solve(x.ravel()).reshape(x.shape)
 
 
 # ---------------------------------------------------------------- the method

@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 from kway.linear.objective import Objective
 from kway.validation import Rows
 
-_ITERATIONS = 10  # gives the eigenvalue within a few per cent, enough for a step size
-TRIED_ROWS = 256  # rows from which the curvature of a loss is estimated
-_MAX_SCORE = 3.0  # largest scale of the scores at which it is estimated; built-in losses curve most near 0
+_ITERATIONS = 10  # products with the matrix; they give the eigenvalue within a few percent, enough for a step size
+# The curvature of a loss is estimated at random scores of this number of rows. The largest scale of the scores covers
+# the region around 0 in which losses have most of their curvature (tests/linear/test_own_loss.py).
+SAMPLE_ROWS = 256
+_MAX_SCORE = 3.0
 
 
 def largest_eigenvalue(matvec: Callable[[NDArray], NDArray], start: NDArray) -> float:
@@ -49,15 +51,15 @@ def largest_moment(X: Rows) -> float:
 def max_curvature(objective: Objective) -> float:
     """Return the largest second derivative of a row's loss along any direction of its scores.
 
-    If the loss does not declare it, return an estimate: the largest eigenvalue of the Hessians of TRIED_ROWS rows, at
+    If the loss does not declare it, return an estimate: the largest eigenvalue of the Hessians of SAMPLE_ROWS rows, at
     random scores of size 0 to _MAX_SCORE.
     """
     loss = objective.loss
     if loss.max_curvature is not None:
         return loss.max_curvature
     rng = np.random.default_rng(0)
-    rows = rng.integers(objective.n, size=TRIED_ROWS)
+    rows = rng.integers(objective.n, size=SAMPLE_ROWS)
     targets = objective.targets.of(rows)
-    scale = np.linspace(0, _MAX_SCORE, TRIED_ROWS)[:, None]
-    scores = scale * rng.standard_normal((TRIED_ROWS, objective.n_scores))
+    scale = np.linspace(0, _MAX_SCORE, SAMPLE_ROWS)[:, None]
+    scores = scale * rng.standard_normal((SAMPLE_ROWS, objective.n_scores))
     return largest_eigenvalue(lambda v: loss.hessian_product(scores, targets, v), rng.standard_normal(scores.shape))

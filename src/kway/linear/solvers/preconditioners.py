@@ -106,20 +106,14 @@ class PerClass:
         return out
 
 
-@dataclass(frozen=True)
-class Centered:
-    """A factor restricted to thetas with mean zero over the scores, as the optimum has if the loss ignores shifts."""
-
-    factor: Factor
-    centered: Callable[[NDArray], NDArray]
-
-    def __call__(self, gradient: NDArray) -> NDArray:
-        """Return P factor(P gradient), if P subtracts the mean over the scores."""
-        return self.centered(self.factor(self.centered(gradient)))
-
-
 def _centered(factor: Factor, rows: Objective) -> Factor:
-    return Centered(factor, rows.center_scores) if rows.loss.shift_free else factor
+    """Return the factor restricted to thetas with mean zero over the scores, if the loss ignores a shift of all scores.
+
+    The optimum is such a theta. A gradient g is mapped to P factor(P g), where P subtracts the mean over the scores.
+    """
+    if not rows.loss.shift_free:
+        return factor
+    return lambda gradient: rows.center_scores(factor(rows.center_scores(gradient)))
 
 
 # ---------------------------------------------------------------- their computation

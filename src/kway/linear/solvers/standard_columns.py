@@ -70,11 +70,11 @@ def standard_columns(objective: Objective) -> StandardColumns:
 
 def standardize(X: Floats, weight: Floats, center: bool) -> Units:
     """Standardize rows X (n, d) in place and return the units."""
-    middle = column_centers(X, weight) if center else np.zeros(X.shape[1])
-    X -= middle
+    centers = column_centers(X, weight) if center else np.zeros(X.shape[1])
+    X -= centers
     unit = _powers_of_two(X)
     X /= unit
-    return Units(middle, unit)
+    return Units(centers, unit)
 
 
 def column_centers(X: Floats, weight: Floats) -> Floats:
@@ -88,10 +88,10 @@ def column_centers(X: Floats, weight: Floats) -> Floats:
 
 def _powers_of_two(X: Floats) -> Floats:
     """Return the power of two nearest to the root mean square of each column; 1 for a column of zeros."""
-    top = np.abs(X).max(axis=0, initial=0.0)
-    top[top == 0] = 1.0
-    size = top * np.sqrt(np.mean(np.square(X / top), axis=0))
+    largest = np.abs(X).max(axis=0, initial=0.0)
+    largest[largest == 0] = 1.0
+    size = largest * np.sqrt(np.mean(np.square(X / largest), axis=0))  # squares of X itself could overflow
     size[size == 0] = 1.0
-    # no smaller than about 1e-123: the penalty of a column in units of 1 / unit^2 must be finite
-    least = np.finfo(np.float64).tiny ** 0.4
-    return np.exp2(np.round(np.log2(np.maximum(size, least))))
+    # at least about 1e-123, because the penalty of a column contains 1 / unit^2, which must be finite
+    smallest = np.finfo(np.float64).tiny ** 0.4
+    return np.exp2(np.round(np.log2(np.maximum(size, smallest))))
