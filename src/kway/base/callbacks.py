@@ -51,30 +51,31 @@ def callback_task(model: Any, X: Any, y: Any, weight: Any, task: str) -> Iterato
     if not has_callbacks(model):
         yield None
         return
-    given = {"estimator": model, "X": X, "y": y, "metadata": None if weight is None else {"sample_weight": weight}}
+    metadata = None if weight is None else {"sample_weight": weight}
+    arguments = {"estimator": model, "X": X, "y": y, "metadata": metadata}
     with callback_context(model, task) as context:
-        context.call_on_fit_task_begin(**given)
-        with _iterations(context, given) as watch:
+        context.call_on_fit_task_begin(**arguments)
+        with _iterations(context, arguments) as watch:
             yield watch
-        context.call_on_fit_task_end(**given, reconstruction_attributes={})
+        context.call_on_fit_task_end(**arguments, reconstruction_attributes={})
 
 
 @contextmanager
-def _iterations(context: Any, given: dict[str, Any]) -> Iterator[Watch]:
+def _iterations(context: Any, arguments: dict[str, Any]) -> Iterator[Watch]:
     """Yield a function that ends the subtask of an iteration and begins the next; the last one does not run."""
 
     def begin() -> Any:
-        return context.subcontext(task_name="iteration").call_on_fit_task_begin(**given)
+        return context.subcontext(task_name="iteration").call_on_fit_task_begin(**arguments)
 
-    now = begin()
+    current = begin()
 
     def watch(attributes: Attributes) -> bool:
-        nonlocal now
-        stop = now.call_on_fit_task_end(**given, reconstruction_attributes=attributes)
-        now = begin()
+        nonlocal current
+        stop = current.call_on_fit_task_end(**arguments, reconstruction_attributes=attributes)
+        current = begin()
         return bool(stop)
 
     try:
         yield watch
     finally:
-        now.call_on_fit_task_end(estimator=given["estimator"])
+        current.call_on_fit_task_end(estimator=arguments["estimator"])

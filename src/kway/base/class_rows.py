@@ -4,8 +4,9 @@
     class_shares   (n, K)   probabilities of all classes, whose largest is the class of the largest score
     best_classes   (n, k)   the k best classes with their scores or probabilities; never n x K
 
-R is 1 for two classes: the score of the second class against the first. Rows X are dense, CSR or `ConvertedRows`; rows
-on a GPU score class rows themselves (kway.rows.gpu.class_scores).
+n rows, K classes, R scores per row. R is 1 for two classes, with the score of the second class against the first, and K
+otherwise. m is the number of rows of a block, c that of its classes. Rows X are dense, CSR or `ConvertedRows`. Rows on
+a GPU compute the scores themselves (kway.rows.gpu.class_scores).
 """
 
 from __future__ import annotations
@@ -26,8 +27,12 @@ from kway.search.results import TopK
 from kway.threads import pmap, single_blas, spans, workers
 from kway.validation import Rows, largest_value
 
-CLASS_BLOCK = CACHE_BYTES // 4  # scores that a thread computes at a time, as float32
-WIDE = 4096  # classes of a block of dense rows; rows of a block of CSR, whose product copies the class rows (T1, T12)
+CLASS_BLOCK = (
+    CACHE_BYTES // 4
+)  # scores of a block that a thread computes at a time, float32 numbers that fill the cache
+# Classes of a block of dense rows, and rows of a block of CSR, whose product copies the class rows. Decided by the
+# benchmarks of predictions with many classes (rows T1 and T12).
+BLOCK_SIDE = 4096
 
 
 def class_scores(X: Rows, W: NDArray, b: NDArray) -> Any:
@@ -49,23 +54,24 @@ def _table(X: Rows, W: NDArray, b: NDArray, width: int, answer: Callable[[NDArra
     largest probability is the one that is predicted.
     """
     out = np.empty((X.shape[0], width), np.result_type(X.dtype, W.dtype))
-    wide = len(b) if sp.issparse(X) else _class_span(X, len(b))  # products of CSR do not depend on the block
+    # the products of CSR rows do not depend on the block
+    n_classes = len(b) if sp.issparse(X) else _classes_per_block(X, len(b))
 
     def block(rows: slice) -> None:
         x = X[rows]
         f = out[rows] if answer is None else np.empty((x.shape[0], len(b)), out.dtype)
-        for classes in spans(len(b), wide):
+        for classes in spans(len(b), n_classes):
             _score(x, W[classes], b[classes], rows.start, f[:, classes])
         if answer is not None:
             out[rows] = answer(f)
 
-    _each_block(block, X, W, wide)
+    _each_block(block, X, W, n_classes)
     return out
 
 
-def _class_span(X: Rows, n_classes: int) -> int:
-    """Return how many classes are scored at a time."""
-    return min(n_classes, CLASS_BLOCK // WIDE if sp.issparse(X) else WIDE)
+def _classes_per_block(X: Rows, n_classes: int) -> int:
+    """Return the number of classes that are scored at a time."""
+    return min(n_classes, CLASS_BLOCK // BLOCK_SIDE if sp.issparse(X) else BLOCK_SIDE)
 
 
 def probabilities(f: NDArray, shares: Shares) -> NDArray:
@@ -84,51 +90,53 @@ def best_classes(X: Rows, W: NDArray, b: NDArray, k: int, shares: Shares | None 
         return TopK(*X.best_classes(W, b, k, shares))
     if len(b) == 1:
         return _best_of_two(class_scores(X, W, b)[:, 0], k, shares)
-    wide = _class_span(X, len(b))
+    n_classes = _classes_per_block(X, len(b))
     codes = np.empty((X.shape[0], k), np.int64)
-    found = np.empty((X.shape[0], k), np.result_type(X.dtype, W.dtype))
+    answers = np.empty((X.shape[0], k), np.result_type(X.dtype, W.dtype))
 
     def block(rows: slice) -> None:
         x, best = X[rows], None
-        for classes in spans(len(b), wide):
+        for classes in spans(len(b), n_classes):
             f = _score(x, W[classes], b[classes], rows.start)
             best = _first_best(f, k, shares) if best is None else best.merged(f, classes.start, k, shares)
-        assert best is not None  # there are two classes at least
-        codes[rows], found[rows] = best.codes, best.answers(shares)
+        assert best is not None  # there are at least two classes
+        codes[rows], answers[rows] = best.codes, best.answers(shares)
 
-    _each_block(block, X, W, wide)
-    return TopK(codes, found)
+    _each_block(block, X, W, n_classes)
+    return TopK(codes, answers)
 
 
 class _Best(NamedTuple):
-    """The k best of the classes so far, and the sum of all weights relative to the best."""
+    """The k best of the classes so far, and the sum of the unnormalized probabilities relative to that of the best."""
 
     codes: NDArray[np.int64]  # (m, k)
     scores: NDArray  # (m, k)
-    total: NDArray | None  # (m,)
+    total: NDArray | None  # (m,); None if scores are wanted
 
     def merged(self, f: NDArray, first: int, k: int, shares: Shares | None) -> _Best:
-        """Return the best after the scores (m, c) of classes first, first + 1, ... were added."""
+        """Return the best with the classes first, first + 1, ... and their scores f (m, c) added."""
         codes, scores = self.codes, self.scores
         full = scores.shape[1] == k
-        hot = np.flatnonzero(f.max(axis=1) > scores[:, -1]) if full else np.arange(len(f))  # few after some blocks
-        if len(hot):
-            mine = f if len(hot) == len(f) else f[hot]
-            columns = best_columns(mine, min(k, f.shape[1]))
-            both = np.concatenate([scores[hot], np.take_along_axis(mine, columns, axis=1)], axis=1)
-            names = np.concatenate([codes[hot], columns + first], axis=1)
-            order = np.argsort(-both, axis=1, kind="stable")[:, :k]
-            names, both = np.take_along_axis(names, order, axis=1), np.take_along_axis(both, order, axis=1)
+        # rows in which a new class is among the k best; after some blocks they are few
+        changed = np.flatnonzero(f.max(axis=1) > scores[:, -1]) if full else np.arange(len(f))
+        if len(changed):
+            new_scores = f if len(changed) == len(f) else f[changed]
+            columns = best_columns(new_scores, min(k, f.shape[1]))
+            merged_scores = np.hstack([scores[changed], np.take_along_axis(new_scores, columns, axis=1)])
+            merged_codes = np.hstack([codes[changed], columns + first])
+            order = np.argsort(-merged_scores, axis=1, kind="stable")[:, :k]
+            merged_scores = np.take_along_axis(merged_scores, order, axis=1)
+            merged_codes = np.take_along_axis(merged_codes, order, axis=1)
             if full:
                 codes, scores = codes.copy(), scores.copy()
-                codes[hot], scores[hot] = names, both
+                codes[changed], scores[changed] = merged_codes, merged_scores
             else:
-                codes, scores = names, both
+                codes, scores = merged_codes, merged_scores
         if shares is None or self.total is None:
             return _Best(codes, scores, None)
-        peak = scores[:, :1]
-        before = np.exp(shares.log_weights(self.scores[:, :1], peak))[:, 0]
-        return _Best(codes, scores, self.total * before + np.exp(shares.log_weights(f, peak)).sum(axis=1))
+        best = scores[:, :1]
+        rescaled = self.total * np.exp(shares.log_weights(self.scores[:, :1], best))[:, 0]
+        return _Best(codes, scores, rescaled + np.exp(shares.log_weights(f, best)).sum(axis=1))
 
     def answers(self, shares: Shares | None) -> NDArray:
         """Return scores or probabilities (m, k)."""
@@ -173,10 +181,9 @@ def _each_block(work: Any, X: Rows, W: NDArray, width: int) -> None:
         with _one_blas_thread(n * W.size):
             work(slice(0, n))
         return
-    held = (
-        max(width, X.shape[1]) if isinstance(X, ConvertedRows) else width
-    )  # a block of stored rows is copied to floats
-    size = max(16, min(CLASS_BLOCK // max(1, held), -(-n // workers())))
+    # a block of ConvertedRows is copied to floats, which have to fit in the cache as well
+    row_length = max(width, X.shape[1]) if isinstance(X, ConvertedRows) else width
+    size = max(16, min(CLASS_BLOCK // max(1, row_length), -(-n // workers())))
     pmap(work, row_blocks(X, size))
 
 
@@ -191,16 +198,16 @@ def best_columns(table: NDArray, k: int) -> NDArray[np.int64]:
     >>> best_columns(np.array([[1.0, 3.0, 2.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0]]), 2)
     array([[1, 3]])
     """
-    width = table.shape[1]
     if k == 1:
         return table.argmax(axis=1)[:, None]
-    if 8 * k > width:
+    if 8 * k > table.shape[1]:
         return np.argsort(-table, axis=1, kind="stable")[:, :k]
-    left, rows = table.copy(), np.arange(len(table))  # few of many columns: one by one is faster than a partition (T12)
+    # for few of many columns, k searches for the maximum are faster than a partition (row T12)
+    remaining, rows = table.copy(), np.arange(len(table))
     columns = np.empty((len(table), k), np.int64)
     for j in range(k):
-        columns[:, j] = left.argmax(axis=1)
-        left[rows, columns[:, j]] = -np.inf
+        columns[:, j] = remaining.argmax(axis=1)
+        remaining[rows, columns[:, j]] = -np.inf
     return columns
 
 

@@ -12,7 +12,7 @@ Every prediction uses them:
 
     predict             label of the first of _best
     predict_topk        labels and scores of _best
-    decision_function   _scores; for two classes the second's less the first's (n,)
+    decision_function   _scores; for two classes the score of the second minus that of the first, (n,)
     predict_proba       _shares
     explain             _contributions
 
@@ -52,7 +52,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def on_own_threads(work: Method) -> Method:
-    """Run work(model, ...) on no more threads than the model's n_jobs, those of BLAS included."""
+    """Limit work(model, ...) to the number of threads in the model's n_jobs, including those of BLAS."""
 
     @wraps(work)
     def limited(model: Any, *args: Any, **kwargs: Any) -> Any:
@@ -127,7 +127,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         return take_labels(self.classes_, best.ids[:, 0])
 
     def _entries(self) -> int:
-        """Return how many numbers are held per row while its best classes are found."""
+        """Return how many numbers per row are in memory during the search for its best classes."""
         return 1
 
     def _answer_type(self, rows: Any) -> np.dtype:
@@ -135,11 +135,11 @@ class Classifier(ClassifierMixin, BaseEstimator):
         return np.dtype(rows.dtype)
 
     def _threads(self) -> int | None:
-        """Return the n_jobs that limits all work of this model; None is all cores."""
-        given: int | None = getattr(self, "n_jobs", None)
-        if given is not None:
-            THREADS.check("n_jobs", given)
-        return given
+        """Return n_jobs, which limits all work of this model; None stands for all cores."""
+        n_jobs: int | None = getattr(self, "n_jobs", None)
+        if n_jobs is not None:
+            THREADS.check("n_jobs", n_jobs)
+        return n_jobs
 
     # ---- rows: validated once, and predicted in blocks
 
@@ -170,7 +170,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         return parts[0] if len(parts) == 1 else TopK(*map(np.concatenate, zip(*parts)))
 
     def _table(self, X: Any, what: str, answer: Callable[[Any], Any], at_once: bool = False) -> Any:
-        """Return answers (n, K) or (n,), block by block; rows on a GPU check its memory themselves."""
+        """Return answers (n, K) or (n,), block by block; rows on a GPU check the memory of the GPU themselves."""
         rows = self._rows(X)
         if isinstance(rows, TensorRows):
             return answer(rows)
@@ -280,15 +280,15 @@ class Classifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         float
-            Share of rows with the right label.
+            Share of rows with the correct label.
         """
         from sklearn.metrics import accuracy_score  # half a second, and no prediction needs it
 
-        found, labels = on_host(self.predict(X)), column(on_host(y))
+        predicted, labels = on_host(self.predict(X)), column(on_host(y))
         try:
-            return float(accuracy_score(labels, found, sample_weight=on_host(sample_weight)))
+            return float(accuracy_score(labels, predicted, sample_weight=on_host(sample_weight)))
         except (ValueError, TypeError) as error:
-            raise InputError(f"{str(error).rstrip('.')}; pass one label per row, such as {found[0]!r}") from error
+            raise InputError(f"{str(error).rstrip('.')}; pass one label per row, such as {predicted[0]!r}") from error
 
     @available_if(has_contributions)
     @reads
@@ -331,9 +331,9 @@ class Classifier(ClassifierMixin, BaseEstimator):
             done += count_rows(block)
         values, baselines = zip(*parts)
         joined = sp.vstack(values, "csr") if sp.issparse(values[0]) else np.concatenate(values)
-        found = Contributions(self.classes_[codes], joined, np.concatenate(baselines))
+        contributions = Contributions(self.classes_[codes], joined, np.concatenate(baselines))
         names = getattr(self, "feature_names_in_", None)
-        return found if names is None else found.named(names)
+        return contributions if names is None else contributions.named(names)
 
     # ---- fitting and model files
 

@@ -39,7 +39,9 @@ from kway.text_tables import Printed, Table, first_rows, short_number
 from kway.threads import spans
 from kway.units import format_bytes
 
-BACKGROUND_ROWS = 32  # background rows of Shapley values, thus 64 walks per row (errors: tests/base/test_contributions)
+# Background rows of Shapley values. A row has two walks per background row; tests/base/test_contributions.py bounds the
+# sampling error.
+BACKGROUND_ROWS = 32
 STRONGEST = ("moved most by", "then by", "and by")  # columns of a printed table
 
 Score = Callable[[Any, NDArray[np.int64]], NDArray]  # rows (m, d) and class codes (m,) -> scores (m,)
@@ -159,21 +161,23 @@ def shapley(
     step = np.concatenate([forwards, width - 1 - forwards])  # (walks, width): when a column takes the value of the row
     starts = np.tile(background, (2 * orders, 1))  # (walks, d)
     values, baseline = np.empty((len(rows), width)), np.empty(len(rows))
-    for some in spans(len(rows), rows_per_block(len(step) * (width + 1) * rows[:1].nbytes, CACHE_BYTES)):
-        f = _walk(score, rows[some], codes[some], starts, step, sources)  # (rows, walks, width + 1)
-        values[some] = np.take_along_axis(np.diff(f, axis=2), step[None], axis=2).mean(axis=1)
-        baseline[some] = f[:, :, 0].mean(axis=1)
+    for block in spans(len(rows), rows_per_block(len(step) * (width + 1) * rows[:1].nbytes, CACHE_BYTES)):
+        f = _walk(score, rows[block], codes[block], starts, step, sources)  # (rows, walks, width + 1)
+        values[block] = np.take_along_axis(np.diff(f, axis=2), step[None], axis=2).mean(axis=1)
+        baseline[block] = f[:, :, 0].mean(axis=1)
     return Parts(values, baseline)
 
 
 def _walk(
     score: Score, rows: NDArray, codes: NDArray[np.int64], starts: NDArray, step: NDArray, sources: NDArray
 ) -> NDArray[np.float64]:
-    """Return the scores along all walks to some rows, (rows, walks, width + 1)."""
+    """Return the scores along all walks to the given rows, (rows, walks, width + 1)."""
     shape = (len(rows), len(step), step.shape[1] + 1)
     f = np.empty(int(np.prod(shape)))
-    for some in spans(len(f), rows_per_block(rows[:1].nbytes, CACHE_BYTES)):
-        row, walk, done = np.unravel_index(np.arange(some.start, some.stop), shape)
-        moved = step[walk[:, None], sources] < done[:, None]  # (m, d): the columns that have the value of the row
-        f[some] = score(np.where(moved, rows[row], starts[walk]), codes[row])
+    for block in spans(len(f), rows_per_block(rows[:1].nbytes, CACHE_BYTES)):
+        row, walk, n_changed = np.unravel_index(np.arange(block.start, block.stop), shape)
+        changed = (
+            step[walk[:, None], sources] < n_changed[:, None]
+        )  # (m, d): the columns that have the value of the row
+        f[block] = score(np.where(changed, rows[row], starts[walk]), codes[row])
     return f.reshape(shape)

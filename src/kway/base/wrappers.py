@@ -1,4 +1,4 @@
-"""Classifiers that contain other estimators: they pass X on to them, and save them.
+"""Classifiers that contain other estimators, to which they pass X, and which they save.
 
 PassesRowsOn       predictions block by block, from rows in any form
 EstimatorInside    `estimator` (a default of the subclass if None) is fitted as `estimator_`, which does `predict` and
@@ -64,11 +64,12 @@ class PassesRowsOn(Classifier):
     """A classifier that passes X on to other estimators, in any form that they accept."""
 
     def _rows(self, X: Any) -> Any:
-        """Return X as the estimators inside take it; a tensor is copied to an array."""
+        """Return X in the form that the inner estimators accept; a tensor is copied to an array."""
         check_is_fitted(self)
         return self._passed(on_host(X))
 
     def _passed(self, X: Any) -> Any:
+        """Return X in the form that `_rows` passes on; a wrapper that transforms X overrides it."""
         return X
 
     def _blocks(self, rows: Any, entries: int) -> Iterator[Any]:
@@ -102,15 +103,16 @@ class EstimatorInside(PassesRowsOn):
         raise InputError(f"{type(self).__name__} needs an estimator, got None")
 
     def _unfitted(self) -> Any:
-        """Return the given estimator, or the default."""
+        """Return the parameter `estimator`, or the default if it is None."""
         return self._default() if self.estimator is None else self.estimator
 
     def _fresh(self) -> Any:
         """Return an unfitted copy of the estimator."""
-        given = self._unfitted()
-        if isinstance(given, type) or not all(hasattr(given, name) for name in ("fit", "predict", "get_params")):
-            raise InputError(f"estimator must be a classifier with fit and predict, got {given!r:.100}")
-        return clone(given)
+        estimator = self._unfitted()
+        methods = ("fit", "predict", "get_params")
+        if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in methods):
+            raise InputError(f"estimator must be a classifier with fit and predict, got {estimator!r:.100}")
+        return clone(estimator)
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return which arguments of `fit` go to the estimator, for scikit-learn's metadata routing.
@@ -124,7 +126,7 @@ class EstimatorInside(PassesRowsOn):
         return MetadataRouter(owner=type(self).__name__).add(estimator=self._unfitted(), method_mapping=mapping)
 
     def _passed_on(self, params: dict[str, Any], n: int) -> dict[str, Any]:
-        """Return what `fit` passes on: sample_weight (n,), or what routing sends."""
+        """Return the arguments that `fit` passes on: sample_weight (n,), or those selected by scikit-learn's routing."""
         params = {name: on_host(value) for name, value in params.items() if value is not None}
         if not params:
             return {}
@@ -147,10 +149,11 @@ class EstimatorInside(PassesRowsOn):
         """Store a fitted estimator; the features are those of `source`, or of the estimator if None."""
         self.estimator_ = fitted
         self.classes_ = np.asarray(fitted.classes_)
+        source = fitted if source is None else source
         for name in ("n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
-            if hasattr(fitted if source is None else source, name):
-                setattr(self, name, getattr(fitted if source is None else source, name))
+            if hasattr(source, name):
+                setattr(self, name, getattr(source, name))
 
     def _threads(self) -> int | None:
         """Return the n_jobs of the inner classifier if this one has none."""
@@ -172,7 +175,7 @@ class EstimatorInside(PassesRowsOn):
         Parameters
         ----------
         X : object
-            Rows, as the inner estimator takes them.
+            Rows, in the form that the inner estimator accepts.
 
         Returns
         -------
@@ -190,7 +193,7 @@ class EstimatorInside(PassesRowsOn):
         Parameters
         ----------
         X : object
-            Rows, as the inner estimator takes them.
+            Rows, in the form that the inner estimator accepts.
         *args, **kwargs : object
             Arguments of the inner `explain`.
 
@@ -202,17 +205,17 @@ class EstimatorInside(PassesRowsOn):
         rows = self._rows(X)
         return self._described(self.estimator_.explain(rows, *args, **kwargs))
 
-    def _described(self, found: Any) -> Any:
-        """Return the explanation of the inner estimator in terms of this one's columns, if they differ."""
-        return found
+    def _described(self, explanation: Any) -> Any:
+        """Return the explanation of the inner estimator in terms of the columns of this one, if they differ."""
+        return explanation
 
-    # ---- model files: the inner estimator is packed like any other, with its arrays under a prefix
+    # ---- model files: the manifest and the arrays of the inner estimator are stored under a prefix
 
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         check_is_fitted(self, "estimator_")
         manifest, arrays = pack_inside(_INNER, self.estimator_)
-        facts, own = self._facts()
-        return {"inner": manifest, **facts}, {**own, **arrays}
+        facts, own_arrays = self._facts()
+        return {"inner": manifest, **facts}, {**own_arrays, **arrays}
 
     def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
         self.estimator_ = unpack_inside(_INNER, facts["inner"], arrays)
@@ -221,11 +224,11 @@ class EstimatorInside(PassesRowsOn):
             raise ModelFileError("the model file lists its classes twice, and they differ; save the model again")
 
     def _facts(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
-        """Return what the wrapper itself learned."""
+        """Return the facts and arrays that the wrapper itself learned."""
         raise TypeError(f"{type(self).__name__} cannot be saved to a model file")
 
     def _restore_facts(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
-        """Restore what `_facts` returned."""
+        """Restore the facts and arrays that `_facts` returned."""
         raise TypeError(f"{type(self).__name__} cannot be read from a model file")
 
 
@@ -240,7 +243,7 @@ class DelegatedAnswers(EstimatorInside):
         Parameters
         ----------
         X : object
-            Rows, as the inner estimator takes them.
+            Rows, in the form that the inner estimator accepts.
 
         Returns
         -------
@@ -258,7 +261,7 @@ class DelegatedAnswers(EstimatorInside):
         Parameters
         ----------
         X : object
-            Rows, as the inner estimator takes them.
+            Rows, in the form that the inner estimator accepts.
 
         Returns
         -------
@@ -276,7 +279,7 @@ class DelegatedAnswers(EstimatorInside):
         Parameters
         ----------
         X : object
-            Rows, as the inner estimator takes them.
+            Rows, in the form that the inner estimator accepts.
         k : int, default=5
             Number of labels; all labels if there are fewer.
 

@@ -52,7 +52,7 @@ from kway.versions import writes
 
 
 class ClassRows(NamedTuple):
-    """Weights (K, d) and biases (K,); the class of the largest score is predicted. Two classes have (0, w)."""
+    """Weights (K, d) and biases (K,); the class of the largest score is predicted. The first of two classes has zeros."""
 
     W: NDArray
     b: NDArray
@@ -393,15 +393,15 @@ class LinearClassifier(Classifier):
         (n, d), kind = rows.shape, np.result_type(rows.dtype, self.coef_.dtype)
         m = min(n_features, d)
         gaps, features, contributions = np.empty(n, kind), np.empty((n, m), np.int64), np.empty((n, m), kind)
-        for some in spans(n, rows_per_block(8 * d, CACHE_BYTES)):
-            lead, ahead = details.values[some], details.baseline[some]
+        for block in spans(n, rows_per_block(8 * d, CACHE_BYTES)):
+            lead, bias_lead = details.values[block], details.baseline[block]
             if len(self.classes_) > 2:  # the score of one of two classes is its lead
-                second = self._contributions(rows[some], codes[some, 1])
-                lead, ahead = lead - second.values, ahead - second.baseline
+                second = self._contributions(rows[block], codes[block, 1])
+                lead, bias_lead = lead - second.values, bias_lead - second.baseline
             lead = lead.toarray() if sp.issparse(lead) else lead
             order = np.argsort(-np.abs(lead), axis=1, kind="stable")[:, :m]
-            gaps[some] = np.maximum(0, lead.sum(axis=1) + ahead)
-            features[some], contributions[some] = order, np.take_along_axis(lead, order, axis=1)
+            gaps[block] = np.maximum(0, lead.sum(axis=1) + bias_lead)
+            features[block], contributions[block] = order, np.take_along_axis(lead, order, axis=1)
         runners_up = self.classes_[codes[:, 1]]
         return DecidingFeatures(details.labels, runners_up, gaps, features, contributions, details)
 
@@ -438,7 +438,7 @@ class LinearClassifier(Classifier):
         Returns
         -------
         float
-            Share of rows with the right label.
+            Share of rows with the correct label.
         """
         y = on_host(y)
         if np.ndim(y) == 2 and np.shape(y)[1] == len(self.classes_) > 1:
@@ -448,7 +448,7 @@ class LinearClassifier(Classifier):
     # ---- parameters
 
     def _check_parameters(self) -> None:
-        """Raise InputError if a parameter has no meaning, before any data is read."""
+        """Raise InputError if a parameter is invalid, before any data is read."""
         check_parameters(
             self,
             loss=one_of(*LOSSES),

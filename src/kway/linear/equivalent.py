@@ -41,12 +41,14 @@ from kway.rows.matrices import dense_rows
 from kway.rows.passes import DISTINCT, RowPasses, wrap_rows
 from kway.threads import single_blas
 
-_MAX_SPAN_WORK = 2e10  # multiplications of the factorization: about a second (T4d, wide texts)
-_MAX_ROW_SHARE = 0.8  # rows relative to columns up to which fewer columns pay (tests/linear/test_row_span.py)
-_MIN_CONDITION = 1e-6  # smallest reciprocal condition of the row correlations for Cholesky: 1e-10 is lost then
-_SIZE_RATIO = 1e5  # ratio of column sizes above which rows are pivoted, which takes twice as long
+_MAX_SPAN_WORK = 2e10  # multiplications of the factorization, about a second (row T4d, wide texts)
+_MAX_ROW_SHARE = 0.8  # rows relative to columns up to which the span saves time (tests/linear/test_row_span.py)
+# Smallest reciprocal condition number of the correlations of the rows for Cholesky. The relative error of the scores is
+# then about eps / 1e-6 = 2e-10 (eps = 2e-16 is the rounding of float64).
+_MIN_CONDITION = 1e-6
+_SIZE_RATIO = 1e5  # ratio of column sizes above which rows are pivoted, which takes twice as long (test_row_span.py)
 _EPS = np.finfo(np.float64).eps
-_SAFE_LENGTH = np.finfo(np.float64).max ** 0.45  # lengths of rows up to this, and down to its inverse, can be squared
+_SAFE_LENGTH = np.finfo(np.float64).max ** 0.45  # squares of lengths up to this, or down to its inverse, are finite
 
 
 # ---- equal rows
@@ -78,25 +80,25 @@ def distinct_rows(objective: Objective) -> DistinctRows:
     """Find groups of equal rows by sorting a hash of their values."""
     X, (codes, soft) = objective.rows, objective.targets
     keys = hash_rows(X)
-    extra = codes if soft is None else soft @ np.arange(1.0, soft.shape[1] + 1)
-    order = _sort_by_class_and_key(extra, keys)
-    start = np.ones(len(order), bool)
-    alike = (np.diff(keys[order]) == 0) & (np.diff(extra[order]) == 0)
-    at = np.flatnonzero(alike)
-    start[at + 1] = ~_are_equal(X, soft, order[at], order[at + 1])
+    target_keys = codes if soft is None else soft @ np.arange(1.0, soft.shape[1] + 1)
+    order = _sort_by_target_and_key(target_keys, keys)
+    start = np.ones(len(order), bool)  # whether a group of equal rows starts here
+    candidates = np.flatnonzero((np.diff(keys[order]) == 0) & (np.diff(target_keys[order]) == 0))
+    start[candidates + 1] = ~_are_equal(X, soft, order[candidates], order[candidates + 1])
     weight = np.ones(len(order)) if objective.weight is None else objective.weight.astype(np.float64)
     groups = np.add.reduceat(weight[order], np.flatnonzero(start))
     rows = order[start]
-    full = np.zeros(len(order), X.dtype)
-    full[rows] = groups / groups.mean()
-    return DistinctRows(rows[groups > 0], full)
+    merged = np.zeros(len(order), X.dtype)
+    merged[rows] = groups / groups.mean()
+    return DistinctRows(rows[groups > 0], merged)
 
 
-def _sort_by_class_and_key(extra: NDArray, keys: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the order by class, then key; radix sort of int16 classes takes half the time of `lexsort`."""
+def _sort_by_target_and_key(target_keys: NDArray, keys: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the order by target, then key; the radix sort of int16 codes takes half the time of `lexsort`."""
     order = np.argsort(keys)
-    small = extra.dtype.kind == "i" and len(extra) and int(extra.max()) <= np.iinfo(np.int16).max
-    return order[np.argsort((extra.astype(np.int16) if small else extra)[order], kind="stable")]
+    if target_keys.dtype.kind == "i" and target_keys.max(initial=0) <= np.iinfo(np.int16).max:
+        target_keys = target_keys.astype(np.int16)
+    return order[np.argsort(target_keys[order], kind="stable")]
 
 
 def hash_rows(rows: RowPasses) -> NDArray[np.float64]:
@@ -224,7 +226,7 @@ class CholeskyBasis:
 
 @dataclass(frozen=True)
 class RowSpan:
-    """A problem in n columns; its theta has shape (R, n + 1), that of all columns (R, d + 1)."""
+    """A problem in n columns. Its theta has shape (R, n + 1), that of the original problem (R, d + 1)."""
 
     objective: Objective
     basis: Basis
@@ -237,25 +239,25 @@ class RowSpan:
 
     def back(self, theta: NDArray) -> NDArray:
         """Return theta of all columns."""
-        with single_blas():  # reflections are small products, for which threads of BLAS would only wait
+        with single_blas():  # threads of BLAS only add overhead to the small products of reflections
             return np.hstack([self.basis.back(theta[:, :-1]), theta[:, -1:]]).astype(self.dtype)
 
 
 def row_span(objective: Objective) -> RowSpan | None:
-    """Return the problem in the span of its rows; None if that is not smaller, not equivalent, or too expensive."""
+    """Return the problem in the span of its rows; None if it is not smaller, not equivalent, or too expensive."""
     n, d, penalty = objective.n, objective.d, objective.penalty
-    same = objective.in_memory and penalty.smooth and penalty.ridge > 0 and n <= _MAX_ROW_SHARE * d
-    if not same or 8 * n * d > 2 * BLOCK_BYTES or float(n) * n * d > _MAX_SPAN_WORK:
+    equivalent = objective.in_memory and penalty.smooth and penalty.ridge > 0 and n <= _MAX_ROW_SHARE * d
+    if not equivalent or 8 * n * d > 2 * BLOCK_BYTES or float(n) * n * d > _MAX_SPAN_WORK:
         return None
     with single_blas():
         X = dense_rows(objective.X)
         sizes = np.maximum(X.max(axis=0), -X.min(axis=0))
-        used = sizes[sizes > 0]
-        pivoted = len(used) > 0 and bool(used.max() > _SIZE_RATIO * used.min())
+        nonzero = sizes[sizes > 0]
+        pivoted = len(nonzero) > 0 and bool(nonzero.max() > _SIZE_RATIO * nonzero.min())
         root = None if pivoted else _cholesky_of_gram(X)
-        short, basis = (root, CholeskyBasis(X, root)) if root is not None else _reflect(X, sizes, pivoted)
+        coordinates, basis = (root, CholeskyBasis(X, root)) if root is not None else _reflect(X, sizes, pivoted)
     weight = None if objective.weight is None else objective.weight.astype(np.float64)
-    return RowSpan(replace(objective, rows=wrap_rows(short), weight=weight), basis, objective.rows.dtype)
+    return RowSpan(replace(objective, rows=wrap_rows(coordinates), weight=weight), basis, objective.rows.dtype)
 
 
 def _cholesky_of_gram(X: NDArray[np.float64]) -> NDArray[np.float64] | None:
@@ -279,15 +281,15 @@ def _reflect(X: NDArray[np.float64], sizes: NDArray[np.float64], pivoted: bool) 
     else:
         (vectors, scales), triangle = la.qr(X.T[order], mode="raw", check_finite=False)
         permutation = np.arange(n)
-    short = np.empty((n, n))
-    short[permutation] = triangle[:n].T
-    if not pivoted:  # columns of rows that depend on others are rounding
-        short[:, np.abs(short).max(axis=0) <= 500 * _EPS * sizes.max()] = 0
-    return short[_first_equal(X)], Reflections(vectors[:, :n], scales[:n], order)
+    coordinates = np.empty((n, n))
+    coordinates[permutation] = triangle[:n].T
+    if not pivoted:  # coordinates of rows that depend on others are rounding, a few hundred eps of the largest value
+        coordinates[:, np.abs(coordinates).max(axis=0) <= 500 * _EPS * sizes.max()] = 0
+    return coordinates[_first_equal(X)], Reflections(vectors[:, :n], scales[:n], order)
 
 
 def _first_equal(X: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return for each row the first row that is equal; rounding must not make equal rows differ, or it is learned."""
-    _, first, which = np.unique(hash_rows(DenseRows(X)), return_index=True, return_inverse=True)
-    first = first[which]
+    """Return the first equal row for each row, so that equal rows get equal coordinates and no rounding is learned."""
+    _, first, group = np.unique(hash_rows(DenseRows(X)), return_index=True, return_inverse=True)
+    first = first[group]
     return np.where((X[first] == X).all(axis=1), first, np.arange(len(X)))

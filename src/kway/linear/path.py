@@ -4,10 +4,12 @@ Each fit is that of the estimator: the same plan, solver, columns and stopping r
 starts at the solution of its last alpha, and its solver keeps what does not depend on alpha (`Carry`): the second
 moments of the rows, normal equations, or dual variables.
 
-Nothing goes from fold to fold. Another fold has learned from the held-out rows of this one; if alpha is weak and the
-solver stops within its tolerance, a start from its weights is not forgotten, and scores come out too high.
+No state is shared between folds. Another fold has learned from the held-out rows of this one. If alpha is weak and the
+solver stops within its tolerance, its solution would still depend on a start from the weights of that fold, and the
+scores would be too high.
 
-accuracy, log_loss, objective, seconds: (folds, alphas); per fold also the answers for each held-out row
+The results are arrays (folds, alphas) of accuracy, log loss, objective and seconds, and the predictions for each
+held-out row.
 """
 
 from __future__ import annotations
@@ -37,15 +39,16 @@ from kway.probabilities import Shares
 from kway.threads import single_blas, spans
 from kway.validation import Rows
 
-# Share of the objective at theta = 0 below which tol is relative to that share: weak alphas leave hardly any loss, and
-# a thousandth of it would take most of the time of a comparison (T5, T11).
+# tol is relative to at least this share of the objective at theta = 0. Weak alphas leave almost no loss, and fits to a
+# thousandth of it would take most of the time of a comparison (decided by rows T5 and T11).
 MIN_SCALE = 0.05
-MAX_SWEEPS = 5  # sweeps over sparse rows per alpha of a linear SVM, from the dual variables of the last alpha (T11)
+# Sweeps over sparse rows per alpha of a linear SVM; they start from the dual variables of the previous alpha (row T11).
+MAX_SWEEPS = 5
 
 
 @dataclass(frozen=True)
 class Path:
-    """Scores of every alpha (last axis) on every fold (first axis)."""
+    """Scores of every alpha on every fold, (folds, alphas)."""
 
     alphas: NDArray[np.float64]
     folds: tuple[int, ...]
@@ -116,30 +119,32 @@ def alpha_path(
     order = np.argsort(-np.asarray(alphas, float), kind="stable")
     chosen = tuple(range(int(folds.max()) + 1)) if which is None else tuple(which)
     n_classes = int(codes.max()) + 1
-    whole = Objective(X, Targets(codes), 1 if n_classes == 2 else n_classes, loss, Penalty(), True, weight)
+    objective = Objective(X, Targets(codes), 1 if n_classes == 2 else n_classes, loss, Penalty(), True, weight)
     size = costs.size_of(X, n_classes)
-    placed = place_rows(whole, FitPlan(size, loss, Penalty(), choose_device(device, size), "auto", costs.gpu_softmax))
-    whole = placed.objective
+    placed = place_rows(
+        objective, FitPlan(size, loss, Penalty(), choose_device(device, size), "auto", costs.gpu_softmax)
+    )
+    objective = placed.objective
     with single_blas(), placed.report_memory():
-        control = Control(tol=tol, min_scale=MIN_SCALE * whole.value(whole.zeros()))
-        parts = [_split(whole, X, folds == number) for number in chosen]
+        control = Control(tol=tol, min_scale=MIN_SCALE * objective.value(objective.zeros()))
+        parts = [_split(objective, X, folds == number) for number in chosen]
         objectives, seconds = np.full((2, len(chosen), len(order)), np.nan)
         predicted = tuple(np.full((len(part.codes), len(order)), -1, np.int64) for part in parts)
         losses = tuple(np.full((len(part.codes), len(order)), np.nan) for part in parts)
-        for at, (f, part) in itertools.product(order, enumerate(parts)):
+        for a, (f, part) in itertools.product(order, enumerate(parts)):
             if stop is not None and stop():
                 break
-            begun = time.perf_counter()
-            objectives[f, at] = part.fit(float(alphas[at]), control)
-            seconds[f, at] = time.perf_counter() - begun
-            predicted[f][:, at], losses[f][:, at] = part.answers(loss)
-    run = np.isfinite(objectives)
-    right = [(answers == part.codes[:, None]).mean(axis=0) for answers, part in zip(predicted, parts)]
-    accuracy = np.where(run, np.array(right), np.nan)
+            started = time.perf_counter()
+            objectives[f, a] = part.fit(float(alphas[a]), control)
+            seconds[f, a] = time.perf_counter() - started
+            predicted[f][:, a], losses[f][:, a] = part.answers(loss)
+    reached = np.isfinite(objectives)
+    correct = [(answers == part.codes[:, None]).mean(axis=0) for answers, part in zip(predicted, parts)]
+    accuracy = np.where(reached, np.array(correct), np.nan)
     mean_losses = np.array([values.mean(axis=0) for values in losses])
     return Path(np.asarray(alphas, float), chosen, accuracy, mean_losses, objectives, seconds, predicted, losses)
 
 
-def _split(whole: Objective, X: Rows, held_out: NDArray[np.bool_]) -> _Fold:
-    train = whole.take(np.flatnonzero(~held_out))
-    return _Fold(train, X[np.flatnonzero(held_out)], whole.targets.codes[held_out], Carry())
+def _split(objective: Objective, X: Rows, held_out: NDArray[np.bool_]) -> _Fold:
+    train = objective.take(np.flatnonzero(~held_out))
+    return _Fold(train, X[np.flatnonzero(held_out)], objective.targets.codes[held_out], Carry())
