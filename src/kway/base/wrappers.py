@@ -126,7 +126,7 @@ class EstimatorInside(PassesRowsOn):
         return MetadataRouter(owner=type(self).__name__).add(estimator=self._unfitted(), method_mapping=mapping)
 
     def _passed_on(self, params: dict[str, Any], n: int) -> dict[str, Any]:
-        """Return the arguments that `fit` passes on: sample_weight (n,), or those selected by scikit-learn's routing."""
+        """Return the arguments that `fit` passes on: sample_weight (n,), or those selected by metadata routing."""
         params = {name: on_host(value) for name, value in params.items() if value is not None}
         if not params:
             return {}

@@ -52,7 +52,7 @@ from kway.versions import writes
 
 
 class ClassRows(NamedTuple):
-    """Weights (K, d) and biases (K,); the class of the largest score is predicted. The first of two classes has zeros."""
+    """Weights (K, d) and biases (K,); the first of two classes has zeros. The largest score is predicted."""
 
     W: NDArray
     b: NDArray

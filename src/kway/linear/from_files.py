@@ -87,10 +87,10 @@ def fit_folder(model: LinearClassifier, folder: str | Path, target: str | None) 
 
 def read_folder(folder: str | Path, target: str | None) -> LabeledRows:
     """Read all rows and labels of a folder into memory."""
-    found = number_rows(read_rows(str(folder), ReadOptions(target=target)))
-    if found.y is None:
+    data = number_rows(read_rows(str(folder), ReadOptions(target=target)))
+    if data.y is None:
         raise InputError(f"{folder} has no labels; name their column (target=...), or add a .npy file of them")
-    return LabeledRows(found.rows, found.y)
+    return LabeledRows(data.rows, data.y)
 
 
 def _stays_in_files(model: LinearClassifier, folder: str | Path, target: str | None) -> bool:
@@ -99,9 +99,9 @@ def _stays_in_files(model: LinearClassifier, folder: str | Path, target: str | N
         return False
     if model.solver != "auto":
         return is_sampled(model.solver)
-    found = measure_extent(str(folder), ReadOptions(target=target))
-    size = Size(found.n, found.d, found.K)
-    return not has_room(size.rows_bytes) or (found.K > 2 and prefers_sampling(model, size, hard=True))
+    extent = measure_extent(str(folder), ReadOptions(target=target))
+    size = Size(extent.n, extent.d, extent.K)
+    return not has_room(size.rows_bytes) or (extent.K > 2 and prefers_sampling(model, size, hard=True))
 
 
 def open_folder(folder: str | Path, target: str | None) -> LabeledRows:
@@ -116,9 +116,9 @@ def open_folder(folder: str | Path, target: str | None) -> LabeledRows:
         pieces = (number_rows(piece) for piece in row_stream(path, ReadOptions(target=target)))
         X, y = write_blocks((piece.rows, piece.required_labels()) for piece in pieces)
         return LabeledRows(FileRows(X.parts, X.dtype, mark), y)
-    found = map_arrays(files, path.name)
-    dtype = _float_type(part.dtype.name for part in found.parts)
-    return LabeledRows(FileRows(found.parts, dtype, mark), found.required_labels(path.name))
+    mapped = map_arrays(files, path.name)
+    dtype = _float_type(part.dtype.name for part in mapped.parts)
+    return LabeledRows(FileRows(mapped.parts, dtype, mark), mapped.required_labels(path.name))
 
 
 def _float_type(names: Iterable[str]) -> np.dtype:
@@ -126,9 +126,9 @@ def _float_type(names: Iterable[str]) -> np.dtype:
     return np.dtype(np.float32 if all(name in _SINGLE for name in names) else np.float64)
 
 
-def _fit_files(model: LinearClassifier, found: LabeledRows) -> None:
+def _fit_files(model: LinearClassifier, data: LabeledRows) -> None:
     model._forget()
-    X, labels = found.X, encode(found.y)
+    X, labels = data.X, encode(data.y)
     validation.check_blocks(X)
     refuse_one_class(labels, type(model).__name__)
     plan = _plan_files(model, X, labels.n_classes)
@@ -277,21 +277,21 @@ def _count_classes(pieces: Iterable[Labels]) -> tuple[NDArray, NDArray[np.int64]
     for labels in pieces:
         for label, n in zip(labels.classes.tolist(), np.bincount(labels.codes).tolist()):
             counts[label] = counts.get(label, 0) + n
-    found = encode(list(counts))
-    return found.classes, np.array(list(counts.values()))[np.argsort(found.codes)]
+    labels = encode(list(counts))
+    return labels.classes, np.array(list(counts.values()))[np.argsort(labels.codes)]
 
 
 def _plan_arrays(files: list[Path], name: str) -> FolderPlan:
-    held = map_arrays(files, name)
-    y = np.asarray(held.required_labels(name))
+    mapped = map_arrays(files, name)
+    y = np.asarray(mapped.required_labels(name))
     rows = [file for file in files if np.load(file, mmap_mode="r").ndim > 1]
-    ends = np.cumsum([0, *map(len, held.parts)])
+    ends = np.cumsum([0, *map(len, mapped.parts)])
     parts = []
-    for run in runs_of_files([len(part) for part in held.parts], n_nodes()):
+    for run in runs_of_files([len(part) for part in mapped.parts], n_nodes()):
         first, stop = int(ends[run[0]]), int(ends[run[-1] + 1])
         parts.append(FilePart(tuple(str(rows[i]) for i in run), stop - first, labels=y[first:stop]))
-    dtype = _float_type(part.dtype.name for part in held.parts)
-    return FolderPlan(parts, held.parts[0].shape[1], dtype, *_count_classes([encode(y)]))
+    dtype = _float_type(part.dtype.name for part in mapped.parts)
+    return FolderPlan(parts, mapped.parts[0].shape[1], dtype, *_count_classes([encode(y)]))
 
 
 def runs_of_files(sizes: Sequence[int], shards: int) -> list[list[int]]:

@@ -131,18 +131,18 @@ class NaiveBayesClassifier(LinearClassifier):
                 if label not in own:
                     names.append(np.asarray(name)[None])
                 own[label] = own.get(label, 0.0) + more
-        found = encode(joined(names))
-        refuse_one_class(found, type(self).__name__)
-        sums = np.stack(list(own.values()))[np.argsort(found.codes)]
-        return self._set_weights(found.classes, _others(sums, self.smoothing), X)
+        labels_seen = encode(joined(names))
+        refuse_one_class(labels_seen, type(self).__name__)
+        sums = np.stack(list(own.values()))[np.argsort(labels_seen.codes)]
+        return self._set_weights(labels_seen.classes, _others(sums, self.smoothing), X)
 
-    def _set_weights(self, classes: NDArray, counts: NDArray[np.float64], like: Any) -> NaiveBayesClassifier:
+    def _set_weights(self, classes: NDArray, counts: NDArray[np.float64], rows: Any) -> NaiveBayesClassifier:
         """Set the weights from counts N (K, d), in the float type of the rows."""
         W = _negative_logs(counts)
         W = W[1:] - W[:1] if len(classes) == 2 else W - W.mean(axis=0)
         self.classes_ = classes
-        self.coef_ = np.ascontiguousarray(W, like.dtype)
-        self.intercept_ = np.zeros(len(W), like.dtype)
+        self.coef_ = np.ascontiguousarray(W, rows.dtype)
+        self.intercept_ = np.zeros(len(W), rows.dtype)
         self.n_iter_, self.history_, self.objective_, self.solver_ = 1, [], 0.0, "counts"  # nothing is minimized
         return self
 

@@ -50,18 +50,18 @@ class Rates:
         return asdict(self)
 
 
-def check_rates(given: Rates | Mapping[str, float] | None) -> Rates:
+def check_rates(rates: Rates | Mapping[str, float] | None) -> Rates:
     """Return the given rates, with defaults for those that a mapping does not name, or the measured rates if None."""
-    if given is None:
+    if rates is None:
         return measure_rates()
-    if isinstance(given, Rates):
-        return given
+    if isinstance(rates, Rates):
+        return rates
     names = Rates().record()
-    known = isinstance(given, Mapping) and set(given) <= set(names)
-    numbers = known and all(isinstance(value, int | float) and 0 <= value < inf for value in given.values())
-    if not numbers or not all(given.get(name, 1) > 0 for name in ("product", "memory", "cores")):
-        raise InputError(f"rates must be Rates, or positive numbers by the names {', '.join(names)}; got {given!r:.80}")
-    return Rates(**{**names, **given})  # type: ignore[arg-type]
+    is_valid_mapping = isinstance(rates, Mapping) and set(rates) <= set(names)
+    numbers = is_valid_mapping and all(isinstance(value, int | float) and 0 <= value < inf for value in rates.values())
+    if not numbers or not all(rates.get(name, 1) > 0 for name in ("product", "memory", "cores")):
+        raise InputError(f"rates must be Rates, or positive numbers by the names {', '.join(names)}; got {rates!r:.80}")
+    return Rates(**{**names, **rates})  # type: ignore[arg-type]
 
 
 @cache

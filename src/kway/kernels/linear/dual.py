@@ -110,15 +110,15 @@ def ascend(rows, codes, square, upper, quadratic, stiffness, order, a, W, b, s):
         row_scores(rows, i, W, b, f)
         row, bound, own, soft = a[i], upper[i], codes[i], quadratic[i]
         inverse = one / (square[i] + stiffness + soft)
-        before = row[own] if 0 <= own < len(row) else zero
+        old_own = row[own] if 0 <= own < len(row) else zero
         free, moved = zero, zero
         for k in range(K):  # y = -1
             new = min(max(row[k] + (f[k] + one - soft * row[k]) * inverse, zero), bound)
             moves[k] = row[k] - new  # the change of y a
             row[k] = new
         if 0 <= own < len(row):  # y = +1: the variable of the row's own class, computed again
-            row[own] = min(max(before - (f[own] - one + soft * before) * inverse, zero), bound)
-            moves[own] = row[own] - before
+            row[own] = min(max(old_own - (f[own] - one + soft * old_own) * inverse, zero), bound)
+            moves[own] = row[own] - old_own
         for k in range(K):
             moved = max(moved, abs(moves[k]))
             free = max(free, min(row[k], bound - row[k]))

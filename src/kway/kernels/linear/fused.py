@@ -97,8 +97,8 @@ def backward_rows(x, x_stride, rows, features, z, z_stride, G, tile, classes):
         done += tile.height
     while lanes * done < features:
         offset = width * done
-        left = min(lanes, features - lanes * done)
-        backward_lanes(x + offset, z, g + offset, x_stride, z_stride, g_stride, rows, left, classes)
+        n_left = min(lanes, features - lanes * done)
+        backward_lanes(x + offset, z, g + offset, x_stride, z_stride, g_stride, rows, n_left, classes)
         done += 1
 
 
@@ -129,14 +129,14 @@ def fused_softmax(x, x_stride, n, features, codes, weight, T, bias, G, sums, til
     """
     Z = np.zeros((_BLOCK, MAX_SCORES), T.dtype)
     z, z_stride = Z.ctypes.data, Z.strides[0]
-    found = 0.0
+    loss_sum = 0.0
     for start in range(0, n, _BLOCK):
         rows = min(_BLOCK, n - start)
         block = x + start * x_stride
         forward_rows(block, x_stride, rows, features, T, z, z_stride, tile, classes)
-        found += softmax_block(Z[:rows], codes[start : start + rows], bias, weight[start : start + rows], sums)
+        loss_sum += softmax_block(Z[:rows], codes[start : start + rows], bias, weight[start : start + rows], sums)
         backward_rows(block, x_stride, rows, features, z, z_stride, G, tile, classes)
-    return found
+    return loss_sum
 
 
 @kernel
@@ -148,7 +148,7 @@ def fused_losses(kind, margin, width, x, x_stride, n, features, codes, weight, T
     z, z_stride = buffer.ctypes.data, Z.strides[0]
     value = np.empty(_BLOCK)
     no_soft = np.empty((0, 0), T.dtype)
-    found = 0.0
+    loss_sum = 0.0
     for start in range(0, n, _BLOCK):
         rows = min(_BLOCK, n - start)
         block = x + start * x_stride
@@ -159,9 +159,9 @@ def fused_losses(kind, margin, width, x, x_stride, n, features, codes, weight, T
         loss_rows(kind, Z[:rows], codes[start : start + rows], no_soft, True, margin, width, value, Z[:rows])
         weigh(Z, value, weight[start : start + rows])
         add_rows(Z[:rows], sums)
-        found += value[:rows].sum()
+        loss_sum += value[:rows].sum()
         backward_rows(block, x_stride, rows, features, z, z_stride, G, tile, classes)
-    return found
+    return loss_sum
 
 
 @kernel

@@ -209,13 +209,13 @@ def softmax_rows(scores, codes, Y, hard, value, gradient):
 @kernel
 def log_product(small):
     """Return sum_c log(1 + small_c) for small_c in [0, 1]; one logarithm per 512 factors, at most 2^512."""
-    found = 0.0
+    log_sum = 0.0
     for start in range(0, small.size, 512):
         product = 1.0
         for e in small[start : start + 512]:
             product *= 1.0 + e
-        found += math.log(product)
-    return found
+        log_sum += math.log(product)
+    return log_sum
 
 
 @kernel

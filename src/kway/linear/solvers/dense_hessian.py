@@ -116,9 +116,9 @@ class DenseHessian:
         for rows in spans_of(share, height):
             z, h, codes = self.Z[rows], self.curvatures[rows], self.codes[rows]
             for c in range(R):
-                own = codes == c
-                H[c, :, c] += (z * h[:, c, None]).T @ z + (z[own] * h[own].sum(axis=1)[:, None]).T @ z[own]
-                cross = (h[own][:, :, None] * z[own][:, None, :]).reshape(-1, R * D).T @ z[own]
+                is_own = codes == c
+                H[c, :, c] += (z * h[:, c, None]).T @ z + (z[is_own] * h[is_own].sum(axis=1)[:, None]).T @ z[is_own]
+                cross = (h[is_own][:, :, None] * z[is_own][:, None, :]).reshape(-1, R * D).T @ z[is_own]
                 H[:, :, c] -= cross.reshape(R, D, D)
                 H[c] -= cross.reshape(R, D, D).transpose(2, 0, 1)
         return H.reshape(R * D, R * D)

@@ -292,14 +292,14 @@ class Ascent:
 
         The a of the side with the larger sum, y = +1 or y = -1, are scaled down until sum y a = 0.
         """
-        own = self.codes[:, None] == np.arange(group.classes.start, group.classes.stop)
+        is_own = self.codes[:, None] == np.arange(group.classes.start, group.classes.stop)
         a = group.a.astype(np.float64)
         if self.objective.fit_intercept:
-            positive, negative = a.sum(axis=0, where=own), a.sum(axis=0, where=~own)
+            positive, negative = a.sum(axis=0, where=is_own), a.sum(axis=0, where=~is_own)
             larger, smaller = np.maximum(np.maximum(positive, negative), 1e-300), np.minimum(positive, negative)
-            a *= np.where(own == (positive > negative), smaller / larger, 1.0)
+            a *= np.where(is_own == (positive > negative), smaller / larger, 1.0)
         quadratics = self._quadratic().astype(np.float64) @ np.square(a)
-        return np.where(own, a, -a), a.sum(axis=0), quadratics
+        return np.where(is_own, a, -a), a.sum(axis=0), quadratics
 
     def _combine(self, signed: Floats) -> Floats:
         """Return the weights signed' X (k, d)."""
@@ -479,11 +479,11 @@ def least_violation(X: Floats, y: Floats, bias: bool) -> Violation:
     scale = float(np.abs(Z).max()) or 1.0
     Z = (Z / scale * y[:, None]).T  # (d, m)
     equations = np.vstack([Z, y]) if bias else Z
-    found = linprog(
+    result = linprog(
         -np.ones(len(y)), A_eq=equations, b_eq=np.zeros(len(equations)), bounds=(0, 1), method="highs",
         options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},  # the smallest of HiGHS
     )  # fmt: skip
-    multipliers = -found.eqlin.marginals
+    multipliers = -result.eqlin.marginals
     w = multipliers[: len(Z)] / scale
     b = float(multipliers[-1] - w @ middle) if bias else 0.0
-    return Violation(-found.fun, w, b)
+    return Violation(-result.fun, w, b)

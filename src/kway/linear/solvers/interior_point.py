@@ -161,8 +161,8 @@ class KinkedProblem:
         """Return the change of the gaps for a change of the scores (n, R)."""
         if self.signs is not None:
             return -self.signs * scores
-        own = np.take_along_axis(scores, self.codes[:, None], 1)
-        return np.take_along_axis(scores, self.others, 1) - own
+        own_class = np.take_along_axis(scores, self.codes[:, None], 1)
+        return np.take_along_axis(scores, self.others, 1) - own_class
 
     def slopes(self, a: Floats) -> Floats:
         """Return the derivatives of the losses by the scores (n, R), for dual variables in the shape of the gaps."""
@@ -236,13 +236,13 @@ class KinkedProblem:
         The vectors are h_i z_i' and e_y z_i'. One more vector fixes the shift common to all biases.
         """
         Z, (n, D), codes = self.Z, self.Z.shape, self.codes
-        own = np.eye(self.n_scores)[codes]
+        own_class = np.eye(self.n_scores)[codes]
         pin = np.append(np.zeros(D - 1), 1.0)[:, None] * self.bias  # (D, 1)
         blocks = pmap(lambda c: inverse(_gram(Z, t[:, c]) + np.diag(diagonal[c])), range(self.n_scores))
 
         def vectors(c: int) -> Floats:
             """Return the part (D, 2 n + 1) of all vectors that belongs to class c."""
-            return np.hstack([Z.T * h[:, c], Z.T * own[:, c], pin])
+            return np.hstack([Z.T * h[:, c], Z.T * own_class[:, c], pin])
 
         small = sum(pmap(lambda c: vectors(c).T @ blocks[c](vectors(c)), range(self.n_scores)))
         size = t.sum() / self.n_scores**2 or 1.0
@@ -260,7 +260,7 @@ class KinkedProblem:
         def solve(x: Floats) -> Floats:
             solution = solve_once(x)
             scores = Z @ solution.T  # (n, R)
-            coupled = t * scores - h * scores[i, codes][:, None] - own * (h * scores).sum(axis=1, keepdims=True)
+            coupled = t * scores - h * scores[i, codes][:, None] - own_class * (h * scores).sum(axis=1, keepdims=True)
             product = coupled.T @ Z + diagonal * solution  # H times the solution
             product[:, -1] += size * self.bias * solution[:, -1].sum()
             return solution + solve_once(x - product)  # one step of iterative refinement
@@ -614,8 +614,8 @@ def _finished(
     rel_excess = max(0.0, end - lower) / scale
     if control.progress is not None:
         control.progress(max(1, steps), end)
-    converged, before_rounding = rel_excess <= control.tol, (value - lower) / scale
+    converged, excess_before_rounding = rel_excess <= control.tol, (value - lower) / scale
     advice = "raise max_iter or tol, or scale the features"
-    if before_rounding <= control.tol:
+    if excess_before_rounding <= control.tol:
         advice = "" if converged else ROUNDED
     return Solution(theta, max(1, steps), converged, rel_excess, [end], advice, proved=True, value=end)

@@ -70,8 +70,8 @@ class LBFGS(Solver):
                 return Descent(objective, control, Pairs(), prove=True).run(theta)
             if is_small_with_kinks(objective):
                 return solve_small(objective, control)
-            known = quick_moments(objective, sample_rows(objective))
-            return solve_smoothed(objective, theta, control, partial(solve_smooth, known=known))
+            known_moments = quick_moments(objective, sample_rows(objective))
+            return solve_smoothed(objective, theta, control, partial(solve_smooth, known_moments=known_moments))
 
     def _solve_next(self, objective: Objective, theta: NDArray, control: Control, carry: Carry) -> Solution:
         """Minimize with the moments and pairs of the previous ridge; only the first fit of a path is proved."""
@@ -86,7 +86,7 @@ def solve_smooth(
     objective: Objective,
     theta: NDArray,
     control: Control,
-    known: Moments | None = None,
+    known_moments: Moments | None = None,
     pairs: Pairs | None = None,
     prove: bool = False,
 ) -> Solution:
@@ -96,14 +96,14 @@ def solve_smooth(
     ----------
     objective, theta, control
         The problem, the start, and the limits of the iterations.
-    known : Moments, optional
+    known_moments : Moments, optional
         The moments of the same rows under another loss or penalty, which are used again.
     pairs : Pairs, optional
         The pairs of a similar problem; the pairs of this fit are added in place.
     prove : bool
         Continue until a bound of the excess over the optimum, not only an estimate, is below tol.
     """
-    return Descent(objective, control, Pairs() if pairs is None else pairs, prove).run(theta, known)
+    return Descent(objective, control, Pairs() if pairs is None else pairs, prove).run(theta, known_moments)
 
 
 # ---------------------------------------------------------------- the start
@@ -116,17 +116,17 @@ class Start(NamedTuple):
     schedule: Schedule
 
 
-def start_from(objective: Objective, theta: NDArray, known: Moments | None) -> Start:
+def start_from(objective: Objective, theta: NDArray, known_moments: Moments | None) -> Start:
     """Return theta as the start if it is a good one; else descend from it on a sample of the rows first."""
     theta = objective.rows.with_layout(theta)
     if is_small(objective):
         schedule = Schedule(objective, Moments(np.empty(0), objective), lambda gradient: gradient)
         return Start(Point.centered_at(objective, theta), schedule)
     sample = sample_rows(objective)
-    moments = known.under(objective) if known else quick_moments(objective, sample)
+    moments = known_moments.under(objective) if known_moments else quick_moments(objective, sample)
     warm = bool(theta.any())
     if sample is not None and warm:
-        warm = known is not None or sample.value(theta) < 0.7 * sample.value(np.zeros_like(theta))
+        warm = known_moments is not None or sample.value(theta) < 0.7 * sample.value(np.zeros_like(theta))
     if sample is not None and not warm:
         origin = Point.centered_at(sample, theta)
         learned = _descend_on_sample(sample, origin, moments.shared())
@@ -169,10 +169,10 @@ class Descent:
     excess: float = np.inf  # F minus its minimum: a bound if `proved`, else an estimate
     proved: bool = False
 
-    def run(self, theta: NDArray, known: Moments | None = None) -> Solution:
+    def run(self, theta: NDArray, known_moments: Moments | None = None) -> Solution:
         """Iterate from theta until the excess is below tol, no step lowers the value, or max_iter is reached."""
         o = self.objective
-        point, self.schedule = start_from(o, theta, known)
+        point, self.schedule = start_from(o, theta, known_moments)
         self.has_decrement = self.prove and stopping.has_decrement(self.objective)
         self.has_gap = self.prove and not self.has_decrement and stopping.has_gap(self.objective)
         self.history.append(point.value)

@@ -170,7 +170,7 @@ def _solve_by_lsmr(X: Rows, Y: NDArray, x_mean: NDArray, damping: float, root_we
     )
 
     def solve_score(k: int) -> NDArray:
-        found = lsmr(operator, root_weight * Y[:, k], damp=np.sqrt(damping), atol=1e-10, btol=1e-10, maxiter=20 * d)
-        return np.asarray(found[0])
+        result = lsmr(operator, root_weight * Y[:, k], damp=np.sqrt(damping), atol=1e-10, btol=1e-10, maxiter=20 * d)
+        return np.asarray(result[0])
 
     return np.array(pmap(solve_score, range(Y.shape[1])))

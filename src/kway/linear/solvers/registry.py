@@ -98,8 +98,8 @@ def fastest_solver(objective: Objective) -> Solver:
 def _suits_dual(objective: Objective) -> bool:
     """Return whether dual coordinate ascent is faster than L-BFGS on a hinge of separate classes.
 
-    A rounded hinge is a smooth loss. L-BFGS is fast on it unless there are so many sparse columns that it has no
-    preconditioner but a diagonal.
+    A rounded hinge is a smooth loss. L-BFGS is fast on it unless there are so many sparse columns that its
+    preconditioner is only a diagonal.
     """
     o = objective
     sparse_and_fits = sp.issparse(o.X) and o.n * o.n_scores * o.rows.dtype.itemsize <= MAX_FACTOR_BYTES
@@ -284,8 +284,8 @@ class Task:
         converted = replace(solution, theta=theta, value=value)
         if not self.solver.guarantees_tol or not solution.converged:
             return converted
-        before = self.objective.value(solution.theta) if solution.value is None else solution.value
-        rel_excess = solution.rel_excess + max(0.0, value - before) / tol_scale(before, control.min_scale)
+        value_before = self.objective.value(solution.theta) if solution.value is None else solution.value
+        rel_excess = solution.rel_excess + max(0.0, value - value_before) / tol_scale(value_before, control.min_scale)
         converged = rel_excess <= control.tol
         return replace(converted, converged=converged, rel_excess=rel_excess, advice="" if converged else ROUNDED)
 

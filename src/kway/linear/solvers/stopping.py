@@ -168,7 +168,7 @@ def _largest_gain(shares: NDArray, u: NDArray) -> float:
     return 1 / _TINY
 
 
-def decrement(objective: Objective, point: Point, precondition: Precondition, enough: float = 0.0) -> NewtonStep:
+def decrement(objective: Objective, point: Point, precondition: Precondition, target: float = 0.0) -> NewtonStep:
     """Return the Newton step at a point, and an upper bound of the excess at this point.
 
     Parameters
@@ -179,7 +179,7 @@ def decrement(objective: Objective, point: Point, precondition: Precondition, en
         The point, with its gradient.
     precondition : callable
         An approximate inverse of the Hessian, for conjugate gradients.
-    enough : float
+    target : float
         The bound is not improved further once it is at most this large.
     """
     gradient = objective.center_scores(point.gradient) if objective.loss.shift_free else point.gradient
@@ -187,11 +187,11 @@ def decrement(objective: Objective, point: Point, precondition: Precondition, en
         return newton_step(objective, point.theta, gradient)
     rows = _heaviest_rows(objective, point.theta)
     hessian = rows.hessian_at(point.theta)
-    return _conjugate_gradients(rows, hessian, point.theta, gradient, precondition, enough)[0]
+    return _conjugate_gradients(rows, hessian, point.theta, gradient, precondition, target)[0]
 
 
 def lasso_decrement(
-    objective: Objective, point: Point, precondition: Callable[[NDArray[np.bool_]], Precondition], enough: float
+    objective: Objective, point: Point, precondition: Callable[[NDArray[np.bool_]], Precondition], target: float
 ) -> float:
     """Return an upper bound of the excess at a point w of a problem with an L1 penalty, F(u) = f(u) + lasso |u|_1.
 
@@ -204,14 +204,14 @@ def lasso_decrement(
 
     Parameters
     ----------
-    objective, point, enough
+    objective, point, target
         The parameters of `decrement`.
     precondition : callable
         Maps free (R, d + 1) to an approximate inverse of the Hessian among the free weights, 0 for the others.
     """
     o, theta, g = objective, point.theta, point.gradient.astype(np.float64)
     lasso = o.penalty.lassos(o.d, bias=True)
-    slack = 0.1 * enough / tol_scale(point.total)  # |v| may exceed lasso by this share, which costs a tenth of tol
+    slack = 0.1 * target / tol_scale(point.total)  # |v| may exceed lasso by this share, which costs a tenth of tol
     free = (theta != 0) | (np.abs(g) > (1 + slack) * lasso)
     free[:, -1] = o.fit_intercept
     sign = np.where(theta != 0, np.sign(theta), -np.sign(g))
@@ -219,11 +219,11 @@ def lasso_decrement(
     hessian = rows.hessian_at(theta)
     for _ in range(_MAX_ROUNDS):
         slopes = np.where(free, g + lasso * sign, 0).astype(theta.dtype)
-        step, residual = _conjugate_gradients(rows, hessian, theta, slopes, precondition(free), enough)
+        step, residual = _conjugate_gradients(rows, hessian, theta, slopes, precondition(free), target)
         v = -residual - g  # v of the zeros
         steep = ~free & (np.abs(v) > (1 + slack) * lasso)
         steep[:, -1] = False
-        if not steep.any() or step.excess > enough:
+        if not steep.any() or step.excess > target:
             return step.excess + slack * point.total
         sign, free = np.where(steep, np.sign(v), sign), free | steep
     return np.inf
@@ -258,7 +258,7 @@ def _conjugate_gradients(
     theta: NDArray,
     gradient: NDArray,
     precondition: Precondition,
-    enough: float,
+    target: float,
 ) -> tuple[NewtonStep, NDArray]:
     """Return the Newton step x by conjugate gradients, and the residual r = g - H x.
 
@@ -287,7 +287,7 @@ def _conjugate_gradients(
         ratios.append(rz / old)
         missing = _EIGENVALUE_SAFETY / _smallest_eigenvalue(lengths, ratios) * rz
         # the eigenvalue is unreliable after fewer than three products
-        if len(lengths) > 2 and (missing <= D / 8 or missing <= enough / 4):
+        if len(lengths) > 2 and (missing <= D / 8 or missing <= target / 4):
             break
         p = z + p.dtype.type(ratios[-1]) * p
     return NewtonStep(x, D, (D + missing) * largest_fall(objective, theta, x)), r
@@ -354,25 +354,26 @@ class Gap(NamedTuple):
     excess: float
 
 
-def close_gap(objective: Objective, point: Point, enough: float) -> Gap:
-    """Return the duality gap, after a Newton step of the biases if only they keep it above `enough`.
+def close_gap(objective: Objective, point: Point, target: float) -> Gap:
+    """Return the duality gap, after a Newton step of the biases if only they keep it above `target`.
 
     The part of the biases is proportional to their gradient, the rest to the square of the gradient. Near the optimum
     the biases keep the gap open by far more than they contribute to the excess.
     """
     o, gap = objective, duality_gap(objective, point)
-    known = o.loss.rounded or not o.loss.couples
-    movable = known and o.fit_intercept and o.rows.sample() is o.rows  # rows on the nodes of a cluster are sampled
-    if gap <= enough or gap - bias_gap(o, point) > enough / 2 or not movable:
+    has_curvatures = o.loss.rounded or not o.loss.couples
+    movable = has_curvatures and o.fit_intercept and o.rows.sample() is o.rows  # not on the nodes of a cluster
+    if gap <= target or gap - bias_gap(o, point) > target / 2 or not movable:
         return Gap(point, gap)
     new = Point.centered_at(o, _with_newton_biases(o, point.theta))
     moved = duality_gap(o, new)
-    better = moved < gap and new.total <= point.total + enough / 8  # it may have risen by as much as rounding
+    # the objective may rise by rounding, which is a small part of the target
+    better = moved < gap and new.total <= point.total + target / 8
     return Gap(new, moved) if better else Gap(point, gap)
 
 
 def _with_newton_biases(objective: Objective, theta: NDArray) -> NDArray:
-    """Return theta after a Newton step of the biases alone: one pass over the rows, R^2 numbers each."""
+    """Return theta after a Newton step of the biases alone, which takes one pass over the rows."""
     o = objective
 
     def part(rows: slice) -> tuple[NDArray, NDArray]:
@@ -382,13 +383,13 @@ def _with_newton_biases(objective: Objective, theta: NDArray) -> NDArray:
         h = o.loss.curvatures(scores, targets)
         hessian = np.diag(weight @ h)
         if o.loss.couples:
-            own = np.eye(o.n_scores)[targets.codes]
-            pairs = (h * (1 - own) * weight[:, None]).T @ own  # curvature of each pair (class, class of the row)
+            is_own = np.eye(o.n_scores)[targets.codes]
+            pairs = (h * (1 - is_own) * weight[:, None]).T @ is_own  # curvature of each pair (class, class of the row)
             hessian -= pairs + pairs.T
         return weight @ slopes, hessian
 
     parts = pmap(part, spans(o.n, rows_per_block(8 * o.n_scores, CACHE_BYTES)))
-    gradient, hessian = (np.sum(found, axis=0) for found in zip(*parts))
+    gradient, hessian = (np.sum(sums, axis=0) for sums in zip(*parts))
     if o.loss.couples:
         hessian += hessian.trace() / o.n_scores**2  # a shift of all biases changes no loss
     moved = theta.copy(order="K")
@@ -404,8 +405,8 @@ def has_gap(objective: Objective) -> bool:
 # ---------------------------------------------------------------- any of them
 
 
-def bound_excess(objective: Objective, point: Point, precondition: Callable[[], Precondition], enough: float) -> float:
+def bound_excess(objective: Objective, point: Point, precondition: Callable[[], Precondition], target: float) -> float:
     """Return an upper bound of the excess, by the Newton decrement or else the duality gap; inf if neither exists."""
     if not has_decrement(objective):
         return duality_gap(objective, point)
-    return decrement(objective, point, precondition(), enough).excess
+    return decrement(objective, point, precondition(), target).excess
