@@ -1,20 +1,24 @@
 """Solvers: an Objective and a start in, a Solution out.
 
-base.py              Solver, Control, Point, Solution, the check of what works with what
-registry.py            SOLVERS by name, "auto", the columns that suit a solver, and whether its solution may be trusted
-stopping.py      when a fit may end: what tol means, the Newton decrement and the duality gap
-least_squares.py     the squared loss in closed form
-lbfgs.py             the default: preconditioned L-BFGS, Newton's method if the problem is small
-preconditioners.py   its approximate inverses of the Hessian; dense_hessian.py the exact one of small problems
-standard_columns.py  centered and scaled columns of small problems
-proximal.py          L1 and elastic net: proximal Newton with momentum, on the models of proximal_models.py
-interior_point.py    small problems with kinks (hinges, L1): a primal-dual interior point method with a proof
-dual.py              hinges from their dual problem; hinge_newton.py its start if columns are few
-smoothing.py         hinges for L-BFGS
-gradient_descent.py  steepest descent, which the others improve on
-sgd.py, schedules.py stochastic gradient descent
-sampled.py           sampled softmax for many classes; sampled_files.py its checkpoints
-power_method.py      largest eigenvalues, for step sizes and scales
+registry.py           SOLVERS by name, the choice of "auto", the columns that suit a solver, and the run (`Task`)
+base.py               Solver, Control, Point, Solution, and the check of what works with what
+stopping.py           the meaning of tol, and upper bounds of the excess: the Newton decrement and the duality gap
+least_squares.py      the squared loss in closed form
+lbfgs.py              the default: preconditioned L-BFGS, or Newton's method if the problem is small
+preconditioners.py    approximate inverses of the Hessian for L-BFGS
+dense_hessian.py      the Hessian of small problems and its inverse
+standard_columns.py   centered and scaled columns of small problems
+proximal.py           L1 and elastic net: accelerated proximal Newton
+proximal_models.py    the local models that a proximal step minimizes
+interior_point.py     small problems with kinks (hinges, L1): a primal-dual interior point method with a proof
+dual.py               hinges of separate classes by dual coordinate ascent, and the hard margin
+hinge_newton.py       the start of dual.py if there are few columns
+smoothing.py          hinges as a sequence of smooth problems, for L-BFGS and the proximal solver
+gradient_descent.py   steepest descent, on which the others improve
+sgd.py, schedules.py  stochastic gradient descent and its learning rates
+sampled.py            sampled softmax for many classes
+sampled_files.py      checkpoints of sampled softmax, and weights in a file
+power_method.py       largest eigenvalues, for step sizes
 """
 
 from __future__ import annotations
