@@ -4,7 +4,7 @@ losses.py          loss(f, y), and the properties that a loss declares
 penalties.py       R(W): none, L2, L1, elastic net
 objective.py       the penalty plus the mean loss, whose sums the rows compute (rows/passes.py)
 equivalent.py      problems with the same optimum on fewer rows or in other columns
-solvers/           the methods of minimization, their table (registry.py) and when they stop (stopping.py)
+solvers/           the methods of minimization, and the choice among them
 classifier.py      LinearClassifier: parameters and predictions
 named.py           LinearClassifier with a fixed loss: softmax, logistic, SVM, perceptron, least squares
 plan.py            the decisions before a fit, and the placement of its rows
