@@ -12,12 +12,15 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import SVC, LinearSVC
 
 from kway.errors import CombinationError, NotSeparableError
+from kway.labels import encode
 from kway.linear.classifier import LinearClassifier
 from kway.linear.losses import LOSSES
 from kway.linear.penalties import pick_penalty
+from kway.linear.plan import plan_fit
 from kway.linear.solvers.base import list_properties
 from kway.linear.solvers.registry import SOLVERS
 from kway.linear.solvers.sgd import SGD
+from kway.planning import costs
 
 ALPHA = 1e-2
 pytestmark = pytest.mark.filterwarnings(  # sgd tells how far it is above its optimum: tests/linear/test_held_to_tol.py
@@ -174,3 +177,12 @@ def test_default_tolerance_means_a_thousandth_of_the_objective():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # rounding may stop it short of so small a tol
                 best = LinearClassifier(loss, alpha=alpha, tol=tight, max_iter=50_000).fit(X, y).objective_
             assert quick <= best * 1.001, (loss, seed, scale, alpha)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_a_solver_object_is_planned_like_its_name(name):
+    X, labels = np.zeros((100, 5)), encode(np.arange(100) % 4)
+    model = LinearClassifier()
+    formulas = [plan_fit(model, X, labels, solver).formula for solver in (name, SOLVERS[name])]
+    assert formulas[0] is formulas[1]
+    assert (formulas[0] is costs.softmax) == SOLVERS[name].stores_pairs

@@ -228,18 +228,6 @@ def positive_part(row):
     return s
 
 
-@kernel
-def negate_margins(scores, code, row):
-    """Set row (R,) to -t of each column; return the column and the sign of the row's class."""
-    one = scores.dtype.type(1)
-    for c in range(scores.size):
-        row[c] = scores[c]
-    own = code if scores.size > 1 else 0
-    sign = -one if scores.size > 1 or code == 1 else one
-    row[own] *= sign
-    return own, sign
-
-
 @strict_kernel
 def logistic_rows(scores, codes, value, gradient):
     """Compute the logistic loss of each column for hard targets; u = -t is stored in the row of the gradient."""
@@ -248,7 +236,12 @@ def logistic_rows(scores, codes, value, gradient):
     one = scores.dtype.type(1)
     for i in range(rows):
         row = gradient[i]
-        own, sign = negate_margins(scores[i], codes[i], row)
+        # not a kernel of its own: views of rows would cost more than the loop if there are few columns
+        for c in range(columns):
+            row[c] = scores[i, c]
+        own = codes[i] if columns > 1 else 0
+        sign = -one if columns > 1 or codes[i] == 1 else one
+        row[own] *= sign
         for c in range(columns):
             small[c] = exp_down(-abs(row[c]))
         value[i] = positive_part(row) + log_product(small)
@@ -271,9 +264,14 @@ def smooth_gaps(row, width):
 def smooth_hinge_rows(scores, codes, margin, width, value, gradient):
     """Compute the hinge max(0, margin - t) of each column, rounded over `width` > 0."""
     rows, columns = scores.shape
+    one = scores.dtype.type(1)
     for i in range(rows):
         row = gradient[i]
-        own, sign = negate_margins(scores[i], codes[i], row)
+        for c in range(columns):
+            row[c] = scores[i, c]
+        own = codes[i] if columns > 1 else 0
+        sign = -one if columns > 1 or codes[i] == 1 else one
+        row[own] *= sign
         for c in range(columns):
             row[c] += scores.dtype.type(margin)
         value[i] = smooth_gaps(row, width)
@@ -350,10 +348,12 @@ def multi_hinge_rows(scores, codes, margin, value, gradient):
             if c == y:
                 continue
             gap = margin + scores[i, c] - own
-            active = gap > 0.0 or (gap == 0.0 and margin == 0.0)  # a tie is a mistake of the perceptron
+            slope = 1.0 if gap > 0.0 else 0.0
+            if gap == 0.0 and margin == 0.0:
+                slope = 1.0  # a tie is a mistake of the perceptron
             loss += max(gap, 0.0)
-            n_active += active
-            gradient[i, c] = active
+            n_active += slope
+            gradient[i, c] = slope
         gradient[i, y] = -n_active
         value[i] = loss
 
