@@ -111,8 +111,7 @@ def test_softmax_over_many_classes_steps_in_place(solver, bias, monkeypatch):
     here = kway.SoftmaxClassifier(alpha=1e-3, **given).fit(X, y)
     assert there.objective_ == pytest.approx(here.objective_, rel=0.02)
     assert bias or not there.intercept_.any()
-    monkeypatch.setattr(sgd, "WHOLE", 1.0)
-    monkeypatch.setattr(sgd, "WATCHED_ROWS", 500)
+    monkeypatch.setattr(sgd, "WATCHED_WORK", 500 * 20 * 30)  # the objective of 500 rows
     some = kway.SoftmaxClassifier(device="cuda", alpha=1e-3, **given).fit(X, y)
     assert some.objective_ == pytest.approx(there.objective_, rel=0.2)  # of 500 rows
 
