@@ -36,7 +36,7 @@ def test_one_by_one_keeps_the_order():
 def test_no_cell_with_a_nearer_row_is_passed_over(distance, nearest):
     rng = np.random.default_rng(0)
     rows, queries, marks = (rng.normal(size=(n, 3)).astype(np.float32) for n in (400, 50, 24))
-    if distance.moves:
+    if distance.transforms_rows:
         rows, queries = (a / np.linalg.norm(a, axis=1, keepdims=True) for a in (rows, queries))
     to_rows, to_marks = (np.linalg.norm(queries[:, None] - a, axis=2) for a in (rows, marks))  # (q, n), (q, c)
     cells = np.linalg.norm(rows[:, None] - marks, axis=2).argmin(axis=1)

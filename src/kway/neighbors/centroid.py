@@ -41,7 +41,7 @@ from kway.search.auto import pick_index, restore
 from kway.search.flat import ENOUGH
 from kway.search.index import Index
 from kway.search.metrics import pick_metric
-from kway.search.power_scaling import NARROW, SINGLE, Unit, peak
+from kway.search.power_scaling import NARROW, SINGLE, Unit, max_abs
 from kway.search.results import TopK
 from kway.threads import spans
 from kway.versions import write_lock, writes
@@ -309,7 +309,7 @@ class CentroidClassifier(Classifier):
         win is added: one line means two classes (class_rows.py).
         """
         rows, offset = self._distribution.lines(self._known(), sparse)
-        tiny = peak(rows) < 2.0**SINGLE.least  # float32 would lose squares
+        tiny = max_abs(rows) < 2.0**SINGLE.min_power  # float32 would lose squares
         kind = np.dtype(np.float64) if tiny or exact else self._dtype
         offset = np.where(self.weights_ > 0, offset, -1e30)
         if len(rows) == 1:
@@ -490,7 +490,7 @@ def _plain_tensor(estimator: Any, X: Any, reset: bool) -> TensorRows | None:
     """Return the tensor X checked on its device; None if the CPU has to read it, as for values that need scaling."""
     if X.ndim != 2 or not len(X) or not X.is_floating_point() or X.element_size() < 4:
         return None
-    if not (2.0**NARROW.least < TensorRows(X.detach()).peak() < 2.0**NARROW.most):  # false for NaN and infinity too
+    if not (1 / NARROW.limit < TensorRows(X.detach()).peak() < NARROW.limit):  # false for NaN and infinity too
         return None
     rows: TensorRows = validation.rows(estimator, X, reset=reset, device=Device(str(X.device)))
     return rows

@@ -73,9 +73,13 @@ class TrainingRows:
 
     def kept_by(self, index: Any) -> TrainingRows:
         """Return the data without the rows if the index stores them unchanged and complete, or stores only codes."""
+        if self.blocks is None:
+            return self
         as_given = type(index.metric).prepare is Metric.prepare
+        dtype = self.blocks[0].dtype
         store = getattr(index.recipe, "store", None)
-        same = self.all_vote and as_given and index.unit.plain and (store is None or not store.rerank)
+        unscaled = index.unit.plain and index.unit.stored_type(dtype) == dtype
+        same = self.all_vote and as_given and unscaled and (store is None or not store.rerank)
         return replace(self, blocks=None) if same else self
 
     def known(self, index: Any) -> bool:

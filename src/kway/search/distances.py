@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from kway.kernels import distances as kernels
 from kway.kernels.jit import frozen
-from kway.search.power_scaling import near_one
+from kway.search.power_scaling import scale_each_row
 
 Matrix = Any  # NDArray or CSR
 
@@ -47,7 +47,7 @@ class Distance(ABC):
     name: ClassVar[str]
     code: ClassVar[int]  # which it is to the kernels
     order: ClassVar[int] = 2  # of the norm in the space; 0: there is no space
-    moves: ClassVar[bool] = False  # whether rows are elsewhere in the space than they are given
+    transforms_rows: ClassVar[bool] = False  # whether rows are elsewhere in the space than they are given
     product: ClassVar[bool] = True  # keys come from matrix products; else a kernel's tile holds the keys themselves
     shifts: ClassVar[bool] = False  # products may be taken about any center
     wide: ClassVar[bool] = False  # float32 keys would be too coarse
@@ -171,7 +171,7 @@ class CosineDistance(Distance):
     name = "cosine"
     code = kernels.COSINE
     bounded = True
-    moves = True
+    transforms_rows = True
     sparse = True
     degree = 0
     by_angle = True
@@ -252,7 +252,7 @@ class GreatCircleDistance(Distance):
 
     name = "haversine"
     code = kernels.HAVERSINE
-    moves = True
+    transforms_rows = True
     wide = True
     coded = False  # columns are angles of two kinds
     scales = False
@@ -292,7 +292,7 @@ def unit(rows: Matrix) -> Matrix:
     """Return rows of length one; zero rows stay zero."""
     norms = np.sqrt(squares(rows))
     if ((norms < 1 / UNIT_SAFE) | (norms > UNIT_SAFE)).any():  # usually zero rows
-        rows = near_one(rows)
+        rows = scale_each_row(rows)
         norms = np.sqrt(squares(rows))
     inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
     if sp.issparse(rows):

@@ -29,7 +29,7 @@ from kway.search.codecs.stores import Store, StoredRows
 from kway.search.distances import DISTANCES
 from kway.search.index import Index, Recipe
 from kway.search.metrics import Metric, pick_metric
-from kway.search.power_scaling import NARROW, Unit, peak
+from kway.search.power_scaling import NARROW, Unit, max_abs
 from kway.search.results import Ids, Neighbors, empty_heaps
 from kway.threads import at_most
 from kway.validation import plain_far
@@ -120,13 +120,13 @@ class Flat(Recipe):
     def _rows_on_gpu(self, rows: Any, metric: Metric) -> Any:
         return None if self.device == "cpu" else rows_on_gpu(rows, metric, self.device)
 
-    def _live(self, rows: Any, metric: Metric, ids: Ids) -> FlatIndex:
+    def _make_index(self, rows: Any, metric: Metric, ids: Ids) -> FlatIndex:
         keep = self.keeper.store_on_gpu if isinstance(rows, TensorRows) else self.keeper.keep
         index = FlatIndex(self, metric, ids, keep(rows, metric.distance))
         index._choose()
         return index
 
-    def _revive(
+    def _restore_index(
         self, rows: Any, metric: Metric, ids: Ids, facts: dict[str, Any], arrays: dict[str, NDArray]
     ) -> FlatIndex:
         kept = self.keeper.load(rows, arrays, metric.distance)
@@ -154,11 +154,11 @@ class FlatIndex(Index):
     @property
     def rows(self) -> Any:
         """Rows (n_rows, d) in the order of their positions: an array, CSR, or Codes if only codes are stored."""
-        now = self._settled(self._parted)
+        now = self._updated(self._has_changes)
         return now.unit.given(now._scan.kept.best)
 
     @property
-    def _parted(self) -> bool:
+    def _has_changes(self) -> bool:
         return self._tail is not None or len(self._dead) > 0
 
     def _choose(self) -> None:
@@ -184,7 +184,7 @@ class FlatIndex(Index):
         recipe.check(self.metric, sp.issparse(self._scan.kept.full))
         self.recipe = recipe
         with at_most(self._n_jobs):
-            self._settle()
+            self._rebuild()
             self._choose()
 
     def _search_tensors(self, queries: Any, k: int, probes: int | None) -> Neighbors | None:
@@ -214,7 +214,7 @@ class FlatIndex(Index):
         self._bounds_after = max(0, self._bounds_after - n)
         if not self._bounds_after:
             rows = self._scan.kept.full
-            if rows is not None and not np.isfinite(peak(rows)):
+            if rows is not None and not np.isfinite(max_abs(rows)):
                 raise ModelFileError("the rows of the model file contain NaN or infinity; save the model again")
             why = self.why_
             self._choose()
@@ -225,7 +225,7 @@ class FlatIndex(Index):
             self._tail = self.recipe.keeper.scan(self._scan.kept.like(rows), self.metric.distance)
         else:
             self._tail = self._tail.add(rows)
-        self._stale |= self._tail.n > TAIL_SHARE * self._scan.n
+        self._needs_rebuild |= self._tail.n > TAIL_SHARE * self._scan.n
 
     def _drop(self, positions: NDArray[np.int64]) -> None:
         alive = np.delete(np.arange(self._scan.n), self._dead)
@@ -233,11 +233,11 @@ class FlatIndex(Index):
         tail = positions[positions >= len(alive)] - len(alive)
         if len(tail) and self._tail is not None:
             self._tail = self._tail.remove(tail) if len(tail) < self._tail.n else None
-        self._stale |= len(self._dead) > MAX_DEAD
+        self._needs_rebuild |= len(self._dead) > MAX_DEAD
 
-    def _settle(self) -> None:
+    def _rebuild(self) -> None:
         """Build the main search again over all rows that are left."""
-        if not self._parted:
+        if not self._has_changes:
             return
         kept = self._scan.kept.drop(self._dead) if len(self._dead) else self._scan.kept
         if self._tail is not None:
@@ -273,9 +273,9 @@ def check_device(metric: Metric, sparse: bool) -> None:
 def rows_on_gpu(rows: Any, metric: Metric, device: str) -> TensorRows | None:
     """Return the rows if a GPU can search them without scaling; None if the CPU has to read them."""
     chosen = gpu_of_tensor(device, rows)
-    if chosen is None or not metric.distance.by_products or not metric.bare:
+    if chosen is None or not metric.distance.by_products or not metric.is_plain_distance:
         return None
-    far, limit = plain_far(rows, chosen), 2.0 ** min(NARROW.most, -NARROW.least)
+    far, limit = plain_far(rows, chosen), NARROW.limit
     if far is None:
         return None
     peaks = far.row_peaks()
@@ -317,10 +317,10 @@ def gpu_can_search(index: Index, queries: Any, k: int) -> bool:
     """Return whether a GPU can search these queries without converting them; the CPU converts or refuses others."""
     if str(queries.dtype) not in _FLOATS or queries.ndim != 2 or not isinstance(k, int) or not 0 < k < index.n_rows:
         return False
-    if not (index.unit.plain and index.metric.bare and k < MAX_NEIGHBORS):
+    if not (index.unit.plain and index.metric.is_plain_distance and k < MAX_NEIGHBORS):
         return False
     if queries.shape[1] != index.n_features or not len(queries):
         return False
     peaks = queries.abs().amax(1)
-    limit = 2.0 ** min(index.unit.span.most, -index.unit.span.least)
+    limit = index.unit.span.limit
     return bool(((peaks == 0) | ((peaks > 1 / limit) & (peaks < limit))).all())  # false for NaN and infinity

@@ -87,10 +87,10 @@ class LSH(Recipe):
         """Whether answers are exact: never, a neighbor may share no bucket with the query."""
         return False
 
-    def _live(self, rows: Any, metric: Metric, ids: Ids) -> LSHIndex:
+    def _make_index(self, rows: Any, metric: Metric, ids: Ids) -> LSHIndex:
         return LSHIndex(self, metric, ids, rows)
 
-    def _revive(
+    def _restore_index(
         self, rows: Any, metric: Metric, ids: Ids, facts: dict[str, Any], arrays: dict[str, NDArray]
     ) -> LSHIndex:
         index = LSHIndex(self, metric, ids, rows, _Hashes(**{key: arrays[key] for key in _Hashes._fields}))
@@ -119,7 +119,7 @@ class LSHIndex(Index):
         self._fill()
 
     @property
-    def most_probes(self) -> int:
+    def max_probes(self) -> int:
         """Largest number of probes worth trying: twice the default."""
         return 2 * _PROBES
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from kway.errors import InputError
 from kway.kernels.jit import frozen
 from kway.search.metrics import Gaussian, Laplacian, Metric, pick_metric
-from kway.search.power_scaling import Unit, peak
+from kway.search.power_scaling import Unit, max_abs
 from kway.threads import pmap, shares, spans_of
 from kway.validation import plain_rows
 
@@ -49,7 +49,7 @@ def pairwise(A: ArrayLike, B: ArrayLike | None = None, metric: str | Metric = "e
         raise InputError(f"A has {left.shape[1]} columns and B has {right.shape[1]}; pass rows of the same length")
     picked.check(left.shape[1])
     a, b = (np.asarray(picked.prepare(rows), dtype=np.float64) for rows in (left, right))
-    unit = Unit.of(a if len(a) and peak(a) >= peak(b) else b, picked.distance, narrow=False)
+    unit = Unit.of(a if len(a) and max_abs(a) >= max_abs(b) else b, picked.distance, narrow=False)
     a, b = frozen(unit.rows(a)), frozen(unit.rows(b))
     out = np.empty((len(a), len(b)))
 

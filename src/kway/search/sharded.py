@@ -94,7 +94,7 @@ def _opened(recipe: Recipe, file: Path, shape: tuple[int, int]) -> Shard:
 
 def _built(recipe: Recipe, metric: Metric, rows: Any, n_jobs: int | None) -> Index:
     with at_most(n_jobs):
-        index = recipe._live(rows, metric, Ids.of(rows.shape[0], None))
+        index = recipe._make_index(rows, metric, Ids.of(rows.shape[0], None))
     index._n_jobs = n_jobs
     index.unit = Unit.from_exponent(0, rows.dtype, metric.distance, recipe._narrow)
     return index
@@ -186,7 +186,7 @@ class Sharded(Recipe):
         inner = INDEXES[facts["recipe"]["index"]].from_facts(facts["recipe"])
         return cls(inner, facts["shards"], facts["replicas"])
 
-    def _live(self, rows: Any, metric: Metric, ids: Ids) -> ShardedIndex:
+    def _make_index(self, rows: Any, metric: Metric, ids: Ids) -> ShardedIndex:
         return ShardedIndex(self, metric, ids, rows)
 
 
@@ -201,9 +201,9 @@ class ShardedIndex(Index):
         super().__init__(recipe, metric, ids, rows.shape[1])
         self._rows = rows
         self.coverage_ = 1.0
-        self._settle()
+        self._rebuild()
 
-    def _settle(self) -> None:
+    def _rebuild(self) -> None:
         """Build the shards, in parallel on a cluster; actors end with the last search that uses them."""
         recipe, n = self.recipe, self._rows.shape[0]
         shards = min(recipe.shards, n)
@@ -239,10 +239,10 @@ class ShardedIndex(Index):
         return heaps.neighbors()
 
     def _append(self, rows: Any) -> None:
-        self._rows, self._stale = join_rows(self._rows, rows), True
+        self._rows, self._needs_rebuild = join_rows(self._rows, rows), True
 
     def _drop(self, positions: NDArray[np.int64]) -> None:
-        self._rows, self._stale = drop_rows(self._rows, positions), True
+        self._rows, self._needs_rebuild = drop_rows(self._rows, positions), True
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         return {}, row_arrays(self._rows)
