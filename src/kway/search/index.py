@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from kway.errors import CombinationError, InputError, ModelFileError
 from kway.rows.gpu.device import Device, as_tensor, is_tensor, on_host
 from kway.search.codecs import store_from
-from kway.search.codecs.stores import FULL, Store, rows_of_arrays
+from kway.search.codecs.stores import FULL, Store, drop_rows, join_rows, row_arrays, rows_of_arrays
 from kway.search.distances import Distance
 from kway.search.metrics import Metric, from_facts, pick_metric
 from kway.search.power_scaling import Scaled, Unit
@@ -534,6 +534,30 @@ class Index(ABC):
     @abstractmethod
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         """Return the facts and arrays that only the subclass stores in a model file."""
+
+
+class RowsIndex(Index):
+    """Base class of indexes that store their rows as one array, and are built again after rows are added or removed."""
+
+    def __init__(self, recipe: Recipe, metric: Metric, ids: Ids, rows: Any) -> None:
+        super().__init__(recipe, metric, ids, rows.shape[1])
+        self._rows = rows
+
+    @property
+    def rows(self) -> Any:
+        """Rows (n_rows, d) in the order of their positions."""
+        return self.unit.given(self._rows)
+
+    def _append(self, rows: Any) -> None:
+        self._rows = join_rows(self._rows, rows)
+        self._needs_rebuild = True
+
+    def _drop(self, positions: NDArray[np.int64]) -> None:
+        self._rows = drop_rows(self._rows, positions)
+        self._needs_rebuild = True
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
+        return {}, row_arrays(self._rows)
 
 
 def _padded(ids: NDArray, distances: NDArray, k: int) -> Neighbors:

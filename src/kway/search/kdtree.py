@@ -18,9 +18,9 @@ from scipy.spatial import cKDTree
 from kway.errors import InputError
 from kway.parameters import check_parameters, whole
 from kway.search.block_scan import EXTRA, BlockScan, confirm
-from kway.search.codecs.stores import StoredRows, drop_rows, join_rows
+from kway.search.codecs.stores import StoredRows
 from kway.search.distances import COSINE, EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
-from kway.search.index import Index, Recipe
+from kway.search.index import Recipe, RowsIndex
 from kway.search.metrics import Metric
 from kway.search.results import Ids, Neighbors
 from kway.threads import pmap, shares
@@ -62,21 +62,15 @@ class KDTree(Recipe):
         return KDTreeIndex(self, metric, ids, rows)
 
 
-class KDTreeIndex(Index):
+class KDTreeIndex(RowsIndex):
     """A KD-tree over rows."""
 
     recipe: KDTree
 
     def __init__(self, recipe: KDTree, metric: Metric, ids: Ids, rows: NDArray) -> None:
-        super().__init__(recipe, metric, ids, rows.shape[1])
-        self._rows = rows
+        super().__init__(recipe, metric, ids, rows)
         self.why_ = f"a KD-tree over {len(rows):,} rows of {rows.shape[1]} columns"
         self._rebuild()
-
-    @property
-    def rows(self) -> NDArray:
-        """Rows (n_rows, d) in the order of their positions."""
-        return np.asarray(self.unit.given(self._rows))
 
     @property
     def nbytes(self) -> int:
@@ -112,12 +106,3 @@ class KDTreeIndex(Index):
         confirmed = confirm(self._scan, queries, Neighbors(ids, distances), k, rounding)
         self._touched = confirmed.measured / len(queries)
         return confirmed.neighbors
-
-    def _append(self, rows: NDArray) -> None:
-        self._rows, self._needs_rebuild = join_rows(self._rows, rows), True
-
-    def _drop(self, positions: NDArray[np.int64]) -> None:
-        self._rows, self._needs_rebuild = drop_rows(self._rows, positions), True
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
-        return {}, {"rows": self._rows}
