@@ -120,6 +120,10 @@ class LSHIndex(RowsIndex):
         super().__init__(recipe, metric, ids, rows)
         self._hashes = self._draw() if hashes is None else hashes
         self.probes: int = _PROBES if recipe.probes == "auto" else int(recipe.probes)
+        n_bits = self._hashes.directions.shape[1] // recipe.n_tables
+        self.why_ = f"{recipe.n_tables} hash tables of {n_bits} bits over {len(rows):,} rows: approximate"
+        if recipe.probes == "auto":
+            self.why_ += NO_GUARANTEE
         self._rebuild()
 
     @property
@@ -166,7 +170,7 @@ class LSHIndex(RowsIndex):
     def _rebuild(self) -> None:
         """Sort the rows of every table by key."""
         self._rows = frozen(self._rows)
-        longest = np.sqrt(squares(self._rows).max())
+        longest = np.sqrt(squares(self._rows).max(initial=0.0))
         if longest > self._hashes.longest[0]:  # dot: the added coordinate of every row depends on it
             self._hashes = self._hashes._replace(longest=np.array([longest]))
         tables, width = self.recipe.n_tables, self._hashes.directions.shape[1]
@@ -178,8 +182,6 @@ class LSHIndex(RowsIndex):
         self._keys = frozen(np.take_along_axis(keys, members, axis=1))  # (T, n)
         self._members = frozen(members.astype(np.int32 if len(self._rows) < 2**31 else np.int64))  # (T, n)
         self._scan = BlockScan(StoredRows(self._rows), self.metric.distance)
-        self.why_ = f"{tables} hash tables of {width // tables} bits over {len(self._rows):,} rows: approximate"
-        self.why_ += NO_GUARANTEE if self.recipe.probes == "auto" else ""
 
     def _nearest(self, queries: NDArray, k: int, probes: int | None) -> Neighbors:
         probes = max(1, self.probes if probes is None else int(probes))
