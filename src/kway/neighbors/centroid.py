@@ -384,9 +384,9 @@ class CentroidClassifier(Classifier):
         """Return queries minus the center, or at unit length; as rows for a GPU if the product on it is faster."""
         known = self._known()
         if isinstance(rows, TensorRows):
-            return self._distribution.moved_on_gpu(known, rows)
+            return self._distribution.centered_on_gpu(known, rows)
         dtype = np.result_type(rows.dtype, lines.rows.dtype)
-        centered = self._distribution.moved(known, self._range, rows).astype(dtype)
+        centered = self._distribution.centered_queries(known, self._range, rows).astype(dtype)
         if self.device == "cpu" or sp.issparse(centered) or not has_gpu():  # a model may be loaded without a GPU
             return centered
         device = resolve(self.device, pays=self._means.size >= ENOUGH).device
@@ -408,7 +408,7 @@ class CentroidClassifier(Classifier):
             neighbors: Any = index.nearest(rows.tensor, n_search)
             z = self.scale_ * self._distribution.z(neighbors.distances.double())
             return TopK(neighbors.ids[:, :k], (z.softmax(1) if stated else z)[:, :k].to(rows.tensor.dtype))
-        queries = self._distribution.placed(self._range, rows).astype(np.float64)  # float32 distances would tie
+        queries = self._distribution.scaled_queries(self._range, rows).astype(np.float64)  # float32 distances would tie
         codes, distances = index.nearest(queries, n_search)
         z = self.scale_ * self._distribution.z(distances.astype(np.float64))  # (q, n_search), -inf pads
         if codes.shape[1] > index.n_rows:  # classes without rows come last
