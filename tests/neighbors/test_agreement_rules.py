@@ -161,3 +161,16 @@ def test_what_it_says():
     assert "are too few (at least 29 " in str(Agreement(0.9, 0.95, "votes", need - 1, 0, 0.0, None, 40))
     assert "a full scan is cheaper" in str(Agreement(0.9, 0.95, "votes", need, 0, 0.0, None, 40))
     assert "3 of 200 held-out queries disagreed" in str(Agreement(0.9, 0.95, "votes", 200, 3, 0.0, None, 400))
+
+
+def test_without_full_rows_exact_search_is_that_of_all_codes():
+    """The exact index of codes is no search of full rows, and its sentence says so."""
+    rows = np.random.default_rng(0).normal(size=(60, 8)).astype(np.float32)
+    store = Bits(4, rerank=False)
+    tuned = tune(Landmarks(n_landmarks=4, store=store).build(rows), rows, None, 3, None, Target())
+    assert tuned.agreement.exact
+    assert tuned.index.recipe == Flat(store=store)
+    assert tuned.index.why_.startswith("Flat over all codes: stays exact: 59 queries are too few")
+    assert tune(Landmarks(n_landmarks=4).build(rows), rows, None, 3, None, Target()).index.why_.startswith(
+        "Flat: stays"
+    )

@@ -211,21 +211,7 @@ def tune(
     and should resemble later queries. By default a sample of the rows is used, each without itself.
     """
     target = target or Target()
-    pool = rows if queries is None else queries
-    drawn = np.random.default_rng(target.seed).permutation(pool.shape[0])
-    n_pilot = min(target.n_pilot, len(drawn) - target.least_queries, max(1, len(drawn) // 5))
-    n_queries = min(target.n_queries, len(drawn) - max(1, n_pilot))
-    if n_queries < target.least_queries:
-        result = ProbeResult(max(0, n_queries), 0, 0.0, None)
-    else:
-        drawn = drawn[: n_pilot + n_queries]
-        self_ids = None if queries is not None else (drawn if ids is None else ids[drawn])
-        sample, steps = QuerySample(pool[drawn], self_ids, k), ladder(getattr(index, "max_probes", 1))
-        truth, search = search_at_steps(index, rows, ids, sample, steps)
-        comparison = Comparison(search, compare_with(truth, target.of, winners_of, target.seed), index.n_rows)
-        pilot = partial(comparison.run, part=slice(0, n_pilot))
-        test = partial(comparison.run, part=slice(n_pilot, len(drawn)))
-        result = choose_probes(steps, pilot, test, target)
+    result = _find_probes(index, rows, ids, k, winners_of, target, queries)
     agreement = Agreement(target.agreement, target.confidence, target.of, **result._asdict(), n_rows=rows.shape[0])
     if result.probes is None:
         index = _exact_index(index, rows, ids)
@@ -235,6 +221,32 @@ def tune(
         index.probes = result.probes
         index.why_ = f"{index.why_.removesuffix(NO_GUARANTEE)}; {agreement}"
     return TunedIndex(index, agreement)
+
+
+def _find_probes(
+    index: Any,
+    rows: Any,
+    ids: NDArray[np.int64] | None,
+    k: int,
+    winners_of: WinnersOf,
+    target: Target,
+    queries: Any,
+) -> ProbeResult:
+    """Draw the queries of the pilot and of the test, and return the fewest probes that pass, if there are any."""
+    pool = rows if queries is None else queries
+    drawn = np.random.default_rng(target.seed).permutation(pool.shape[0])
+    n_pilot = min(target.n_pilot, len(drawn) - target.least_queries, max(1, len(drawn) // 5))
+    n_queries = min(target.n_queries, len(drawn) - max(1, n_pilot))
+    if n_queries < target.least_queries:
+        return ProbeResult(max(0, n_queries), 0, 0.0, None)
+    drawn = drawn[: n_pilot + n_queries]
+    self_ids = None if queries is not None else (drawn if ids is None else ids[drawn])
+    sample, steps = QuerySample(pool[drawn], self_ids, k), ladder(getattr(index, "max_probes", 1))
+    truth, search = search_at_steps(index, rows, ids, sample, steps)
+    comparison = Comparison(search, compare_with(truth, target.of, winners_of, target.seed), index.n_rows)
+    pilot = partial(comparison.run, part=slice(0, n_pilot))
+    test = partial(comparison.run, part=slice(n_pilot, len(drawn)))
+    return choose_probes(steps, pilot, test, target)
 
 
 def _exact_index(index: Any, rows: Any, ids: NDArray[np.int64] | None) -> Any:

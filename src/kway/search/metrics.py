@@ -217,17 +217,45 @@ class Haversine(Metric):
     distance = GREAT_CIRCLE
 
     def check(self, n_features: int) -> None:
-        """Raise InputError unless there are two columns."""
+        """Raise InputError unless there are two columns.
+
+        Parameters
+        ----------
+        n_features : int
+            Number of columns.
+        """
         if n_features != 2:
             raise InputError(f"haversine needs 2 columns (latitude, longitude), got {n_features}; pass only those two")
 
     def prepare(self, rows: NDArray) -> NDArray:
-        """Convert rows (n, 2) to radians in float64; float32 would round a place on earth by up to half a meter."""
+        """Convert rows to radians in float64, because float32 would round a place on earth by up to half a meter.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n, 2)
+            Latitudes and longitudes.
+
+        Returns
+        -------
+        ndarray of shape (n, 2)
+            Radians in float64.
+        """
         rows = np.ascontiguousarray(rows, dtype=np.float64)
         return np.radians(rows) if self.degrees else rows
 
     def finish(self, distances: NDArray) -> NDArray:
-        """Convert radians to kilometers if rows are in degrees."""
+        """Convert radians to kilometers if rows are in degrees.
+
+        Parameters
+        ----------
+        distances : ndarray
+            Distances in radians.
+
+        Returns
+        -------
+        ndarray
+            Distances in kilometers if rows are in degrees, else in radians.
+        """
         return distances * EARTH_RADIUS_KM if self.degrees else distances
 
 
@@ -245,7 +273,18 @@ class _Kernel(Metric):
             )
 
     def score(self, distances: NDArray) -> NDArray:
-        """Return the similarities, 1 at distance 0."""
+        """Return the similarity of rows at these distances.
+
+        Parameters
+        ----------
+        distances : ndarray
+            Distances in the units of the metric.
+
+        Returns
+        -------
+        ndarray
+            Similarities, 1 at distance 0.
+        """
         return np.exp(self.log_similarity(distances))
 
 
@@ -269,7 +308,18 @@ class Gaussian(_Kernel):
     distance = EUCLIDEAN
 
     def log_similarity(self, distances: NDArray) -> NDArray:
-        """Return -d^2 / sigma^2."""
+        """Return the logarithm of the similarity of rows at these distances.
+
+        Parameters
+        ----------
+        distances : ndarray
+            Distances in the units of the metric.
+
+        Returns
+        -------
+        ndarray
+            -d^2 / sigma^2.
+        """
         with np.errstate(over="ignore"):  # a row whose squared distance overflows has similarity 0
             return -np.square(distances / self.sigma)
 
@@ -294,7 +344,18 @@ class Laplacian(_Kernel):
     distance = MANHATTAN
 
     def log_similarity(self, distances: NDArray) -> NDArray:
-        """Return -d / sigma."""
+        """Return the logarithm of the similarity of rows at these distances.
+
+        Parameters
+        ----------
+        distances : ndarray
+            Distances in the units of the metric.
+
+        Returns
+        -------
+        ndarray
+            -d / sigma.
+        """
         return -distances / self.sigma
 
 
