@@ -109,18 +109,6 @@ def absolute_gaps(q, x):
 
 
 @kernel
-def euclidean(q, x):
-    """Return ||q - x||_2."""
-    return np.sqrt(squared_gaps(q, x))
-
-
-@kernel
-def manhattan(q, x):
-    """Return ||q - x||_1."""
-    return absolute_gaps(q, x)
-
-
-@kernel
 def cosine(q, x):
     """Return 1 - q.x / (||q|| ||x||), or 1 if either row is zero."""
     qx = 0.0
@@ -169,9 +157,9 @@ def haversine(q, x):
 def distance(code, q, x):
     """Return the distance with the number `code`."""
     if code == EUCLIDEAN:
-        return euclidean(q, x)
+        return np.sqrt(squared_gaps(q, x))
     if code == MANHATTAN:
-        return manhattan(q, x)
+        return absolute_gaps(q, x)
     if code == COSINE:
         return cosine(q, x)
     if code == DOT:
