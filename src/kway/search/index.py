@@ -337,24 +337,20 @@ class Index(ABC):
             Ids and distances (n_queries, k), nearest first; -1 and inf pad if there are fewer rows.
         """
         with at_most(n_jobs):
-            index = self._updated()
-            if is_tensor(queries):
+            index, is_on_device = self._updated(), is_tensor(queries)
+            if is_on_device:
                 index._touched = float(k)
                 result = index._search_tensors(queries, k, probes)
-                if result is None:
-                    on_cpu = index._nearest_on_cpu(on_host(queries), k, probes)
-                    result = Neighbors(*map(Device(str(queries.device)).put, on_cpu))
-                return result
-            return index._nearest_on_cpu(queries, k, probes)
-
-    def _nearest_on_cpu(self, queries: Any, k: int, probes: int | None) -> Neighbors:
-        """Return the k nearest rows of queries that are in host memory, with ids and padding."""
-        scaled, k = self.unit.queries(self._prepared(queries, "queries")), whole_k(k)
-        if self.n_rows == 0 or scaled.rows.shape[0] == 0:
-            shape = (scaled.rows.shape[0], k)
-            return Neighbors(np.full(shape, -1, dtype=np.int64), np.full(shape, np.inf, dtype=scaled.result_type))
-        neighbors = self._nearest(scaled.rows, self._n_to_search(scaled, k), probes)
-        return self._finish_result(scaled, neighbors, k, probes)
+                if result is not None:
+                    return result
+            scaled, k = index.unit.queries(index._prepared(on_host(queries), "queries")), whole_k(k)
+            if index.n_rows == 0 or scaled.rows.shape[0] == 0:
+                shape = (scaled.rows.shape[0], k)
+                result = Neighbors(np.full(shape, -1, dtype=np.int64), np.full(shape, np.inf, scaled.result_type))
+            else:
+                neighbors = index._nearest(scaled.rows, index._n_to_search(scaled, k), probes)
+                result = index._finish_result(scaled, neighbors, k, probes)
+            return Neighbors(*map(Device(str(queries.device)).put, result)) if is_on_device else result
 
     def search(self, queries: Any, k: int, n_jobs: int | None = None) -> TopK:
         """Find the k best rows of each query by score, higher is better.
