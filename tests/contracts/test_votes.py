@@ -12,14 +12,14 @@ from kway.neighbors.votes import (
     TIES,
     VOTES,
     Custom,
+    best_classes_of_votes,
     class_votes,
     count_votes,
     dense,
-    fill,
-    filled_up,
     pick_ties,
     pick_vote,
     shares_of,
+    take_weight,
 )
 from kway.search.metrics import METRICS, Gaussian, Laplacian, pick_metric
 
@@ -157,18 +157,18 @@ def test_dense_shares_have_the_winner_as_their_argmax_in_float32_too():
 
 def test_top_k_is_completed_with_classes_that_nobody_voted_for():
     votes = count_votes(np.array([[2, 2, -1]]), np.array([[0.5, 0.5, 0.0]]), pick_ties("nearest", COUNTS))
-    best = filled_up(votes, 6, COUNTS)
+    best = best_classes_of_votes(votes, 6, COUNTS)
     assert best.classes.tolist() == [[2, 1, 0, 3, -1, -1]]
     assert best.shares.tolist() == [[1.0, 0, 0, 0, 0, 0]]
 
 
 def test_classes_are_completed_after_the_first_class_and_after_nobody():
     codes, weights = np.array([[2, 0], [-1, -1]]), np.array([[0.75, 0.25], [0.0, 0.0]])
-    best = filled_up(count_votes(codes, weights, pick_ties("nearest", COUNTS)), 3, COUNTS)
+    best = best_classes_of_votes(count_votes(codes, weights, pick_ties("nearest", COUNTS)), 3, COUNTS)
     assert best.classes.tolist() == [[2, 0, 1], [1, 2, 0]]
     assert best.shares.tolist() == [[0.75, 0.25, 0], [0, 0, 0]]
     codes, weights = np.array([[2, 0, -1]]), np.array([[0.75, 0.25, 0.0]])
-    best = filled_up(count_votes(codes, weights, pick_ties("nearest", COUNTS)), 4, np.array([2, 4, 3, 1]))
+    best = best_classes_of_votes(count_votes(codes, weights, pick_ties("nearest", COUNTS)), 4, np.array([2, 4, 3, 1]))
     assert best.classes.tolist() == [[2, 0, 1, 3]]
     assert best.shares.tolist() == [[0.75, 0.25, 0, 0]]
 
@@ -181,10 +181,10 @@ def test_shares_sum_to_one_whatever_the_weights_sum_to():
 
 
 def test_voters_count_until_k_rows_are_full_and_the_last_in_part():
-    parts, short = fill(np.array([[2.0, 0.5, 4.0, 1.0], [1.0, 1.0, 0.0, 1.0]]), 3)
+    parts, short = take_weight(np.array([[2.0, 0.5, 4.0, 1.0], [1.0, 1.0, 0.0, 1.0]]), 3)
     assert parts.tolist() == [[2.0, 0.5, 0.5, 0.0], [1.0, 1.0, 0.0, 1.0]]
     assert short == 0
-    parts, short = fill(np.array([[0.25, 0.5], [3.0, 3.0], [1.0, 1.5]]), 3)
+    parts, short = take_weight(np.array([[0.25, 0.5], [3.0, 3.0], [1.0, 1.5]]), 3)
     assert parts.tolist() == [[0.25, 0.5], [3.0, 0.0], [1.0, 1.5]]
     assert short == 2.25
 

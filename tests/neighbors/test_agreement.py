@@ -11,13 +11,13 @@ import kway
 from kway.errors import InputError
 from kway.neighbors import NeighborsClassifier, Target
 from kway.neighbors.agreement import (
-    Disagreement,
     QuerySample,
-    answer_at_steps,
-    answer_in_one_search,
+    Trial,
+    agreement_lower_bound,
+    choose_probes,
     ladder,
-    least_agreement,
-    search_probes,
+    search_all_steps,
+    search_at_steps,
     tune,
     without_self,
 )
@@ -28,7 +28,7 @@ DATA = os.environ.get("KWAY_DATA")
 
 @pytest.mark.parametrize(("right", "n"), [(1497, 1497), (1496, 1497), (3996, 4000), (0, 10), (5, 10)])
 def test_the_bound_is_clopper_and_pearsons(right, n):
-    bound = least_agreement(right, n, 0.95)
+    bound = agreement_lower_bound(right, n, 0.95)
     low = binomtest(right, n, alternative="greater").proportion_ci(0.95, method="exact").low
     assert bound == pytest.approx(low, abs=1e-10)
     if right:
@@ -38,7 +38,7 @@ def test_the_bound_is_clopper_and_pearsons(right, n):
 def test_the_default_needs_about_1500_queries_without_a_disagreement():
     need = Target().least_queries
     assert need == 1497
-    assert least_agreement(need, need, 0.95) >= 0.998 > least_agreement(need - 1, need - 1, 0.95)
+    assert agreement_lower_bound(need, need, 0.95) >= 0.998 > agreement_lower_bound(need - 1, need - 1, 0.95)
 
 
 class Simulated:
@@ -49,7 +49,7 @@ class Simulated:
         self.needs = rng.exponential(hardness, n)
 
     def ask(self, probes):
-        return Disagreement(self.n, int((self.needs > probes).sum()), pays=probes <= 32)
+        return Trial(self.n, int((self.needs > probes).sum()), is_cheap=probes <= 32)
 
 
 def test_guarantees_are_broken_no_more_often_than_the_confidence_says():
@@ -58,7 +58,7 @@ def test_guarantees_are_broken_no_more_often_than_the_confidence_says():
     broken = made = 0
     for _ in range(600):
         hardness = 2.0
-        found = search_probes(
+        found = choose_probes(
             ladder(64),
             Simulated(rng, target.n_pilot, hardness).ask,
             Simulated(rng, target.n_queries, hardness).ask,
@@ -75,13 +75,13 @@ def test_probes_go_down_to_the_last_that_passes():
     rng = np.random.default_rng(1)
     sample = Simulated(rng, 1000, 2.0)
     sample.needs[:] = 5.5  # all agree from 6 probes on, none before
-    found = search_probes(ladder(64), Simulated(rng, 200, 2.0).ask, sample.ask, Target(0.99, 0.9))
+    found = choose_probes(ladder(64), Simulated(rng, 200, 2.0).ask, sample.ask, Target(0.99, 0.9))
     assert found.probes == 6
 
 
 def test_probes_that_cost_more_than_exact_search_are_not_used():
     rng = np.random.default_rng(2)
-    found = search_probes(ladder(64), Simulated(rng, 200, 30.0).ask, Simulated(rng, 1000, 30.0).ask, Target(0.99, 0.9))
+    found = choose_probes(ladder(64), Simulated(rng, 200, 30.0).ask, Simulated(rng, 1000, 30.0).ask, Target(0.99, 0.9))
     assert found.probes is None
     assert found.disagreements > 0
 
@@ -167,11 +167,11 @@ def test_one_search_answers_as_many_searches_do(own):
     X, _, Q, _ = real_digits()
     X, asked = X[:2000], QuerySample(X[:300] if own else Q[:300], np.arange(300) if own else None, 5)
     index, steps, some = kway.search.Landmarks().build(X), [1, 3, 12], slice(100, 250)
-    truth, find = answer_in_one_search(index, asked, steps)
+    truth, find = search_all_steps(index, asked, steps)
     exact = asked.search(kway.search.Flat().build(X))
     np.testing.assert_array_equal(truth.ids, exact.ids)
     for probes in steps:
-        np.testing.assert_array_equal(find(probes, some).found.ids, asked.search(index, some, probes).ids)
+        np.testing.assert_array_equal(find(probes, some).neighbors.ids, asked.search(index, some, probes).ids)
     if own:
         assert (truth.ids != np.arange(300)[:, None]).all()
 
@@ -180,9 +180,9 @@ def test_codes_next_to_rows_are_compared_with_exact_search():
     X, _, Q, _ = real_digits()
     X, asked = X[:2000], QuerySample(Q[:300], None, 5)
     index = Landmarks(store=Bits(1)).build(X)  # a search of all cells may miss rows
-    truth, find = answer_at_steps(index, X, None, asked, [3])
+    truth, find = search_at_steps(index, X, None, asked, [3])
     np.testing.assert_array_equal(truth.ids, Flat().build(X).nearest(Q[:300], 5).ids)
-    np.testing.assert_array_equal(find(3, slice(9)).found.ids, index.nearest(Q[:9], 5, probes=3).ids)
+    np.testing.assert_array_equal(find(3, slice(9)).neighbors.ids, index.nearest(Q[:9], 5, probes=3).ids)
 
 
 class Drawn:
@@ -192,7 +192,7 @@ class Drawn:
         self.n, self.right, self.steps = len(rows), right[rows], steps
 
     def ask(self, probes):
-        return Disagreement(self.n, int((~self.right[:, self.steps.index(probes)]).sum()), pays=True)
+        return Trial(self.n, int((~self.right[:, self.steps.index(probes)]).sum()), is_cheap=True)
 
 
 def test_guarantees_on_real_digits_hold_by_repetition():
@@ -211,7 +211,7 @@ def test_guarantees_on_real_digits_hold_by_repetition():
     made = broken = 0
     for _ in range(400):
         rows = rng.permutation(len(y))
-        found = search_probes(
+        found = choose_probes(
             steps, Drawn(right, steps, rows[:200]).ask, Drawn(right, steps, rows[200:900]).ask, target
         )
         if found.probes is not None:

@@ -7,13 +7,13 @@ from kway.errors import InputError
 from kway.neighbors import Target, agreement
 from kway.neighbors.agreement import (
     Agreement,
-    Disagreement,
     ProbeResult,
-    StepAnswer,
+    StepResult,
+    Trial,
+    agreement_lower_bound,
+    choose_probes,
     ladder,
-    least_agreement,
     needs_tuning,
-    search_probes,
     tune,
 )
 from kway.search import Bits, Flat, Landmarks
@@ -29,7 +29,7 @@ class Told:
 
     def ask(self, probes):
         self.asked.append(probes)
-        return Disagreement(self.n, self.wrong.get(probes, 0), pays=probes <= self.most)
+        return Trial(self.n, self.wrong.get(probes, 0), is_cheap=probes <= self.most)
 
 
 @pytest.mark.parametrize("bad", [{"agreement": 0.0}, {"agreement": 1.0}, {"confidence": 1.0}, {"confidence": 0.0}])
@@ -51,32 +51,50 @@ def test_the_ladder():
 def test_the_sample_starts_four_steps_above_the_first_that_looks_good(wrong, tried):
     """A quarter of the quarter that may disagree, 5 of 80, looks good."""
     pilot, sample = Told(80, wrong), Told(100, {})
-    assert search_probes(ladder(20), pilot.ask, sample.ask, Target(0.75, 0.9)).probes == 1
+    assert choose_probes(ladder(20), pilot.ask, sample.ask, Target(0.75, 0.9)).probes == 1
     assert sample.asked == ladder(20)[ladder(20).index(tried) :: -1]
 
 
 def test_a_pilot_that_never_looks_good_is_the_evidence():
     pilot, sample = Told(80, dict.fromkeys(range(1, 21), 9)), Told(100, {})
-    assert search_probes(ladder(20), pilot.ask, sample.ask, Target(**SMALL)) == ProbeResult(80, 9, 0.0, None)
+    assert choose_probes(ladder(20), pilot.ask, sample.ask, Target(**SMALL)) == ProbeResult(80, 9, 0.0, None)
     dear = Told(80, {1: 9, 2: 7}, most=1)
-    assert search_probes(ladder(20), dear.ask, sample.ask, Target(**SMALL)) == ProbeResult(80, 7, 0.0, None)
+    assert choose_probes(ladder(20), dear.ask, sample.ask, Target(**SMALL)) == ProbeResult(80, 7, 0.0, None)
     assert sample.asked == []
 
 
+@pytest.mark.parametrize(("wrong", "most", "probes"), [(4, 4, None), (3, 4, 4), (3, 3, None), (2, 2, None)])
+def test_a_step_that_costs_more_than_a_full_scan_is_not_used(wrong, most, probes):
+    """The tests start above the pilot's step, where a step may pass and cost more than a full scan."""
+    pilot, sample = Told(80, {}), Told(100, {wrong: 90}, most=most)
+    found = choose_probes(ladder(20), pilot.ask, sample.ask, Target(0.75, 0.9))
+    assert found.probes == probes
+    assert sample.asked == list(range(5, wrong - 1, -1))
+
+
+@pytest.mark.parametrize("bad", [{"n_pilot": 0}, {"n_queries": 0}, {"n_pilot": -1}, {"seed": -1}, {"n_queries": 1.5}])
+def test_numbers_of_queries_are_whole_and_positive(bad):
+    with pytest.raises(InputError, match=next(iter(bad))):
+        Target(**bad)
+
+
 def test_a_bound_that_is_the_target_keeps_it():
-    reached = least_agreement(97, 100, 0.9)
+    reached = agreement_lower_bound(97, 100, 0.9)
     target = Target(reached, 0.9)
-    found = search_probes([5], Told(100, {}).ask, Told(100, {5: 3}).ask, target)
+    found = choose_probes([5], Told(100, {}).ask, Told(100, {5: 3}).ask, target)
     assert found == ProbeResult(100, 3, reached, 5)
-    assert search_probes([5], Told(100, {}).ask, Told(100, {5: 4}).ask, target).probes is None
-    assert least_agreement(0, 100, 0.9) == 0
+    assert choose_probes([5], Told(100, {}).ask, Told(100, {5: 4}).ask, target).probes is None
+    assert agreement_lower_bound(0, 100, 0.9) == 0
 
 
 @pytest.mark.parametrize(
     ("n", "settings", "expected"),
     [
-        (22, {}, (22, None)),  # no row is left for a pilot
+        (22, {}, (21, None)),  # one row is needed for the pilot
         (23, {}, (22, 1)),
+        (4, {"agreement": 0.5, "confidence": 0.6}, (3, 1)),  # 2 queries are enough, and a fifth of 4 is less than 1
+        (3, {"agreement": 0.5, "confidence": 0.6}, (2, 1)),
+        (2, {"agreement": 0.5, "confidence": 0.6}, (1, None)),
         (200, {}, (160, 40)),  # a fifth
         (200, {"n_pilot": 30, "n_queries": 50}, (50, 30)),
         (100, {"n_queries": 10}, (10, None)),  # fewer may be asked than it takes
@@ -88,34 +106,35 @@ def test_how_many_are_asked(monkeypatch, n, settings, expected, given):
 
     def answers(index, rows, ids, asked, steps):
         seen.update(asked=asked)
-        return None, lambda probes, some: StepAnswer(None, 0.0)
+        return None, lambda probes, some: StepResult(None, 0.0)
 
     def searched(steps, pilot, sample, target):
         seen.update(pilot=pilot(1).n, sample=sample(1).n)
         return ProbeResult(sample(1).n, 0, 0.95, 1)
 
-    monkeypatch.setattr(agreement, "answer_at_steps", answers)
+    monkeypatch.setattr(agreement, "search_at_steps", answers)
     monkeypatch.setattr(
         agreement, "compare_with", lambda *_: lambda found, some: np.ones(some.stop - some.start, dtype=bool)
     )
-    monkeypatch.setattr(agreement, "search_probes", searched)
+    monkeypatch.setattr(agreement, "choose_probes", searched)
     index = Landmarks(n_landmarks=4).build(rows)
     ids = None if given else np.arange(n) + 1000
-    made = tune(index, rows, ids, 3, None, Target(**SMALL, **settings), queries=rows.copy() if given else None)
+    made = tune(index, rows, ids, 3, None, Target(**SMALL | settings), queries=rows.copy() if given else None)
     n_queries, n_pilot = expected
     assert (made.agreement.n_queries, made.agreement.n_rows) == (n_queries, n)
     if n_pilot is None:
         assert not seen
         assert made.agreement.exact
         assert (made.agreement.disagreements, made.agreement.bound) == (0, 0)
+        assert f"{n_queries} queries are too few" in str(made.agreement)
         assert isinstance(made.index.recipe, Flat)
     else:
         assert (seen["pilot"], seen["sample"]) == (n_pilot, n_queries)
         assert made.index is index
         if given:  # queries of their own are no rows, so they may find any
-            assert seen["asked"].own is None
+            assert seen["asked"].self_ids is None
         else:
-            np.testing.assert_array_equal(rows[seen["asked"].own - 1000], seen["asked"].queries)
+            np.testing.assert_array_equal(rows[seen["asked"].self_ids - 1000], seen["asked"].queries)
 
 
 def test_which_indexes_are_tuned():
@@ -140,5 +159,18 @@ def test_what_it_says():
     assert "with 2 probes" in str(Agreement(0.9, 0.95, "recall", 200, 5, 0.94, 2, 1000))
     need = Target(0.9, 0.95).least_queries
     assert "are too few (at least 29 " in str(Agreement(0.9, 0.95, "votes", need - 1, 0, 0.0, None, 40))
-    assert "more probes than pay" in str(Agreement(0.9, 0.95, "votes", need, 0, 0.0, None, 40))
+    assert "a full scan is cheaper" in str(Agreement(0.9, 0.95, "votes", need, 0, 0.0, None, 40))
     assert "3 of 200 held-out queries disagreed" in str(Agreement(0.9, 0.95, "votes", 200, 3, 0.0, None, 400))
+
+
+def test_without_full_rows_exact_search_is_that_of_all_codes():
+    """The exact index of codes is no search of full rows, and its sentence says so."""
+    rows = np.random.default_rng(0).normal(size=(60, 8)).astype(np.float32)
+    store = Bits(4, rerank=False)
+    tuned = tune(Landmarks(n_landmarks=4, store=store).build(rows), rows, None, 3, None, Target())
+    assert tuned.agreement.exact
+    assert tuned.index.recipe == Flat(store=store)
+    assert tuned.index.why_.startswith("Flat over all codes: stays exact: 59 queries are too few")
+    assert tune(Landmarks(n_landmarks=4).build(rows), rows, None, 3, None, Target()).index.why_.startswith(
+        "Flat: stays"
+    )

@@ -36,7 +36,7 @@ def test_one_by_one_keeps_the_order():
 def test_no_cell_with_a_nearer_row_is_passed_over(distance, nearest):
     rng = np.random.default_rng(0)
     rows, queries, marks = (rng.normal(size=(n, 3)).astype(np.float32) for n in (400, 50, 24))
-    if distance.moves:
+    if distance.transforms_rows:
         rows, queries = (a / np.linalg.norm(a, axis=1, keepdims=True) for a in (rows, queries))
     to_rows, to_marks = (np.linalg.norm(queries[:, None] - a, axis=2) for a in (rows, marks))  # (q, n), (q, c)
     cells = np.linalg.norm(rows[:, None] - marks, axis=2).argmin(axis=1)
@@ -76,14 +76,14 @@ def test_every_number_of_probes_from_one_search(metric, dtype):
     steps = [1, 2, 5, 12, 30]
     for step, probed in zip(steps, index.nearest_by_probes(Q, 7, steps)):
         alone = index.nearest(Q, 7, probes=step)
-        np.testing.assert_array_equal(probed.found.ids, alone.ids)
-        np.testing.assert_array_equal(probed.found.distances, alone.distances)
+        np.testing.assert_array_equal(probed.neighbors.ids, alone.ids)
+        np.testing.assert_array_equal(probed.neighbors.distances, alone.distances)
     truth = kway.search.Flat().build(X, metric).nearest(Q, 7)
-    np.testing.assert_array_equal(probed.found.ids, truth.ids)
+    np.testing.assert_array_equal(probed.neighbors.ids, truth.ids)
 
 
 def test_cells_with_few_rows_look_further():
     X = np.concatenate([np.zeros((3, 2)), np.full((40, 2), 9.0) + np.arange(40)[:, None]])
     index = Landmarks(n_landmarks=2).build(X)
     first, _ = index.nearest_by_probes(np.zeros((4, 2)), 5, [1, 2])
-    assert (first.found.ids >= 0).all()
+    assert (first.neighbors.ids >= 0).all()

@@ -28,7 +28,7 @@ def test_the_gap_in_the_space_is_that_of_the_norm(distance, seed):
         assert (there[zero] <= expected[zero]).all()
         there, expected = there[~zero], expected[~zero]
     np.testing.assert_allclose(there, expected, rtol=1e-7, atol=1e-7 * max(1, there.max()))
-    assert distance.moves == (distance.place(q) is not q)
+    assert distance.transforms_rows == (distance.place(q) is not q)
 
 
 @pytest.mark.parametrize("seed", range(4))

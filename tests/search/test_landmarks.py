@@ -194,7 +194,7 @@ def test_one_query_is_projected_as_a_batch_is(share, size):
     rows[:, 7] = size
     index = Landmarks(n_landmarks=20).build(rows)
     placed = frozen(rows[:8])
-    expected, found, near = index._projection.of(placed), index._projection.room(8), empty_heaps(8, 3)
+    expected, found, near = index._projection.of(placed), index._projection.allocate(8), empty_heaps(8, 3)
     find_cells(placed, index._finder, CellQueries(found.short, found.long, placed, found.norms), *near)
     for one, other in zip(found, expected):
         np.testing.assert_allclose(one, other, atol=2e-5 * expected.norms.max())

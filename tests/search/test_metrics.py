@@ -37,7 +37,9 @@ def test_a_metric_is_bare_where_it_changes_neither_rows_nor_distances_nor_scores
     rows, distances = np.array([[0.5, 1.0]]), np.array([0.0, 0.2, 0.7])
     same = np.array_equal(metric.prepare(rows), rows) and np.array_equal(metric.finish(distances), distances)
     shifts = np.ptp(metric.score(distances) + distances) < 1e-12
-    assert metric.bare == (same and shifts and not isinstance(metric, Haversine))  # which makes float64 of float32
+    assert metric.is_plain_distance == (
+        same and shifts and not isinstance(metric, Haversine)
+    )  # which makes float64 of float32
 
 
 def test_a_device_keeps_no_rows_that_a_metric_has_to_prepare(monkeypatch):
@@ -70,7 +72,7 @@ def test_kernel_scores_are_their_similarity():
 def test_unknown_names_get_a_suggestion():
     with pytest.raises(InputError, match="did you mean 'manhattan'"):
         pick_metric("manhatan")
-    with pytest.raises(InputError, match="Known: 'manhattan'"):
+    with pytest.raises(InputError, match="use one of 'manhattan'"):
         pick_metric(3)
 
 

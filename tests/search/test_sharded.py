@@ -94,7 +94,7 @@ def test_a_shard_in_a_folder_is_built_once(tmp_path):
     rows, queries = problem(4)
     made = [open_shard(Landmarks(), pick_metric("euclidean"), Carried(rows), tmp_path) for _ in range(2)]
     assert len(list(tmp_path.iterdir())) == 1
-    first, again = (shard.nearest(queries, 5, None, None).found for shard in made)
+    first, again = (shard.nearest(queries, 5, None, None).neighbors for shard in made)
     np.testing.assert_array_equal(first.ids, again.ids)
     open_shard(Landmarks(), pick_metric("euclidean"), Carried(2 * rows), tmp_path)
     assert len(list(tmp_path.iterdir())) == 2  # other rows are another shard
@@ -116,7 +116,7 @@ def test_a_shard_whose_rows_changed_anywhere_is_another(tmp_path, kind):
     open_shard(Flat(), metric, source(), home)
     for at in (1, 401, len(rows) - 2):  # none of which was among the rows looked at
         rows[at] *= -3
-        found = open_shard(Flat(), metric, source(), home).nearest(rows[[at]], 1, None, None).found
+        found = open_shard(Flat(), metric, source(), home).nearest(rows[[at]], 1, None, None).neighbors
         assert found.ids[0, 0] == at
 
 
@@ -124,10 +124,10 @@ def test_a_shard_whose_rows_changed_anywhere_is_another(tmp_path, kind):
 def test_a_shard_file_that_was_cut_short_is_made_again(tmp_path, left):
     rows, queries = problem(6)
     shard = partial(open_shard, Landmarks(), pick_metric("euclidean"), Carried(rows), tmp_path)
-    wanted = shard().nearest(queries, 5, None, None).found.ids
+    wanted = shard().nearest(queries, 5, None, None).neighbors.ids
     (file,) = tmp_path.iterdir()
     os.truncate(file, int(left * file.stat().st_size))
-    np.testing.assert_array_equal(shard().nearest(queries, 5, None, None).found.ids, wanted)
+    np.testing.assert_array_equal(shard().nearest(queries, 5, None, None).neighbors.ids, wanted)
     assert list(tmp_path.iterdir()) == [file]
 
 
@@ -143,7 +143,9 @@ def test_a_shard_of_any_index_and_metric_opens_from_its_file(tmp_path, metric):
         except CombinationError:
             continue
         found = [
-            open_shard(recipe, pick_metric(metric), Carried(rows), tmp_path).nearest(rows[:9], 3, None, None).found.ids
+            open_shard(recipe, pick_metric(metric), Carried(rows), tmp_path)
+            .nearest(rows[:9], 3, None, None)
+            .neighbors.ids
             for _ in range(2)
         ]
         np.testing.assert_array_equal(*found)
@@ -158,7 +160,7 @@ def test_a_shard_file_of_other_rows_is_made_again(tmp_path):
     (whole,), (some,) = (list((tmp_path / str(n)).iterdir()) for n in (30, 10))
     whole.write_bytes(some.read_bytes())
     again = open_shard(Flat(), metric, Carried(rows), tmp_path / "30")
-    np.testing.assert_array_equal(again.nearest(rows, 1, None, None).found.ids[:, 0], np.arange(30))
+    np.testing.assert_array_equal(again.nearest(rows, 1, None, None).neighbors.ids[:, 0], np.arange(30))
 
 
 @pytest.mark.parametrize(

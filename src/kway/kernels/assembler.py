@@ -1,7 +1,7 @@
-"""Assembler: short names for the LLVM instructions that register tiles are written in.
+"""Assembler: short names for the LLVM instructions of which register tiles consist.
 
-Numba passes an LLVM builder to an intrinsic, and every tile of kway is written with the methods of this class.
-Addresses are 64-bit integers, so rows may be anywhere in memory and may be read-only.
+Numba passes an LLVM builder to an intrinsic. Every tile of kway is emitted by the methods of this class. Addresses are
+64-bit integers, so rows may be anywhere in memory and may be read-only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def number_bytes(kind: ir.Type) -> int:
     return 4 if kind == F32 else 8
 
 
-def spelled(kind: ir.VectorType) -> str:
+def type_suffix(kind: ir.VectorType) -> str:
     """Return the suffix of LLVM names for a vector of floats, such as v8f32."""
     return f"v{kind.count}f{8 * number_bytes(kind.element)}"
 
@@ -65,12 +65,12 @@ class Assembler:
     def call(self, name: str, result: ir.Type, arguments: list[Any]) -> Any:
         """Call an LLVM intrinsic by name."""
         signature = ir.FunctionType(result, [value.type for value in arguments])
-        known = self.builder.module.globals.get(name)
-        return self.builder.call(known or ir.Function(self.builder.module, signature, name), arguments)
+        declared = self.builder.module.globals.get(name)
+        return self.builder.call(declared or ir.Function(self.builder.module, signature, name), arguments)
 
     def fma(self, a: Any, b: Any, c: Any) -> Any:
         """Return a * b + c of vectors, rounded once."""
-        return self.call(f"llvm.fma.{spelled(a.type)}", a.type, [a, b, c])
+        return self.call(f"llvm.fma.{type_suffix(a.type)}", a.type, [a, b, c])
 
     def first_lanes(self, count: Any, lanes: int) -> Any:
         """Return the mask of the first `count` lanes."""
@@ -81,20 +81,20 @@ class Assembler:
         """Load the lanes of the mask; the other lanes are zero."""
         pointer = self.builder.inttoptr(address, kind.as_pointer())
         zero, align = ir.Constant(kind, [0.0] * kind.count), ir.Constant(I32, number_bytes(kind.element))
-        return self.call(f"llvm.masked.load.{spelled(kind)}.p0", kind, [pointer, align, mask, zero])
+        return self.call(f"llvm.masked.load.{type_suffix(kind)}.p0", kind, [pointer, align, mask, zero])
 
     def prefetch(self, address: Any) -> None:
         """Prefetch a cache line (read, locality 2, data); an address outside the array is harmless."""
         pointer = self.builder.inttoptr(address, I8.as_pointer())
-        how = [ir.Constant(I32, value) for value in (0, 2, 1)]
-        self.call("llvm.prefetch.p0", ir.VoidType(), [pointer, *how])
+        read_locality_data = [ir.Constant(I32, value) for value in (0, 2, 1)]
+        self.call("llvm.prefetch.p0", ir.VoidType(), [pointer, *read_locality_data])
 
     def loop(
         self, rounds: Any, values: list[Any], body: Callable[[Any, list[Any]], list[Any]], perhaps_none: bool = False
     ) -> list[Any]:
-        """Return the values after `rounds` times values = body(round, values); they stay in registers.
+        """Return the values after `rounds` rounds of values = body(round, values); they stay in registers.
 
-        rounds >= 1, or >= 0 with perhaps_none=True: the extra branch made the scan of codes 10% slower (C1).
+        rounds must be at least 1; with perhaps_none=True, whose branch makes the scan of codes 10% slower, at least 0.
         """
         b, before = self.builder, self.builder.block
         inside, after = b.append_basic_block("round"), b.append_basic_block("rounds_done")
@@ -103,21 +103,21 @@ class Assembler:
         else:
             b.branch(inside)
         b.position_at_end(inside)
-        index, held = b.phi(I64), [b.phi(value.type) for value in values]
-        new = body(index, held)
-        following, end = b.add(index, self.number(1)), b.block
-        for phi, start, again in zip([index, *held], [self.number(0), *values], [following, *new]):
+        index, current = b.phi(I64), [b.phi(value.type) for value in values]
+        new = body(index, current)
+        next_index, end = b.add(index, self.number(1)), b.block
+        for phi, start, following in zip([index, *current], [self.number(0), *values], [next_index, *new]):
             phi.add_incoming(start, before)
-            phi.add_incoming(again, end)
-        b.cbranch(b.icmp_signed("<", following, rounds), inside, after)
+            phi.add_incoming(following, end)
+        b.cbranch(b.icmp_signed("<", next_index, rounds), inside, after)
         b.position_at_end(after)
         if not perhaps_none:
             return new
-        left = [b.phi(value.type) for value in values]
-        for phi, start, again in zip(left, values, new):
+        results = [b.phi(value.type) for value in values]
+        for phi, start, following in zip(results, values, new):
             phi.add_incoming(start, before)
-            phi.add_incoming(again, end)
-        return left
+            phi.add_incoming(following, end)
+        return results
 
 
 def nothing(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

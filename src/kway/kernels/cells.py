@@ -11,6 +11,10 @@ stored next to rows, they replace the long sketch: if a code is at distance c fr
 the row is at distance c - e or more.
 
 The *key* of a row is half its squared norm minus its product with the query, so that smaller keys mean nearer rows.
+`worst` is the distance of the k-th row so far, at which a row still enters the heap. Limits are rounded up, so that a
+row within `worst` always passes; the comments state by how much.
+
+Shape letters: n rows, q queries, d columns, c cells (or rows of a cell), m and M coordinates of sketches.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from kway.kernels.topk import EMPTY, NO_ROW, push, settle, sift, threshold
 
 
 class CellRows(NamedTuple):
-    """Rows in the order of their cells, as kernels read them; rows, codes or both are present."""
+    """Rows in the order of their cells, as kernels read them. Full rows, codes or both are present."""
 
     short: Any  # (n, m + 1)
     long: Any  # (n, M - m + 1 or 0)
@@ -40,20 +44,20 @@ class CellRows(NamedTuple):
     names: Any  # (n,) positions in the index
     offsets: Any  # (c + 1,)
     reach: float  # the largest norm
-    slack: float  # rounding of a product, relative to the norms
+    slack: float  # rounding of a product, relative to the product of the norms
 
 
 class CellQueries(NamedTuple):
-    """Queries as the scan of cells reads them."""
+    """Queries with their sketches, as the scan of cells reads them."""
 
     short: Any  # (q, m + 1)
     long: Any  # (q, M - m + 1 or 0)
-    queries: Any  # (q, d) float64
+    rows: Any  # (q, d) float64
     norms: Any  # (q,)
 
 
 class CellFinder(NamedTuple):
-    """Arrays that find the nearest cells of a query; the key of a landmark is its mark minus its product."""
+    """Arrays that find the nearest cells of a query; the key of a landmark is its mark minus its product with it."""
 
     mean: Any  # (d,)
     basis: Any  # (d, M) or (d, 0)
@@ -106,27 +110,28 @@ def cell_radii(short, landmarks, offsets):
 
 
 @kernel
-def has_no_near_row(key, origin_key, square, gap, blur, mark, origin, radius, nearest):
-    """Return whether no row in the cell of landmark m (mark) lies within gap of a query.
+def is_far_cell(key, origin_key, square, gap, blur, landmark, origin, radius, nearest):
+    """Return whether no row in the cell of a landmark m lies within gap of a query.
 
     Two proofs apply to rows x of that cell; o (origin) is another landmark, the nearest to the query:
 
         ball       |q - x| >= |q - m| - radius                              radius: the largest |x - m| of the cell
         bisector   |q - x| >= (|q - m|^2 - |q - o|^2) / (2 |m - o|)         if no row is nearer to o than to m
 
-    key and origin_key are |m|^2 / 2 - q.m of both; square is |q|^2; blur is the rounding of squares; nearest: whether
-    rows are in the cell of their nearest landmark.
+    key and origin_key are |m|^2 / 2 - q.m of both, and square is |q|^2. blur bounds the rounding of keys and squares.
+    nearest is True if rows are in the cell of their nearest landmark. The factor 1.0001 covers the float32 rounding of
+    radius and |m - o|^2, whose relative error is at most (m + 2) 2^-24 < 1e-5.
     """
     far = gap + radius
     if 2.0 * key + square > 1.0001 * far * far + blur:
         return True
-    ahead, total = key - origin_key - blur, np.float32(0)
-    if ahead <= 0.0 or not nearest:
+    difference, total = key - origin_key - blur, np.float32(0)
+    if difference <= 0.0 or not nearest:
         return False
-    for z in range(len(mark)):
-        apart = mark[z] - origin[z]
-        total += apart * apart
-    return ahead * ahead > 1.0001 * gap * gap * total
+    for z in range(len(landmark)):
+        step = landmark[z] - origin[z]
+        total += step * step
+    return difference * difference > 1.0001 * gap * gap * total
 
 
 @kernel
@@ -138,7 +143,7 @@ def skip_cells(cells, keys, origins, origin_keys, squares, gaps, blurs, landmark
     for i in range(len(cells)):
         for j in range(cells.shape[1]):
             cell = cells[i, j]
-            if cell < len(radii) and has_no_near_row(  # else no cell
+            if cell < len(radii) and is_far_cell(  # a larger number stands for no cell
                 keys[i, j], origin_keys[i], squares[i], gaps[i], blurs[i], landmarks[cell], landmarks[origins[i]],
                 radii[cell], nearest,
             ):  # fmt: skip
@@ -147,7 +152,7 @@ def skip_cells(cells, keys, origins, origin_keys, squares, gaps, blurs, landmark
 
 @kernel
 def chord(code, worst):
-    """Return the squared Euclidean distance between sketched rows that corresponds to a distance of the metric."""
+    """Return the squared Euclidean distance, in the space of the sketches, at a distance of the metric."""
     if code == COSINE:  # unit rows
         return 2.0 * worst
     if code == HAVERSINE:  # points on the unit sphere
@@ -156,71 +161,75 @@ def chord(code, worst):
 
 
 @kernel
-def widest_chord(code, worst):
-    """Return the chord of a distance that may be rounded: 1 - cos loses digits if rows nearly coincide."""
+def upper_chord(code, worst):
+    """Return an upper bound of the chord of a computed distance: 1 - cos has an absolute error, even at 0."""
     return chord(code, worst + SUM_ROUNDING if code == COSINE else worst)
 
 
 @kernel
 def nearest_center(products, bits, half, size, near, gaps):
-    """Find near (n,), the center c of least gap size_i + half_c - products_ic; write the gaps into gaps (n,).
+    """Find near (n,), the center c with the smallest gap size_i + half_c - products_ic, and the gaps (n,).
 
     A gap is half of a squared distance. products (n, c) float32 is overwritten; bits (n, c) int32 is the same memory.
     Floats that are not negative have the order of their bits, and a minimum of integers is vectorized, unlike one of
-    floats. Gaps below zero are due to rounding only.
+    floats. A gap below zero is due to rounding only.
     """
     c, strip = np.uint64(len(half)), np.uint64(128)
     for i in range(len(near)):
-        line, whole = products[i], bits[i]
+        line, line_bits = products[i], bits[i]
         for j in range(c):
             line[j] = (size[i] + half[j]) - line[j]
         near[i], gaps[i] = 0, line[0]  # also if all keys are NaN
-        best, where, start = np.int32(2**31 - 1), np.uint64(0), np.uint64(0)
+        best, strip_start, start = np.int32(2**31 - 1), np.uint64(0), np.uint64(0)
         while start < c:
             stop = min(c, start + strip)
             low = np.int32(2**31 - 1)
             for j in range(start, stop):
-                low = min(low, whole[j])
+                low = min(low, line_bits[j])
             if low < best:
-                best, where = low, start
+                best, strip_start = low, start
             start = stop
-        for j in range(where, c):
-            if whole[j] == best:
+        for j in range(strip_start, c):
+            if line_bits[j] == best:
                 near[i], gaps[i] = j, line[j]
                 break
 
 
-PENDING = 8  # rows that are prefetched before the first of them is measured (T3)
+PENDING = 8  # rows that are prefetched before the first of them is measured, decided by the landmarks benchmark (T3)
 
 
 @kernel
 def cell_limit(code, worst, norm, reach, slack):
-    """Return the largest key, a float32, of a row at distance <= worst."""
-    chorded = code in (COSINE, HAVERSINE) and worst < EMPTY
-    far = np.sqrt(widest_chord(code, worst)) if chorded else worst
-    limit = threshold(EUCLIDEAN if chorded else code, far, norm, reach, slack, 0.0)
+    """Return the largest key, a float32, of a row at distance <= worst; 1e-7 covers the rounding to float32."""
+    has_chord = code in (COSINE, HAVERSINE) and worst < EMPTY
+    far = np.sqrt(upper_chord(code, worst)) if has_chord else worst
+    limit = threshold(EUCLIDEAN if has_chord else code, far, norm, reach, slack, 0.0)
     return np.float32(min(limit + 1e-7 * abs(limit), 0.5 * BIG))
 
 
 @kernel
 def sketch_limit(code, worst, norm, reach, slack):
-    """Return the largest value of `long_key` for a row at distance <= worst."""
+    """Return the largest value of `long_key` for a row at distance <= worst.
+
+    A long key is the sum of two float32 products, so `slack`, the rounding of one product, counts twice. 1.0001 and
+    1e-6 cover the rounding of the norms and of the other operations.
+    """
     if worst >= EMPTY:
         return EMPTY
     if code == DOT:
         return worst + (slack + 1e-6) * norm * reach
-    return widest_chord(code, worst) * 1.0001 + (2.0 * slack + 1e-6) * (norm + reach) * (norm + reach)
+    return upper_chord(code, worst) * 1.0001 + (2.0 * slack + 1e-6) * (norm + reach) * (norm + reach)
 
 
 @kernel
-def long_key(code, key, asked, w, table, j):
+def long_key(code, key, queries, w, table, j):
     """Return -e_M(q).e_M(x) for DOT, else ||e_M(q) - e_M(x)||^2, of query w and row j.
 
     key is that of their short sketches. short (n, m + 1) ends in the norm that follows m coordinates; long
     (n, M - m + 1) contains the coordinates after these.
     """
-    q_short, q_long, short, long = asked.short, asked.long, table.short, table.long
-    norm = asked.norms[w]
+    q_short, q_long, short, long = queries.short, queries.long, table.short, table.long
+    norm = queries.norms[w]
     last, total = short.shape[1] - 1, np.float32(0)
     w, j = np.uint64(w), np.uint64(j)
     if code == DOT:
@@ -243,18 +252,21 @@ def decode(code_row, step, center, out):
 
 @kernel
 def ruled_out(code, worst, coded, error, norm):
-    """Return whether a row within `error` of its code, which is at distance `coded`, must be farther than worst."""
+    """Return whether a row within `error` of its code, which is at distance `coded`, must be farther than worst.
+
+    1e-9 covers the rounding of the float64 operations.
+    """
     if worst >= EMPTY:
         return False
     if code == DOT:
         return coded - norm * error > worst + 1e-9 * (abs(coded) + abs(worst))
-    room = np.sqrt(max(widest_chord(code, worst), 0.0)) + error
-    return chord(code, coded) > room * room * (1.0 + 1e-9)
+    limit = np.sqrt(max(upper_chord(code, worst), 0.0)) + error
+    return chord(code, coded) > limit * limit * (1.0 + 1e-9)
 
 
 @kernel
-def measure_pending(code, query, norm, pending, n, table, decoded, heap_d, heap_i):
-    """Offer the first n rows of `pending` to a heap; return how many were measured in full."""
+def measure_rows(code, query, norm, pending, n, table, decoded, heap_d, heap_i):
+    """Offer the first n rows of `pending` to a heap; return the number of rows measured in full."""
     count = 0
     for i in range(n):
         j = pending[i]
@@ -272,7 +284,7 @@ def measure_pending(code, query, norm, pending, n, table, decoded, heap_d, heap_
 
 @kernel
 def smallest_keys(line, half, lo, keys, best, pending):
-    """Write the rows (from lo on) of the smallest keys to `pending` and remove them from the line; return how many."""
+    """Move the rows with the smallest keys, lo + j for column j of the line, to `pending`; return their number."""
     keys[:], best[:] = EMPTY, NO_ROW
     for j in range(len(line)):
         key = np.float64(half[lo + j] - line[j])
@@ -282,67 +294,67 @@ def smallest_keys(line, half, lo, keys, best, pending):
     for j in best:
         if j != NO_ROW:  # a NaN key, of a row that overflowed, is never among the smallest
             pending[count] = lo + j
-            line[j] = -BIG  # seen
+            line[j] = -BIG  # the key is now so large that the row is not offered again
             count += 1
     return count
 
 
 @strict_kernel
-def beyond(value, limit):
+def exceeds(value, limit):
     """Return whether value > limit; False for NaN, so that such rows are measured."""
     return value > limit
 
 
 @kernel
-def keys_near(line, half, lo, limit, long, near):
-    """Write the positions of keys that are at most limit to near; return how many. Prefetches their long sketches."""
+def find_near_keys(line, half, lo, limit, long, near):
+    """Write the columns of keys that are at most limit to near, and prefetch their long sketches; return the number."""
     count = 0
     for j in range(len(line)):  # without a branch, which would often be predicted wrongly
         near[count] = j
-        count += not beyond(half[lo + j] - line[j], limit)
+        count += not exceeds(half[lo + j] - line[j], limit)
     for i in range(count):
         touch_row(long, lo + near[i], 0, long.strides[0])
     return count
 
 
 @kernel
-def offer_cell(code, line, lo, w, asked, table, room, heap_d, heap_i):
+def offer_cell(code, line, lo, w, queries, table, buffers, heap_d, heap_i):
     """Offer the rows of a cell, from lo on, to the heap of query w; line (c,) are the products of short sketches.
 
-    asked: CellQueries; table: CellRows. room: decoded (d,), keys and positions of the k nearest, rows that wait to be
-    measured, and positions (c,) that are near enough. Returns the number of rows measured in full. Several sketches,
-    and then rows, are prefetched together, because waiting for each of them would double the time.
+    queries is a CellQueries, table a CellRows, and buffers come from `allocate_buffers`. Returns the number of rows
+    measured in full. Several sketches, and then rows, are prefetched together, because waiting for each of them would
+    double the time.
     """
-    decoded, keys, best, pending, near = room
-    query, norm, rows, long, half = asked.queries[w], asked.norms[w], table.rows, table.long, table.half
+    decoded, keys, best, pending, near = buffers
+    query, norm, rows, long, half = queries.rows[w], queries.norms[w], table.rows, table.long, table.half
     count, m = 0, 0
     if heap_d[0] >= EMPTY:  # start with the smallest keys, so that the filters are effective at once
         m = smallest_keys(line, half, lo, keys, best, pending)
         for i in range(m):
             touch_row(rows, pending[i], 0, rows.strides[0])
-        count, m = measure_pending(code, query, norm, pending, m, table, decoded, heap_d, heap_i), 0
+        count, m = measure_rows(code, query, norm, pending, m, table, decoded, heap_d, heap_i), 0
     limit = cell_limit(code, heap_d[0], norm, table.reach, table.slack)
     most = sketch_limit(code, heap_d[0], norm, table.reach, table.slack)
-    for i in range(keys_near(line, half, lo, limit, long, near)):
+    for i in range(find_near_keys(line, half, lo, limit, long, near)):
         j = near[i]
         key = half[lo + j] - line[j]
-        if beyond(key, limit):
+        if exceeds(key, limit):
             continue
-        if long.shape[1] > 0 and beyond(long_key(code, key, asked, w, table, lo + j), most):
+        if long.shape[1] > 0 and exceeds(long_key(code, key, queries, w, table, lo + j), most):
             continue
         touch_row(rows, lo + j, 0, rows.strides[0])
         pending[m] = lo + j
         m += 1
         if m == PENDING:
-            count, m = count + measure_pending(code, query, norm, pending, m, table, decoded, heap_d, heap_i), 0
+            count, m = count + measure_rows(code, query, norm, pending, m, table, decoded, heap_d, heap_i), 0
             limit = cell_limit(code, heap_d[0], norm, table.reach, table.slack)
             most = sketch_limit(code, heap_d[0], norm, table.reach, table.slack)
-    return count + measure_pending(code, query, norm, pending, m, table, decoded, heap_d, heap_i)
+    return count + measure_rows(code, query, norm, pending, m, table, decoded, heap_d, heap_i)
 
 
 @kernel
 def row_products(rows, query, out):
-    """Compute out (n,) = rows (n, m) times query (m,), four rows at a time; too small for threads of BLAS."""
+    """Compute out (n,) = rows (n, m) times query (m,), four rows at a time; the call of BLAS would take longer."""
     m, full = np.uint64(rows.shape[1]), len(rows) - len(rows) % 4
     for j in range(0, full, 4):
         a, b, c, e = rows[j], rows[j + 1], rows[j + 2], rows[j + 3]
@@ -361,24 +373,27 @@ def row_products(rows, query, out):
 
 
 @kernel
-def cell_buffers(k, d, largest):
-    """Allocate the working memory of `offer_cell`."""
+def allocate_buffers(k, d, largest):
+    """Allocate the working memory of `offer_cell` for k neighbors, rows (d,), and cells of up to `largest` rows.
+
+    decoded (d,), keys and positions (k,) of the smallest keys, rows that wait to be measured, columns of near keys.
+    """
     best = np.empty(k), np.empty(k, np.int64)
     return np.empty(d, np.float32), *best, np.empty(max(k, PENDING), np.int64), np.empty(largest, np.int64)
 
 
 @kernel
-def search_cells(code, starts, cells, pairs, asked, table, tile, distances, ids):
+def search_cells(code, starts, cells, pairs, queries, table, tile, distances, ids):
     """Search the rows of cells[g] for the queries pairs[starts[g]:starts[g + 1]], for each group g.
 
-    asked: CellQueries; table: CellRows. tile (any,) float32 is memory for products, at least as long as the largest
-    cell. Returns the number of rows measured in full.
+    queries is a CellQueries, table a CellRows, and tile (any,) float32 is memory for products, at least as long as the
+    largest cell. Returns the number of rows measured in full.
     """
     offsets, short = table.offsets, table.short
-    count, room = 0, cell_buffers(distances.shape[1], table.codes.shape[1], len(tile))
-    gathered = np.empty((min(256, len(pairs)), asked.short.shape[1]), np.float32)
+    count, buffers = 0, allocate_buffers(distances.shape[1], table.codes.shape[1], len(tile))
+    gathered = np.empty((min(256, len(pairs)), queries.short.shape[1]), np.float32)
     for g in range(len(cells)):
-        if cells[g] >= len(offsets) - 1:  # no cell
+        if cells[g] >= len(offsets) - 1:  # the number stands for no cell
             continue
         lo, hi = offsets[cells[g]], offsets[cells[g] + 1]
         c = hi - lo
@@ -390,7 +405,7 @@ def search_cells(code, starts, cells, pairs, asked, table, tile, distances, ids)
             m = len(which)
             block = gathered[:m]
             for i in range(m):
-                block[i] = asked.short[which[i]]
+                block[i] = queries.short[which[i]]
             products = tile[: m * c].reshape(m, c)
             if m == 1:  # reads the cell once; a matrix product would copy it first
                 row_products(short[lo:hi], block[0], products[0])
@@ -398,11 +413,11 @@ def search_cells(code, starts, cells, pairs, asked, table, tile, distances, ids)
                 np.dot(block, short[lo:hi].T, products)
             for i in range(m):
                 w = which[i]
-                count += offer_cell(code, products[i], lo, w, asked, table, room, distances[w], ids[w])
+                count += offer_cell(code, products[i], lo, w, queries, table, buffers, distances[w], ids[w])
     return count
 
 
-# ---- one query at a time, without numpy and BLAS calls, which would take longer than the work (T7)
+# ---- one query at a time, without numpy and BLAS calls, which would take longer than the work (latency benchmark T7)
 
 
 @kernel
@@ -421,13 +436,14 @@ def rotate_row(z, basis, p):
 
 
 @kernel
-def find_cells(rows, finder, asked, keys, cells):
-    """Project rows (q, d) into asked (CellQueries), and find the nearest landmarks of each.
+def find_cells(rows, finder, queries, keys, cells):
+    """Project rows (q, d) into queries (CellQueries), and find the nearest landmarks of each.
 
-    finder: CellFinder; the first M or m columns of its basis (d, M) or (d, 0) are read. keys, cells (q, p) are heaps.
+    finder is a CellFinder, and the first M or m columns of its basis (d, M) or (d, 0) are read. keys and cells (q, p)
+    are heaps.
     """
     basis, landmarks, marks = finder.basis, finder.landmarks, finder.marks
-    short, long, norms = asked.short, asked.long, asked.norms
+    short, long, norms = queries.short, queries.long, queries.norms
     m = landmarks.shape[1]
     z, line = np.empty((1, rows.shape[1]), np.float32), np.empty(len(marks), np.float32)
     p = np.empty((1, m + max(0, long.shape[1] - 1)), np.float32)
@@ -447,33 +463,33 @@ def find_cells(rows, finder, asked, keys, cells):
 
 
 @kernel
-def search_single(code, probes, placed, finder, queries, table, radii, nearest, largest, distances, ids):
+def search_single(code, probes, placed, finder, rows, table, radii, nearest, largest, distances, ids):
     """Search the nearest cells of each query, nearest first, without cells that cannot contain near rows.
 
-    placed (q, d') are the queries in the space of the distance, queries (q, d) as given. radii (c,), or (0,) if they
-    are unknown. finder: CellFinder; table: CellRows. Returns the number of rows measured in full.
+    placed (q, d') are queries in the space of the distance, rows (q, d) the same as given. radii are (c,), or (0,) if
+    they are unknown. finder is a CellFinder, table a CellRows. Returns the number of rows measured.
     """
-    q, m, landmarks, offsets = len(queries), finder.landmarks.shape[1], finder.landmarks, table.offsets
+    q, m, landmarks, offsets = len(rows), finder.landmarks.shape[1], finder.landmarks, table.offsets
     q_short, q_long = np.empty((q, m + 1), np.float32), np.empty((q, table.long.shape[1]), np.float32)
-    asked = CellQueries(q_short, q_long, queries, np.empty(q))
+    queries = CellQueries(q_short, q_long, rows, np.empty(q))
     keys, cells = np.full((q, probes), EMPTY), np.full((q, probes), NO_ROW)
-    find_cells(placed, finder, asked, keys, cells)
+    find_cells(placed, finder, queries, keys, cells)
     count, tile = 0, np.empty((1, largest), np.float32)
-    room = cell_buffers(distances.shape[1], table.codes.shape[1], largest)
+    buffers = allocate_buffers(distances.shape[1], table.codes.shape[1], largest)
     for i in range(q):
-        square, blur = 0.0, 1e-5 * (asked.norms[i] + table.reach) ** 2
+        square, blur = 0.0, 1e-5 * (queries.norms[i] + table.reach) ** 2
         for t in range(m):
             square += np.float64(q_short[i, t]) * q_short[i, t]
         for g in range(probes):
             cell, worst = cells[i, g], distances[i, 0]
             if cell == NO_ROW or offsets[cell] == offsets[cell + 1]:
                 continue
-            if len(radii) > 0 and worst < EMPTY and has_no_near_row(
-                keys[i, g], keys[i, 0], square, np.sqrt(widest_chord(code, worst)), blur, landmarks[cell],
+            if len(radii) > 0 and worst < EMPTY and is_far_cell(
+                keys[i, g], keys[i, 0], square, np.sqrt(upper_chord(code, worst)), blur, landmarks[cell],
                 landmarks[cells[i, 0]], radii[cell], nearest,
             ):  # fmt: skip
                 continue
             lo, hi = offsets[cell], offsets[cell + 1]
             row_products(table.short[lo:hi], q_short[i], tile[0])
-            count += offer_cell(code, tile[0, : hi - lo], lo, i, asked, table, room, distances[i], ids[i])
+            count += offer_cell(code, tile[0, : hi - lo], lo, i, queries, table, buffers, distances[i], ids[i])
     return count

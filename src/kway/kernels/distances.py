@@ -1,4 +1,4 @@
-"""Distances in float64: of single pairs, and in tiles for Manhattan and Hamming, which are no matrix products.
+"""Distances in float64: of single pairs, and in tiles for Manhattan and Hamming, which have no matrix product.
 
 `distance(code, q, x)` returns the distance of a query q (d,) float64 and a row x (d,) float32 or float64. The order of
 additions depends on d alone. So equal rows have equal distances, and the distance of a row to itself is 0, also for
@@ -21,16 +21,16 @@ from numba.extending import intrinsic
 from kway.kernels.assembler import F64, I32, I64, Assembler
 from kway.kernels.jit import kernel, strict_kernel
 
-# KEY: the key that a scan compares is the distance itself, so no row is measured again
+# with KEY, a scan takes its keys as distances and measures no row
 EUCLIDEAN, MANHATTAN, COSINE, DOT, HAMMING, HAVERSINE, KEY = range(7)
 
 
-LANES = 16  # partial sums that are computed in parallel: two AVX-512 registers (T1, T2)
+LANES = 16  # partial sums that are computed in parallel, in two AVX-512 registers
 _WIDE = ir.VectorType(F64, LANES)
 
 
 def _halve(asm, vector):
-    """Return the sum of the lanes, halves added to halves."""
+    """Emit the sum of the lanes: the upper half is added to the lower half until one lane remains."""
     b, lanes = asm.builder, LANES
     while lanes > 1:
         lanes //= 2
@@ -49,8 +49,8 @@ def _wide_sum(term):
         def emit(context, builder, signature, arguments):
             asm = Assembler(builder)
             rows = zip(signature.args[:2], arguments)
-            made = [context.make_array(kind)(context, builder, row) for kind, row in rows]
-            bases = [builder.ptrtoint(array.data, I64) for array in made]
+            arrays = [context.make_array(kind)(context, builder, row) for kind, row in rows]
+            bases = [builder.ptrtoint(array.data, I64) for array in arrays]
 
             def wide(base, index, kind):
                 size, narrow = kind.bitwidth // 8, ir.VectorType(context.get_value_type(kind), LANES)
@@ -109,18 +109,6 @@ def absolute_gaps(q, x):
 
 
 @kernel
-def euclidean(q, x):
-    """Return ||q - x||_2."""
-    return np.sqrt(squared_gaps(q, x))
-
-
-@kernel
-def manhattan(q, x):
-    """Return ||q - x||_1."""
-    return absolute_gaps(q, x)
-
-
-@kernel
 def cosine(q, x):
     """Return 1 - q.x / (||q|| ||x||), or 1 if either row is zero."""
     qx = 0.0
@@ -167,11 +155,11 @@ def haversine(q, x):
 
 @kernel
 def distance(code, q, x):
-    """Return the distance that `code` names."""
+    """Return the distance with the number `code`."""
     if code == EUCLIDEAN:
-        return euclidean(q, x)
+        return np.sqrt(squared_gaps(q, x))
     if code == MANHATTAN:
-        return manhattan(q, x)
+        return absolute_gaps(q, x)
     if code == COSINE:
         return cosine(q, x)
     if code == DOT:

@@ -1,13 +1,13 @@
-"""Machine instructions that numba has no name for, and what this CPU can do.
+"""Instructions that numba has no function for, and the features of this CPU.
 
     ctz(word)              position of the lowest bit that is set (word > 0)
-    popcount(word)         how many bits are set
-    touch(address)         ask for a cache line before it is needed
-    touch_row(A, j, a, b)  the same for bytes a..b of row j
+    popcount(word)         number of bits that are set
+    touch(address)         prefetch a cache line
+    touch_row(A, j, a, b)  prefetch the bytes a..b of row j
     cpu_has(features)      whether kernels are compiled for a CPU with these features
-    chosen(features)       the same, unless KWAY_PORTABLE=1 keeps to the code that every CPU can run
+    chosen(features)       the same, but False if KWAY_PORTABLE=1 allows only code that every CPU can run
 
-Nothing here holds an address, so compiled kernels can be kept on disk and used by another process.
+These functions contain no addresses, so compiled kernels can be cached on disk and used by other processes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kway.kernels.jit import kernel
 
 @cache
 def cpu_features() -> frozenset[str]:
-    """Features numba compiles for: those of NUMBA_CPU_FEATURES, or else the host's, without AVX if numba avoids it."""
+    """Return the features that numba compiles for: NUMBA_CPU_FEATURES, or those of the host that numba uses."""
     if numba.config.CPU_FEATURES is not None:
         return frozenset(word[1:] for word in numba.config.CPU_FEATURES.split(",") if word.startswith("+"))
     try:
@@ -36,27 +36,29 @@ def cpu_features() -> frozenset[str]:
     except RuntimeError:  # LLVM does not know this CPU
         return frozenset()
     return frozenset(
-        name for name, there in host.items() if there and (numba.config.ENABLE_AVX or not name.startswith("avx"))
+        name
+        for name, is_present in host.items()
+        if is_present and (numba.config.ENABLE_AVX or not name.startswith("avx"))
     )
 
 
 def cpu_has(*features: str) -> bool:
-    """Whether kernels may use all of these x86 features."""
+    """Return whether kernels may use all of these x86 features."""
     return set(features) <= cpu_features()
 
 
 def chosen(*features: str) -> bool:
-    """Whether to take the code for these features: numba may use them, and KWAY_PORTABLE does not forbid it.
+    """Return whether to run the code for these features: numba may use them, and KWAY_PORTABLE does not forbid it.
 
-    KWAY_PORTABLE=1 keeps to the code that every CPU can run; the answers are the same. It is read at each choice, not
-    when a kernel is compiled: compiled kernels are kept on disk and hold both ways.
+    With KWAY_PORTABLE=1, only code that every CPU can run is used, with the same results. The variable is read at each
+    call, not when a kernel is compiled, because cached kernels contain the code of both cases.
     """
     return cpu_has(*features) and os.environ.get("KWAY_PORTABLE", "0") in ("", "0")
 
 
 @intrinsic
 def ctz(typing_context, word):
-    """Position of the lowest bit set in a uint64 that is not zero."""
+    """Return the position of the lowest bit that is set in a uint64 > 0."""
 
     def emit(context, builder, signature, arguments):
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
@@ -66,7 +68,7 @@ def ctz(typing_context, word):
 
 @intrinsic
 def popcount(typing_context, word):
-    """How many bits of a uint64 are set."""
+    """Return the number of bits that are set in a uint64."""
 
     def emit(context, builder, signature, arguments):
         return builder.ctpop(arguments[0])

@@ -25,9 +25,10 @@ from numba.extending import intrinsic
 from kway.kernels.assembler import F32, F64, I32, I64, Assembler, number_bytes
 from kway.kernels.lanes import chosen, cpu_has
 
-MAX_SCORES = 16  # most scores per row: with more classes BLAS is faster (T4)
-MAX_HEIGHT = 8  # most rows of a tile: fewer remain at the end of a block (T4)
-LINE = 64  # bytes of a cache line: a fact of the CPU
+# Decided by the benchmark of softmax fits (T4).
+MAX_SCORES = 16  # maximum number of classes: with more, BLAS is faster
+MAX_HEIGHT = 8  # maximum number of rows of a tile: with more, more rows remain at the end of a block
+LINE = 64  # bytes of a cache line of x86 and most ARM CPUs
 
 
 class Tile(NamedTuple):
@@ -35,7 +36,7 @@ class Tile(NamedTuple):
 
     height: int  # rows, or vectors of features
     lanes: int  # numbers in a vector
-    group: int  # classes
+    group: int  # number of classes whose products are accumulated together
 
 
 def in_registers() -> bool:
@@ -51,8 +52,8 @@ def tile_of(n_classes: int, size: int) -> Tile:
     return Tile(min(MAX_HEIGHT, (registers - 1) // (group + 1)), width // size, group)
 
 
-def _laid(classes):
-    """Return K, its tile, and its vector type."""
+def _layout(classes):
+    """Return K, its tile, and the type of a vector."""
     number = F32 if classes.dtype == types.float32 else F64
     tile = tile_of(classes.count, number_bytes(number))
     return classes.count, tile, ir.VectorType(number, tile.lanes)
@@ -81,14 +82,14 @@ def _sums(b, vectors):
 
 def _forward(builder, arguments, rows, classes):
     asm = Assembler(builder)
-    (K, tile, vector), (x, w, z, x_stride, w_stride, z_stride, features) = _laid(classes), arguments
+    (K, tile, vector), (x, w, z, x_stride, w_stride, z_stride, features) = _layout(classes), arguments
     size = number_bytes(vector.element)
     width, zero = size * tile.lanes, ir.Constant(vector, [0.0] * tile.lanes)
     row = [asm.at(x, r, x_stride) for r in range(rows)]
     full = builder.udiv(features, asm.number(tile.lanes))
     rest = builder.urem(features, asm.number(tile.lanes))
     end, mask = asm.at(asm.number(0), full, width), asm.first_lanes(rest, tile.lanes)
-    some = builder.zext(builder.icmp_signed(">", rest, asm.number(0)), I64)
+    has_rest = builder.zext(builder.icmp_signed(">", rest, asm.number(0)), I64)
 
     def products(group):
         """Return the accumulators of a group of classes, row by row."""
@@ -110,7 +111,7 @@ def _forward(builder, arguments, rows, classes):
         def partial(_, kept):
             return step([asm.load_masked(asm.at(p, end), vector, mask) for p in row], end, kept)
 
-        start = asm.loop(some, [zero] * (rows * len(weights)), partial, perhaps_none=True)
+        start = asm.loop(has_rest, [zero] * (rows * len(weights)), partial, perhaps_none=True)
         found = asm.loop(full, start, whole, perhaps_none=True)
         return [found[r * len(weights) : (r + 1) * len(weights)] for r in range(rows)]
 
@@ -124,7 +125,7 @@ def _forward(builder, arguments, rows, classes):
 
 def _backward(builder, arguments, vectors, classes, lanes=None):
     asm = Assembler(builder)
-    (K, tile, vector), (x, p, g, x_stride, p_stride, g_stride, rows) = _laid(classes), arguments
+    (K, tile, vector), (x, p, g, x_stride, p_stride, g_stride, rows) = _layout(classes), arguments
     size = number_bytes(vector.element)
     width = size * tile.lanes
     mask = None if lanes is None else asm.first_lanes(lanes, tile.lanes)
@@ -170,7 +171,7 @@ def _emit(write, lanes, classes):
 @intrinsic
 def forward_tile(typing, x, w, z, x_stride, w_stride, z_stride, features, classes):
     """Set z (height, K) to the products of `height` rows and all classes; rows of w are one vector longer."""
-    return _emit(lambda b, numbers: _forward(b, numbers[:7], _laid(classes)[1].height, classes), 0, classes)
+    return _emit(lambda b, numbers: _forward(b, numbers[:7], _layout(classes)[1].height, classes), 0, classes)
 
 
 @intrinsic
@@ -182,7 +183,7 @@ def forward_row(typing, x, w, z, x_stride, w_stride, z_stride, features, classes
 @intrinsic
 def backward_tile(typing, x, p, g, x_stride, p_stride, g_stride, rows, classes):
     """Add p^T x over `rows` rows to g (K, height vectors)."""
-    return _emit(lambda b, numbers: _backward(b, numbers[:7], _laid(classes)[1].height, classes), 0, classes)
+    return _emit(lambda b, numbers: _backward(b, numbers[:7], _layout(classes)[1].height, classes), 0, classes)
 
 
 @intrinsic

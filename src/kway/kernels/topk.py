@@ -1,7 +1,7 @@
 """The k nearest rows of each query, in a heap to which rows are offered in blocks.
 
-A heap is a row of (distances (k,), ids (k,)) with the worst entry at position 0, ordered by (distance, id): among equal
-distances the higher id is worse. Empty entries are (EMPTY, NO_ROW), worse than any row.
+A heap is a row of distances (k,) and ids (k,), ordered by (distance, id), with the worst entry at position 0: of equal
+distances, the one with the higher id is worse. Empty entries are (EMPTY, NO_ROW), which is worse than any row.
 
 Every search uses `offer`. It reads keys (m, c), cheap substitutes for distances:
 
@@ -11,8 +11,8 @@ Every search uses `offer`. It reads keys (m, c), cheap substitutes for distances
 A row whose key is above the threshold of the k-th distance so far cannot enter the heap. The few others (about
 k log(n / k) of n) are measured exactly in float64, so results equal those of brute force in float64.
 
-offer_csr       the same for CSR rows; the indices of each row must be sorted
-offer_buckets   offers rows of hash buckets, each measured once per query
+offer_csr       does the same for CSR rows; the indices of each row must be sorted
+offer_buckets   offers the rows of hash buckets, and measures each row once per query
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NO_ROW = np.int64(2**62)  # id of an empty entry
 
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
-STRIP = 32  # keys compared together by a vector minimum, since almost none passes (T1b)
+STRIP = 32  # keys whose minimum is compared first, because almost none passes; decided by the search benchmark T1b
 
 
 @kernel
@@ -68,7 +68,8 @@ def push(distances, ids, value, name):
 def threshold(code, worst, norm, reach, slack, blur):
     """Return the largest key of a row at distance <= worst, for a query of this norm.
 
-    reach: the largest norm of a row; slack: the rounding of a key; blur: how far a scanned row is from the true row.
+    reach is the largest norm of a row, slack bounds the rounding of a key relative to the norms, and blur bounds the
+    distance of a scanned code from its row.
     """
     if worst >= EMPTY:
         return EMPTY
@@ -92,10 +93,10 @@ def threshold(code, worst, norm, reach, slack, blur):
 
 @kernel
 def offer(code, products, scale, offset, queries, rows, names, which, norms, reach, slack, blur, distances, ids):
-    """Offer rows (c, d) with ids names (c,) to the heaps distances, ids (q, k) of the queries which (m,).
+    """Offer rows (c, d) with the ids `names` (c,) to the heaps distances, ids (q, k) of the queries `which` (m,).
 
-    products (m, c), scale and offset (c,) give the keys; queries (q, d) float64 and norms (q,) are those of all heaps.
-    Returns the number of rows measured in full.
+    products (m, c), scale (c,) and offset (c,) give the keys. queries (q, d) float64 and norms (q,) are those of all
+    heaps. Returns the number of rows measured in full.
     """
     measured = 0
     c = len(names)
@@ -135,7 +136,7 @@ def merge(distances, ids, more_distances, more_ids):
 
 @kernel
 def measure(code, queries, rows, found, distances):
-    """Compute distances (q, k) of queries (q, d) to the rows found (q, k); EMPTY if no row was found."""
+    """Compute distances (q, k) of queries (q, d) to rows found[i]; EMPTY for entries of found (q, k) without a row."""
     for i in range(len(found)):
         for j in range(found.shape[1]):
             at = found[i, j]
@@ -144,7 +145,7 @@ def measure(code, queries, rows, found, distances):
 
 @kernel
 def settle(distances, ids):
-    """Sort heaps (q, k) into lists, nearest first (heap sort, in place); return whether all were full."""
+    """Sort heaps (q, k) in place into lists, nearest first (heap sort); return whether all heaps were full."""
     k, full = ids.shape[1], True
     for i in range(len(ids)):
         for last in range(k - 1, 0, -1):
@@ -159,7 +160,7 @@ def settle(distances, ids):
 
 @strict_kernel
 def narrow(distances, given):
-    """Convert distances (q, k) to given (q, k) float32; return whether two adjacent distances tie.
+    """Convert distances (q, k) to float32, into given (q, k); return whether two adjacent distances tie.
 
     Infinity stays infinite; a finite distance that is too large becomes the largest float32.
     """

@@ -1,8 +1,9 @@
-"""Votes: class codes (q, k) and their weights (q, k) -> the classes voted for, best first (q, k). Never q x K.
+"""Votes: class codes (q, k) and weights (q, k) of voters give the classes voted for (q, k), best first.
 
     total(c) = sum of the weights of the voters of class c
 
-Two totals that differ only by rounding count as equal, and the tie goes to the lower rank.
+Two totals that differ only by rounding count as equal, and the class with the lower rank wins. No array has one column
+per class.
 """
 
 from __future__ import annotations
@@ -14,54 +15,55 @@ from kway.kernels.jit import strict_kernel
 
 
 @strict_kernel
-def count(codes, weights, rank, classes, totals, own, winners, own_shares):
+def count(codes, weights, rank, classes, totals, true_codes, winners, true_shares):
     """Fill classes (q, k) int64 and totals (q, k) float64, best first; -1 and 0 pad.
 
-    codes (q, k), nearest voter first, -1 if nobody votes. Weights are >= 0; as long as all are zero, every voter counts
-    the same. Ties go to the lower rank[class] (K,); if rank is empty, to the class whose nearest voter is nearest.
+    codes (q, k) have the nearest voter first, and -1 for a neighbor that does not vote. Weights are >= 0; while all of
+    them are zero, every voter counts the same. Ties go to the class with the lower rank (K,). If rank is empty, they go
+    to the class of the nearest voter.
 
-    If own (q,), the true classes, is not empty, column j of winners (q, k) and own_shares (q, k) is the winner and the
-    share of the true class among the first j + 1 voters: one pass gives the vote for every number of neighbors.
+    If true_codes (q,) is not empty, column j of winners (q, k) and of true_shares (q, k) is the winner and the share of
+    the true class among the first j + 1 voters, so one pass gives the vote for every number of neighbors.
     """
     n_queries, n_voters = codes.shape
-    order = np.empty(n_voters, np.int64)  # of the classes in a tie
+    order = np.empty(n_voters, np.int64)  # which of two tied classes wins: the one with the lower number
     for i in range(n_queries):
         names, sums = classes[i], totals[i]
         names[:], sums[:] = -1, 0.0
-        found, voters, total = 0, 0, 0.0
+        n_classes, voters, total = 0, 0, 0.0
         for j in range(n_voters):
             if codes[i, j] >= 0:
-                if total == 0.0 and weights[i, j] > 0.0:  # the equal votes so far count no more
-                    sums[:found] = 0.0
-                    for place in range(1, found):
-                        rise(names, sums, order, place)
+                if total == 0.0 and weights[i, j] > 0.0:  # the equal votes of voters without weight no longer count
+                    sums[:n_classes] = 0.0
+                    for place in range(1, n_classes):
+                        move_up(names, sums, order, place)
                 total += weights[i, j]
                 voters += 1
-                place = find(names, found, codes[i, j])
-                if place == found:
-                    names[found] = codes[i, j]
-                    order[found] = rank[codes[i, j]] if len(rank) > 0 else j
-                    found += 1
+                place = find(names, n_classes, codes[i, j])
+                if place == n_classes:
+                    names[n_classes] = codes[i, j]
+                    order[n_classes] = rank[codes[i, j]] if len(rank) > 0 else j
+                    n_classes += 1
                 sums[place] += weights[i, j] if total > 0.0 else 1.0
-                rise(names, sums, order, place)
-            if len(own) > 0:
-                place = find(names, found, own[i])
+                move_up(names, sums, order, place)
+            if len(true_codes) > 0:
+                place = find(names, n_classes, true_codes[i])
                 winners[i, j] = names[0]
-                own_shares[i, j] = sums[place] / (total if total > 0.0 else voters) if place < found else 0.0
+                true_shares[i, j] = sums[place] / (total if total > 0.0 else voters) if place < n_classes else 0.0
 
 
 @strict_kernel
-def find(names, found, code):
-    """Return the place of a class among the first `found` names; `found` if it is not there."""
+def find(names, n_classes, code):
+    """Return the place of a class among the first n_classes names; n_classes if it is not among them."""
     place = 0
-    while place < found and names[place] != code:
+    while place < n_classes and names[place] != code:
         place += 1
     return place
 
 
 @strict_kernel
-def rise(names, sums, order, place):
-    """Move the class at `place` up past those that it beats."""
+def move_up(names, sums, order, place):
+    """Move the class at `place` before the classes that it beats."""
     while place > 0:
         above = place - 1
         gap, slack = sums[place] - sums[above], SUM_ROUNDING * max(sums[place], sums[above])
@@ -74,40 +76,39 @@ def rise(names, sums, order, place):
 
 
 @strict_kernel
-def fill_weight(row_weights, need, filled):
-    """Fill the part (q, k) of each voter that counts until `need` rows are full, and return the largest part missing.
+def fill_weight(row_weights, total, parts):
+    """Fill parts (q, k) of the weights of voters that sum to `total`, nearest first; return the largest weight missing.
 
-    A row of weight w stands for w rows: voters count from the nearest on, the last one in part.
+    A row of weight w stands for w rows. The last voter that counts may count in part.
     """
     n_queries, n_voters = row_weights.shape
-    worst = 0.0
+    max_missing = 0.0
     for i in range(n_queries):
-        left = need
+        missing = total
         for j in range(n_voters):
-            part = min(row_weights[i, j], left)
-            filled[i, j] = part
-            left -= part
-        worst = max(worst, left)
-    return worst
+            part = min(row_weights[i, j], missing)
+            parts[i, j] = part
+            missing -= part
+        max_missing = max(max_missing, missing)
+    return max_missing
 
 
 @strict_kernel
-def complete(classes, totals, order, n_found):
-    """Pad voted classes (q, m) with those that got no vote, in the given order (K,), at total 0."""
-    n_queries, n_wanted = classes.shape
+def complete(classes, totals, order, n_voted):
+    """Append classes without votes, in the given order (K,), to the first n_voted columns of classes (q, m)."""
+    n_queries, n_columns = classes.shape
     for i in range(n_queries):
-        found = min(n_found, n_wanted)
-        while found > 0 and classes[i, found - 1] < 0:
-            found -= 1
-        voted = found
-        at = 0
-        while found < n_wanted and at < len(order):
-            code = order[at]
-            at += 1
-            known = False
+        voted = min(n_voted, n_columns)
+        while voted > 0 and classes[i, voted - 1] < 0:
+            voted -= 1
+        size = voted
+        for code in order:
+            if size == n_columns:
+                break
+            is_voted = False
             for j in range(voted):
-                known = known or classes[i, j] == code
-            if not known:
-                classes[i, found] = code
-                totals[i, found] = 0.0
-                found += 1
+                is_voted = is_voted or classes[i, j] == code
+            if not is_voted:
+                classes[i, size] = code
+                totals[i, size] = 0.0
+                size += 1

@@ -9,9 +9,10 @@ the sample is seen: a pilot on other rows chooses where to start, and from there
 fixed-sequence testing: a false guarantee needs the first false p of the sequence to pass, which has probability
 1 - confidence at most, whatever the length of the sequence.
 
-Landmarks on the CPU answer all p in one search: cells are visited nearest first, and the last cell completes the exact
-result. If the sample is too small for the target (0.998 at 95% needs 1,497 queries without a disagreement), or if so
-many probes are needed that scanning all rows is cheaper, the exact index is used instead.
+Exact search measures every row that is stored: full rows, or codes if the index stores no full rows. `Landmarks` on the
+CPU answers all p in one search: cells are visited nearest first, and the last cell completes the exact result. If the
+sample is too small for the target (0.998 at 95% needs 1,497 queries without a disagreement), or if a full scan is
+cheaper than the probes that are needed, the exact index is used instead.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,14 +28,16 @@ import scipy
 from numpy.typing import NDArray
 
 from kway.errors import InputError
+from kway.parameters import check_parameters, whole
 from kway.rows.gpu.device import on_host
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.index import NO_GUARANTEE
 from kway.search.results import Neighbors
 from kway.validation import checked
 
-_STEPS_ABOVE = 4  # steps of the ladder above the first good one where the sample starts, twice the probes (T3)
-_LARGEST_SHARE = 0.1  # share of the rows measured per query above which scanning all of them is cheaper (T3)
+# The tests start this many steps of the ladder above the step that the pilot accepts: four steps double the probes
+_STEPS_ABOVE = 4  # decided by the landmarks benchmark (T3)
+_MAX_MEASURED = 0.1  # share of the rows measured per query up to which an index is cheaper than a full scan (T3)
 WinnersOf = Callable[[Neighbors], NDArray[np.int64]]  # the k nearest of each query -> the winning class (q,)
 
 
@@ -78,10 +82,11 @@ class Target:
             )
         if self.of not in ("votes", "recall"):
             raise InputError(f"of must be 'votes' or 'recall', got {self.of!r}")
+        check_parameters(self, n_queries=whole(1), n_pilot=whole(1), seed=whole(0))
 
     @property
     def least_queries(self) -> int:
-        """Number of queries without a single disagreement that the guarantee needs."""
+        """Size of the smallest test sample that can certify the target, if every query agrees."""
         return math.ceil(math.log(1 - self.confidence) / math.log(self.agreement))
 
 
@@ -101,17 +106,17 @@ class Agreement:
     Attributes
     ----------
     target, confidence, of : float, float, str
-        Those of the Target.
+        Agreement, confidence and criterion of the Target.
     n_queries : int
-        Queries of the test that decided.
+        Number of queries of the test that decided.
     disagreements : int
-        How many of them disagreed with exact search.
+        Number of these queries on which the index disagreed with exact search.
     bound : float
         Lower bound of the agreement at this confidence.
     probes : int or None
         The number of probes that was chosen; None if the exact index is used instead.
     n_rows : int
-        Rows in the index when it was tuned.
+        Number of rows in the index when it was tuned.
     """
 
     target: float
@@ -130,26 +135,29 @@ class Agreement:
 
     @property
     def exact(self) -> bool:
-        """Whether the exact index is used, so that the agreement is 1."""
+        """Whether exact search over the stored rows or codes is used instead of probes."""
         return self.probes is None
 
     def __str__(self) -> str:
-        what = "votes as exact search does" if self.of == "votes" else "finds a true neighbor"
-        asked = f"{self.target:.2%} of queries at {self.confidence:.0%} confidence"
+        criterion = "votes as exact search does" if self.of == "votes" else "finds a true neighbor"
+        share = f"{self.target:.2%} of queries at {self.confidence:.0%} confidence"
         if self.exact:
-            return f"stays exact: {self._why_exact()}, so no approximate index is guaranteed to agree on {asked}"
+            return f"stays exact: {self._why_exact()}, so no approximate index is guaranteed to agree on {share}"
         return (
-            f"{what} on at least {asked}: {self.n_queries - self.disagreements:,} of {self.n_queries:,} held-out "
+            f"{criterion} on at least {share}: {self.n_queries - self.disagreements:,} of {self.n_queries:,} held-out "
             f"queries agreed with {self.probes} probe{'s' * (self.probes != 1)} (lower bound {self.bound:.3%})"
         )
 
     def _why_exact(self) -> str:
-        if self.disagreements:
-            return f"{self.disagreements} of {self.n_queries:,} held-out queries disagreed at the most probes that pay"
         need = Target(self.target, self.confidence).least_queries
+        if self.disagreements:
+            return (
+                f"{self.disagreements} of {self.n_queries:,} held-out queries disagreed with the largest number of "
+                "probes that was tested"
+            )
         if self.n_queries < need:
             return f"{self.n_queries:,} queries are too few (at least {need:,} without a disagreement are needed)"
-        return "more probes than pay were needed"
+        return "a full scan is cheaper than the probes that are needed"
 
 
 class TunedIndex(NamedTuple):
@@ -159,23 +167,23 @@ class TunedIndex(NamedTuple):
     agreement: Agreement
 
 
-def least_agreement(agreements: int, n: int, confidence: float) -> float:
-    """Return the Clopper-Pearson lower bound of an agreement that was seen in so many of n queries.
+def agreement_lower_bound(agreements: int, n: int, confidence: float) -> float:
+    """Return the Clopper-Pearson lower bound of the agreement, for `agreements` successes in n trials.
 
-    >>> round(least_agreement(1497, 1497, 0.95), 4)
+    >>> round(agreement_lower_bound(1497, 1497, 0.95), 4)
     0.998
     """
     return float(scipy.special.betaincinv(agreements, n - agreements + 1, 1 - confidence)) if agreements else 0.0
 
 
-def ladder(most: int) -> list[int]:
-    """Return the numbers of probes to try: 1 to 8, then four steps per doubling, up to most.
+def ladder(max_probes: int) -> list[int]:
+    """Return the numbers of probes to try: 1 to 8, then four steps per doubling, up to max_probes.
 
     >>> ladder(21)
     [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 21]
     """
     steps = [*range(1, 8), *(part * 2**i for i in range(1, 30) for part in (4, 5, 6, 7))]
-    return [p for p in steps if p < most] + [most]
+    return [p for p in steps if p < max_probes] + [max_probes]
 
 
 def needs_tuning(recipe: Any, target: Target | None) -> bool:
@@ -203,39 +211,51 @@ def tune(
     and should resemble later queries. By default a sample of the rows is used, each without itself.
     """
     target = target or Target()
-    pool = rows if queries is None else queries
-    drawn = np.random.default_rng(target.seed).permutation(pool.shape[0])
-    n_pilot = max(0, min(target.n_pilot, len(drawn) - target.least_queries, len(drawn) // 5))
-    drawn = drawn[: n_pilot + target.n_queries]
-    if len(drawn) - n_pilot < target.least_queries or n_pilot == 0:
-        found = ProbeResult(len(drawn) - n_pilot, 0, 0.0, None)
-    else:
-        own = None if queries is not None else (drawn if ids is None else ids[drawn])
-        sample, steps = QuerySample(pool[drawn], own, k), ladder(getattr(index, "most_probes", 1))
-        truth, find = answer_at_steps(index, rows, ids, sample, steps)
-        agrees = compare_with(truth, target.of, winners_of, target.seed)
-
-        def trial(some: slice) -> Trial:
-            return lambda probes: _disagreement(find(probes, some), agrees, some, index.n_rows)
-
-        found = search_probes(steps, trial(slice(0, n_pilot)), trial(slice(n_pilot, len(drawn))), target)
-    agreement = Agreement(target.agreement, target.confidence, target.of, **found._asdict(), n_rows=rows.shape[0])
-    if found.probes is None:
+    result = _find_probes(index, rows, ids, k, winners_of, target, queries)
+    agreement = Agreement(target.agreement, target.confidence, target.of, **result._asdict(), n_rows=rows.shape[0])
+    if result.probes is None:
         index = _exact_index(index, rows, ids)
-        index.why_ = f"Flat: {agreement}"
+        stored = "" if index.recipe.store is None else " over all codes"
+        index.why_ = f"Flat{stored}: {agreement}"
     else:
-        index.probes = found.probes
+        index.probes = result.probes
         index.why_ = f"{index.why_.removesuffix(NO_GUARANTEE)}; {agreement}"
     return TunedIndex(index, agreement)
 
 
+def _find_probes(
+    index: Any,
+    rows: Any,
+    ids: NDArray[np.int64] | None,
+    k: int,
+    winners_of: WinnersOf,
+    target: Target,
+    queries: Any,
+) -> ProbeResult:
+    """Draw the queries of the pilot and of the test, and return the fewest probes that pass, if there are any."""
+    pool = rows if queries is None else queries
+    drawn = np.random.default_rng(target.seed).permutation(pool.shape[0])
+    n_pilot = min(target.n_pilot, len(drawn) - target.least_queries, max(1, len(drawn) // 5))
+    n_queries = min(target.n_queries, len(drawn) - max(1, n_pilot))
+    if n_queries < target.least_queries:
+        return ProbeResult(max(0, n_queries), 0, 0.0, None)
+    drawn = drawn[: n_pilot + n_queries]
+    self_ids = None if queries is not None else (drawn if ids is None else ids[drawn])
+    sample, steps = QuerySample(pool[drawn], self_ids, k), ladder(getattr(index, "max_probes", 1))
+    truth, search = search_at_steps(index, rows, ids, sample, steps)
+    comparison = Comparison(search, compare_with(truth, target.of, winners_of, target.seed), index.n_rows)
+    pilot = partial(comparison.run, part=slice(0, n_pilot))
+    test = partial(comparison.run, part=slice(n_pilot, len(drawn)))
+    return choose_probes(steps, pilot, test, target)
+
+
 def _exact_index(index: Any, rows: Any, ids: NDArray[np.int64] | None) -> Any:
-    """Return a flat index over the same rows; if only bits were kept, it keeps only bits."""
+    """Return a flat index over the same rows; over their codes if the index stores only bits."""
     from kway.search import Bits, Flat
 
     store = getattr(index.recipe, "store", None)
-    alone = store if isinstance(store, Bits) and not store.rerank else None
-    exact = Flat(store=alone, device=getattr(index.recipe, "device", "cpu"))
+    only_bits = isinstance(store, Bits) and not store.rerank
+    exact = Flat(store=store if only_bits else None, device=getattr(index.recipe, "device", "cpu"))
     return exact.build(checked(rows), index.metric, ids)
 
 
@@ -251,47 +271,72 @@ class ProbeResult(NamedTuple):
     probes: int | None
 
 
-class Disagreement(NamedTuple):
-    """Queries, how many of their results differ, and whether so many probes are cheaper than scanning all rows."""
+class Trial(NamedTuple):
+    """Number of queries, number of disagreements, and whether the probes are cheaper than a full scan."""
 
     n: int
     disagreements: int
-    pays: bool
+    is_cheap: bool
 
 
-Trial = Callable[[int], Disagreement]  # number of probes -> how the same queries are answered with it
+Try = Callable[[int], Trial]  # number of probes -> the result of the same queries with it
 
 
-def search_probes(steps: list[int], pilot: Trial, sample: Trial, target: Target) -> ProbeResult:
-    """Return the fewest of the steps that reach the target on the sample, tested downward from where the pilot says."""
-    for i, p in enumerate(steps):
-        tried, most = pilot(p), steps[: i + 1 + _STEPS_ABOVE]
-        good = tried.disagreements <= 0.25 * (1 - target.agreement) * tried.n
-        if good or not tried.pays:
+def choose_probes(steps: list[int], pilot: Try, test: Try, target: Target) -> ProbeResult:
+    """Return the fewest probes that reach the target.
+
+    The pilot decides from which of the steps the tests go down. The tests stop at the first failure. Their order must
+    not depend on their results, or the guarantee does not hold. A step that passes but costs more than a full scan is
+    not used.
+    """
+    for p in steps:
+        trial = pilot(p)
+        # a quarter of the disagreements that the target allows: the bound of the test needs a margin
+        is_good = trial.disagreements <= 0.25 * (1 - target.agreement) * trial.n
+        if is_good or not trial.is_cheap:
             break
-    best = ProbeResult(tried.n, tried.disagreements, 0.0, None)
-    if not (good and tried.pays):
-        return best
-    for p in reversed(most):
-        n, wrong, _ = sample(p)
-        bound = least_agreement(n - wrong, n, target.confidence)
-        if bound < target.agreement:
-            return best if best.probes else ProbeResult(n, wrong, bound, None)
-        best = ProbeResult(n, wrong, bound, p)
-    return best
+    result = ProbeResult(trial.n, trial.disagreements, 0.0, None)
+    if not (is_good and trial.is_cheap):
+        return result
+    tested = steps[: steps.index(p) + 1 + _STEPS_ABOVE]
+    for p in reversed(tested):
+        n, disagreements, is_cheap = test(p)
+        bound = agreement_lower_bound(n - disagreements, n, target.confidence)
+        passed = bound >= target.agreement
+        if passed or result.probes is None:
+            result = ProbeResult(n, disagreements, bound, p if passed and is_cheap else None)
+        if not passed:
+            break
+    return result
 
 
 # ---- the same queries answered by exact search and by an approximate index
 
 
-class StepAnswer(NamedTuple):
-    """Nearest rows of some queries with a number of probes, and the mean number of rows that a query measured."""
+class StepResult(NamedTuple):
+    """Nearest rows of queries with a number of probes, and the mean number of rows measured per query."""
 
-    found: Neighbors
+    neighbors: Neighbors
     touched: float
 
 
-Find = Callable[[int, slice], StepAnswer]  # number of probes, and which queries of the sample
+Search = Callable[[int, slice], StepResult]  # number of probes, part of the sample -> result
+Agrees = Callable[[Neighbors, slice], NDArray[np.bool_]]  # neighbors of a part of the sample -> whether each agrees
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """An approximate search of a sample, and the function that compares its results with exact search."""
+
+    search: Search
+    agrees: Agrees
+    n_rows: int
+
+    def run(self, probes: int, part: slice) -> Trial:
+        """Return how often a part of the sample disagrees with exact search."""
+        neighbors, touched = self.search(probes, part)
+        agreed = self.agrees(neighbors, part)
+        return Trial(len(agreed), int((~agreed).sum()), touched <= _MAX_MEASURED * self.n_rows)
 
 
 @dataclass(frozen=True)
@@ -299,77 +344,69 @@ class QuerySample:
     """Queries (m, d), the ids that each must not find (m,) if they are rows themselves, and the number of neighbors."""
 
     queries: Any
-    own: NDArray[np.int64] | None
+    self_ids: NDArray[np.int64] | None
     k: int
 
     @property
-    def most(self) -> int:
-        """Number of neighbors to search for: one more if queries find themselves."""
-        return self.k if self.own is None else self.k + 1
+    def n_search(self) -> int:
+        """Number of neighbors to search for: one more than k if queries find themselves."""
+        return self.k if self.self_ids is None else self.k + 1
 
-    def search(self, index: Any, some: slice = slice(None), probes: int | None = None) -> Neighbors:
-        """Return the k nearest of some of the queries, each without itself."""
-        queries = self.queries[some]
-        given = queries.tensor if isinstance(queries, TensorRows) else checked(queries)
-        return self.without_own(Neighbors(*map(on_host, index.nearest(given, self.most, probes=probes))), some)
+    def search(self, index: Any, part: slice = slice(None), probes: int | None = None) -> Neighbors:
+        """Return the k nearest of a part of the queries, each without itself."""
+        queries = self.queries[part]
+        queries = queries.tensor if isinstance(queries, TensorRows) else checked(queries)
+        return self.without_self(Neighbors(*map(on_host, index.nearest(queries, self.n_search, probes=probes))), part)
 
-    def without_own(self, found: Neighbors, some: slice = slice(None)) -> Neighbors:
-        """Return k of the neighbors found, without the query itself."""
-        return found if self.own is None else without_self(found, self.own[some])
+    def without_self(self, neighbors: Neighbors, part: slice = slice(None)) -> Neighbors:
+        """Return k of the neighbors, without the query itself."""
+        return neighbors if self.self_ids is None else without_self(neighbors, self.self_ids[part])
 
 
-def answer_at_steps(
+def search_at_steps(
     index: Any, rows: Any, ids: NDArray[np.int64] | None, sample: QuerySample, steps: list[int]
-) -> tuple[Neighbors, Find]:
-    """Return the exact neighbors of the sample, and a function that gives those of an approximate search."""
+) -> tuple[Neighbors, Search]:
+    """Return the exact neighbors of the sample, and a function that returns those of an approximate search."""
     from kway.search import Flat
 
-    def find(probes: int, some: slice) -> StepAnswer:
-        return StepAnswer(sample.search(index, some, probes), index.touched_)
+    def search(probes: int, part: slice) -> StepResult:
+        return StepResult(sample.search(index, part, probes), index.touched_)
 
     if getattr(index, "ends_exact", False):  # a search of all cells is exact
-        return answer_in_one_search(index, sample, steps)
+        return search_all_steps(index, sample, steps)
     exact = Flat(device=index.recipe.device if isinstance(rows, TensorRows) else "cpu")
-    return sample.search(exact.build(checked(rows), index.metric, ids)), find
+    return sample.search(exact.build(checked(rows), index.metric, ids)), search
 
 
-def answer_in_one_search(index: Any, sample: QuerySample, steps: list[int]) -> tuple[Neighbors, Find]:
-    """Return what `answer_at_steps` does, for landmarks whose last cell completes the exact result."""
-    *tried, last = index.nearest_by_probes(checked(sample.queries), sample.most, [*steps, index.n_landmarks])
-    answers = {p: (sample.without_own(found), touched) for p, (found, touched) in zip(steps, tried)}
+def search_all_steps(index: Any, sample: QuerySample, steps: list[int]) -> tuple[Neighbors, Search]:
+    """Return the result of `search_at_steps`, from one search that ends with the exact result."""
+    *probed, last = index.nearest_by_probes(checked(sample.queries), sample.n_search, [*steps, index.n_landmarks])
+    results = {p: StepResult(sample.without_self(found), touched) for p, (found, touched) in zip(steps, probed)}
 
-    def find(probes: int, some: slice) -> StepAnswer:
-        (ids, distances), touched = answers[probes]
-        return StepAnswer(Neighbors(ids[some], distances[some]), touched)
+    def search(probes: int, part: slice) -> StepResult:
+        (ids, distances), touched = results[probes]
+        return StepResult(Neighbors(ids[part], distances[part]), touched)
 
-    return sample.without_own(last.found), find
-
-
-Agrees = Callable[[Neighbors, slice], NDArray[np.bool_]]  # neighbors of some queries -> whether each agrees
+    return sample.without_self(last.neighbors), search
 
 
-def _disagreement(answer: StepAnswer, agrees: Agrees, some: slice, n_rows: int) -> Disagreement:
-    agreed = agrees(answer.found, some)
-    return Disagreement(len(agreed), int((~agreed).sum()), answer.touched <= _LARGEST_SHARE * n_rows)
-
-
-def without_self(found: Neighbors, own: NDArray[np.int64]) -> Neighbors:
-    """Return the k nearest others (q, k) of rows with ids own (q,), from their k + 1 nearest.
+def without_self(neighbors: Neighbors, self_ids: NDArray[np.int64]) -> Neighbors:
+    """Return the k nearest other rows (q, k) of rows with ids self_ids (q,), from their k + 1 nearest.
 
     If more than k other rows coincide with a row, it may not be among its own nearest; then the last is dropped.
     """
-    q, k = found.ids.shape[0], found.ids.shape[1] - 1
-    is_self = found.ids == own[:, None]
+    q, k = neighbors.ids.shape[0], neighbors.ids.shape[1] - 1
+    is_self = neighbors.ids == self_ids[:, None]
     is_self[~is_self.any(axis=1), -1] = True
-    return Neighbors(found.ids[~is_self].reshape(q, k), found.distances[~is_self].reshape(q, k))
+    return Neighbors(neighbors.ids[~is_self].reshape(q, k), neighbors.distances[~is_self].reshape(q, k))
 
 
-def compare_with(truth: Neighbors, of: str, winners_of: WinnersOf, seed: int) -> Agrees:
-    """Return a function that compares answers to some queries with the truth (m, k), by votes or by recall."""
-    if of == "votes":
+def compare_with(truth: Neighbors, criterion: str, winners_of: WinnersOf, seed: int) -> Agrees:
+    """Return a function that compares the neighbors of a part of the sample with the truth (m, k)."""
+    if criterion == "votes":
         winners = winners_of(truth)
-        return lambda found, some: winners_of(found) == winners[some]
+        return lambda neighbors, part: winners_of(neighbors) == winners[part]
     # one true neighbor per query, drawn at random: independent trials whose mean is the recall, so the bound is exact
-    column = np.random.default_rng(seed).integers(0, np.maximum(1, (truth.ids >= 0).sum(axis=1)))
-    wanted = truth.ids[np.arange(len(column)), column]
-    return lambda found, some: (found.ids == wanted[some, None]).any(axis=1)
+    columns = np.random.default_rng(seed).integers(0, np.maximum(1, (truth.ids >= 0).sum(axis=1)))
+    true_ids = truth.ids[np.arange(len(columns)), columns]
+    return lambda neighbors, part: (neighbors.ids == true_ids[part, None]).any(axis=1)

@@ -8,9 +8,9 @@ sums over blocks of rows, so partial_fit gives the same result as one fit, and r
 the float type of the rows; the sums of a block are float64. Values far from 1 are scaled by a power of two
 (kway.search.power_scaling), and `scale_` refers to the scaled rows.
 
-With an index, the means are searched by it and not all are scored: `predict` and `predict_topk` cost what the index
-costs, and their probabilities are shares among the SHORTLIST nearest classes. A model file contains the index too. With
-an approximate index, `predict` may return another class than the largest of `predict_proba`, which scores all means.
+With an index, `predict` and `predict_topk` search the means instead of scoring all of them, and their probabilities are
+normalized over a shortlist, the SHORTLIST nearest classes. A model file contains the index too. With an approximate
+index, `predict` may return another class than the most probable of `predict_proba`, which scores all means.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ from kway.search.auto import pick_index, restore
 from kway.search.flat import ENOUGH
 from kway.search.index import Index
 from kway.search.metrics import pick_metric
-from kway.search.power_scaling import NARROW, SINGLE, Unit, peak
+from kway.search.power_scaling import NARROW, SINGLE, Unit, max_abs
 from kway.search.results import TopK
 from kway.threads import spans
 from kway.versions import write_lock, writes
 
-SHORTLIST = 64  # nearest classes among which an index shares the probabilities (no benchmark row)
+SHORTLIST = 64  # number of nearest classes over which probabilities are normalized if there is an index
 
 
 class _Batch(NamedTuple):
-    """Classes (c,) of a batch of rows, their weights (c,), means (c, d), and the spread about these."""
+    """Sums over a batch of rows with c classes."""
 
-    present: NDArray[np.int64]
-    weights: NDArray[np.float64]
-    means: NDArray[np.float64]
-    spread: float
+    classes: NDArray[np.int64]  # (c,)
+    weights: NDArray[np.float64]  # (c,) sums of sample weights
+    means: NDArray[np.float64]  # (c, d)
+    spread: float  # weighted sum of squared deviations from the means
 
 
 class CentroidClassifier(Classifier):
@@ -178,7 +178,7 @@ class CentroidClassifier(Classifier):
             The fitted classifier.
         """
         if hasattr(self, "weights_"):
-            self.weights_, self._means = self.weights_.copy(), self._means.copy()  # other threads read the former
+            self.weights_, self._means = self.weights_.copy(), self._means.copy()  # other threads may read the old ones
         self._learn(X, y, classes, sample_weight)
         return self
 
@@ -195,29 +195,30 @@ class CentroidClassifier(Classifier):
         first = not hasattr(self, "weights_")
         X, labels = self._checked(X, y, first)
         chosen = _choose_device(self.device, X)
-        like = np.broadcast_to(np.zeros((), X.dtype), X.shape) if isinstance(X, TensorRows) else X  # takes no memory
+        # checks of sizes get an array of the same shape, which takes no memory, instead of a tensor
+        like = np.broadcast_to(np.zeros((), X.dtype), X.shape) if isinstance(X, TensorRows) else X
         w = validation.weights(on_host(sample_weight), like)
         known = labels.classes[:0] if first else self.classes_
         if first and classes is not None:
             known = named_classes(classes)
         merged = merge_classes(known, labels, fixed=classes is not None)
         costs.check_fit(type(self).__name__, costs.centroids, costs.size_of(like, len(merged.classes)))
-        span = self._distribution.unit_of(X) if first else self._range
-        taken = X if isinstance(X, TensorRows) else span.more_rows(X)  # X unless it needs another unit; may raise
-        batches = self._batches(chosen.device, X, taken, merged.codes, np.ones(X.shape[0]) if w is None else w)
+        unit = self._distribution.unit_of(X) if first else self._range
+        scaled = X if isinstance(X, TensorRows) else unit.more_rows(X)  # may raise, so nothing was changed before
+        batches = self._batches(chosen.device, X, scaled, merged.codes, np.ones(X.shape[0]) if w is None else w)
         if first:
-            self._range = span
+            self._range = unit
             self._start(len(merged.classes), X)
-        self._move(merged)
+        self._add_classes(merged)
         self.classes_ = merged.classes
         for batch in batches:
-            self._take(batch)
+            self._add_batch(batch)
         if chosen.why:
             self.why_ = chosen.why
         self._publish()
 
     def _checked(self, X: Any, y: Any, first: bool) -> tuple[Any, Labels]:
-        """Return rows and labels, checked; a tensor stays on its device if its values need no scaling."""
+        """Return checked rows and labels; a tensor stays on its device if its values need no scaling."""
         if is_tensor(X) and self.device != "cpu" and (first or self._range.plain):
             tensor = _plain_tensor(self, X, first)
             if tensor is not None:
@@ -232,13 +233,14 @@ class CentroidClassifier(Classifier):
         return ClassMeans(self._means, self.weights_, self._spread)
 
     def _start(self, n_classes: int, X: Any) -> None:
+        """Set all sums to zero."""
         self.weights_ = np.zeros(n_classes)
         self._means = np.zeros((n_classes, X.shape[1]), X.dtype)
         self._spread = 0.0  # weighted sum of squared deviations from the class means
         self._dtype = X.dtype
 
-    def _move(self, merged: MergedClasses) -> None:
-        """Make room for new classes."""
+    def _add_classes(self, merged: MergedClasses) -> None:
+        """Add zero sums for new classes."""
         if len(merged.classes) == len(self.weights_):
             return
         shape = len(merged.classes), self._means.shape[1]
@@ -247,47 +249,46 @@ class CentroidClassifier(Classifier):
         self.weights_, self._means = weights, means
 
     def _batches(
-        self, device: Device | None, X: Any, taken: Any, codes: NDArray[np.int64], w: NDArray
+        self, device: Device | None, X: Any, scaled: Any, codes: NDArray[np.int64], w: NDArray
     ) -> Iterable[_Batch]:
         """Return the sums of the rows: one batch on a GPU, or one per block on the CPU."""
         if device is not None:
-            return [self._batch_on_gpu(device, X, taken, codes, w)]
-        return (self._batch(X[block], taken[block], codes[block], w[block]) for block in row_blocks(X))
+            return [self._batch_on_gpu(device, X, scaled, codes, w)]
+        return (self._batch(X[block], scaled[block], codes[block], w[block]) for block in row_blocks(X))
 
-    def _batch(self, X: Any, taken: Any, codes: NDArray[np.int64], w: NDArray) -> _Batch:
-        """Return the means and the spread of a block of rows."""
-        rows = self._distribution.summed(X, taken)
-        present, place = np.unique(codes, return_inverse=True)
-        added = np.bincount(place, w).astype(np.float64)  # (c,)
-        member = sp.csr_matrix((w.astype(np.float64), (place, np.arange(len(w)))), shape=(len(present), len(w)))
+    def _batch(self, X: Any, scaled: Any, codes: NDArray[np.int64], w: NDArray) -> _Batch:
+        """Return the sums of a block of rows."""
+        rows = self._distribution.summed(X, scaled)
+        classes, numbers = np.unique(codes, return_inverse=True)
+        weights = np.bincount(numbers, w).astype(np.float64)  # (c,)
+        member = sp.csr_matrix((w.astype(np.float64), (numbers, np.arange(len(w)))), shape=(len(classes), len(w)))
         sums = member @ rows  # (c, d) float64
         sums = sums.toarray() if sp.issparse(sums) else sums
-        means = sums / np.maximum(added, 1e-300)[:, None]
-        same = constant_columns(rows)
-        means[:, same.columns] = same.values
-        return _Batch(present, added, means, _spread(rows, means, place, w))
+        means = sums / np.maximum(weights, 1e-300)[:, None]
+        constant = constant_columns(rows)
+        means[:, constant.columns] = constant.values
+        return _Batch(classes, weights, means, _spread(rows, means, numbers, w))
 
-    def _batch_on_gpu(self, device: Device, X: Any, taken: Any, codes: NDArray[np.int64], w: NDArray) -> _Batch:
-        """Return the means and the spread of all rows, computed on the GPU."""
+    def _batch_on_gpu(self, device: Device, X: Any, scaled: Any, codes: NDArray[np.int64], w: NDArray) -> _Batch:
+        """Return the sums of all rows, computed on the GPU."""
         from kway.rows.gpu.class_scores import batch_means
 
-        present, place = np.unique(codes, return_inverse=True)
+        classes, numbers = np.unique(codes, return_inverse=True)
 
         def rows(part: slice) -> Any:
-            return self._distribution.summed_on_gpu(device, X[part], taken[part])
+            return self._distribution.summed_on_gpu(device, X[part], scaled[part])
 
-        return _Batch(present, *batch_means(device, rows, place, w, X.shape[1]))
+        return _Batch(classes, *batch_means(device, rows, numbers, w, X.shape[1]))
 
-    def _take(self, batch: _Batch) -> None:
+    def _add_batch(self, batch: _Batch) -> None:
         """Merge the means and the spread of a batch into those so far, without cancellation (Chan et al. 1983)."""
-        present, added, means, spread = batch
-        before = self.weights_[present]
-        share = added / np.maximum(before + added, 1e-300)
-        step = means - self._means[present]
-        within = spread + float(np.sum(before * share * np.einsum("ij,ij->i", step, step)))
-        self._means[present] = self._means[present] + share[:, None] * step  # in float64, then rounded
-        self.weights_[present] += added
-        self._spread += within
+        classes, weights, means, spread = batch
+        old_weights = self.weights_[classes]
+        share = weights / np.maximum(old_weights + weights, 1e-300)
+        step = means - self._means[classes]
+        self._spread += spread + float(np.sum(old_weights * share * np.einsum("ij,ij->i", step, step)))
+        self._means[classes] = self._means[classes] + share[:, None] * step  # in float64, then rounded
+        self.weights_[classes] += weights
 
     @property
     def centroids_(self) -> NDArray:
@@ -305,16 +306,16 @@ class CentroidClassifier(Classifier):
     def _lines(self, sparse: bool, exact: bool = False) -> Lines:
         """Return rows m (K, d) and offsets o (K,) of z = scale_ (x . m_c + o_c); a class without rows cannot win.
 
-        They have the float type of the means, or float64 if `exact`. If there is one class, a second line that cannot
-        win is added: one line means two classes (class_rows.py).
+        They have the float type of the means, or float64 if `exact` is True. If there is one class, a second line that
+        cannot win is added, because one line stands for two classes (class_rows.py).
         """
         rows, offset = self._distribution.lines(self._known(), sparse)
-        tiny = peak(rows) < 2.0**SINGLE.least  # float32 would lose squares
-        kind = np.dtype(np.float64) if tiny or exact else self._dtype
+        underflows = max_abs(rows) < 2.0**SINGLE.min_power  # squares would lose digits in float32
+        dtype = np.dtype(np.float64) if underflows or exact else self._dtype
         offset = np.where(self.weights_ > 0, offset, -1e30)
         if len(rows) == 1:
             rows, offset = np.vstack([rows, np.zeros_like(rows)]), np.append(offset, -1e30)
-        return Lines(rows.astype(kind), offset.astype(kind))
+        return Lines(rows.astype(dtype), offset.astype(dtype))
 
     # ---- predictions
 
@@ -329,11 +330,11 @@ class CentroidClassifier(Classifier):
 
     def _best(self, rows: Any, k: int, stated: bool) -> TopK:
         if self.index is not None:
-            return self._best_of_blocks(rows, lambda block: self._listed(block, k, stated))
+            return self._best_of_blocks(rows, lambda block: self._nearest_classes(block, k, stated))
         lines, shares = self._lines(sp.issparse(rows)), self._link() if stated else None
 
         def best(block: Any) -> TopK:
-            codes, scores = best_classes(self._moved(block, lines), *lines, k, shares)
+            codes, scores = best_classes(self._centered(block, lines), *lines, k, shares)
             return TopK(codes, self._typed(scores, block))
 
         return self._best_of_blocks(rows, best)
@@ -341,12 +342,12 @@ class CentroidClassifier(Classifier):
     def _scores(self, rows: Any) -> Any:
         """Return z (q, K) minus the largest of each row, clipped to the range of the float type."""
         lines = self._lines(sp.issparse(rows))
-        f = class_scores(self._moved(rows, lines), *lines)[:, : len(self.classes_)]
-        least, largest = -float(np.finfo(self._dtype).max) / 4, f.max(1)
+        f = class_scores(self._centered(rows, lines), *lines)[:, : len(self.classes_)]
+        lowest, largest = -float(np.finfo(self._dtype).max) / 4, f.max(1)
         below = f - (largest.values if is_tensor(f) else largest)[:, None]
         if is_tensor(f):
-            return self._typed((below.double() * self.scale_).clamp(min=least), rows)
-        return self._typed(np.maximum(below.astype(np.float64) * self.scale_, least), rows)
+            return self._typed((below.double() * self.scale_).clamp(min=lowest), rows)
+        return self._typed(np.maximum(below.astype(np.float64) * self.scale_, lowest), rows)
 
     def _shares(self, rows: Any) -> Any:
         """Return the probabilities in the blocks of `_best`, so that the most probable class is the predicted one."""
@@ -355,12 +356,14 @@ class CentroidClassifier(Classifier):
         return concatenate_rows(count_rows(rows), map(self._shares_of_block, self._blocks(rows, self._entries())))
 
     def _shares_of_block(self, rows: Any) -> Any:
+        """Return the probabilities (q, K) of a block of rows."""
         lines = self._lines(sp.issparse(rows), exact=self.index is not None)  # an index measures in float64
-        shares = class_shares(self._moved(rows, lines), *lines, self._link())
+        shares = class_shares(self._centered(rows, lines), *lines, self._link())
         shares = self._typed(shares[:, : len(self.classes_)], rows)
         if self.index is None or is_tensor(shares) or not self._index().recipe.exact:
             return shares
-        return lift_winners(shares, self._listed(rows, 1, stated=False).ids[:, 0])  # of classes that nearly tie
+        # of classes that nearly tie, the one that the index found must be the most probable
+        return lift_winners(shares, self._nearest_classes(rows, 1, stated=False).ids[:, 0])
 
     @property
     def _shares_of_all(self) -> bool:  # type: ignore[override]
@@ -372,41 +375,42 @@ class CentroidClassifier(Classifier):
 
     def _typed(self, answer: Any, rows: Any) -> Any:
         """Return scores in the float type of the rows and the means."""
-        kind = np.result_type(rows.dtype, self._dtype)
+        dtype = np.result_type(rows.dtype, self._dtype)
         if is_tensor(answer):
-            return answer.to(getattr(rows.device.torch, kind.name))
-        return answer.astype(kind, copy=False)
+            return answer.to(getattr(rows.device.torch, dtype.name))
+        return answer.astype(dtype, copy=False)
 
-    def _moved(self, rows: Any, lines: Lines) -> Any:
-        """Return queries minus the center, or at unit length; on the GPU if that pays."""
+    def _centered(self, rows: Any, lines: Lines) -> Any:
+        """Return queries minus the center, or at unit length; as rows for a GPU if the product on it is faster."""
         known = self._known()
         if isinstance(rows, TensorRows):
-            return self._distribution.moved_on_gpu(known, rows)
-        moved = self._distribution.moved(known, self._range, rows).astype(np.result_type(rows.dtype, lines.rows.dtype))
-        if self.device == "cpu" or sp.issparse(moved) or not has_gpu():  # a model file may be opened without a GPU
-            return moved
+            return self._distribution.centered_on_gpu(known, rows)
+        dtype = np.result_type(rows.dtype, lines.rows.dtype)
+        centered = self._distribution.centered_queries(known, self._range, rows).astype(dtype)
+        if self.device == "cpu" or sp.issparse(centered) or not has_gpu():  # a model may be loaded without a GPU
+            return centered
         device = resolve(self.device, pays=self._means.size >= ENOUGH).device
         if device is None:
-            return moved
+            return centered
         from kway.rows.gpu.class_scores import HostRows
 
-        return HostRows(moved, device)
+        return HostRows(centered, device)
 
-    def _listed(self, rows: Any, k: int, stated: bool) -> TopK:
-        """Return the k nearest means by the index, each with its share among the SHORTLIST nearest.
+    def _nearest_classes(self, rows: Any, k: int, stated: bool) -> TopK:
+        """Return the k nearest means by the index, with z, or with their probabilities if `stated` is True.
 
-        An approximate index may find nearer means if it searches for more, so a prediction and its probability must
-        come from the same list.
+        Probabilities are normalized over the SHORTLIST nearest means. An approximate index may find nearer means if it
+        searches for more, so a prediction and its probability must come from the same shortlist.
         """
         index = self._index()
-        listed = max(k, min(SHORTLIST, index.n_rows)) if stated or not index.recipe.exact else k
+        n_search = max(k, min(SHORTLIST, index.n_rows)) if stated or not index.recipe.exact else k
         if isinstance(rows, TensorRows):
-            found: Any = index.nearest(rows.tensor, listed)
-            z = self.scale_ * self._distribution.z(found.distances.double())
-            return TopK(found.ids[:, :k], (z.softmax(1) if stated else z)[:, :k].to(rows.tensor.dtype))
-        placed = self._distribution.placed(self._range, rows).astype(np.float64)  # float32 distances would tie
-        codes, away = index.nearest(placed, listed)
-        z = self.scale_ * self._distribution.z(away.astype(np.float64))  # (q, listed), -inf pads
+            neighbors: Any = index.nearest(rows.tensor, n_search)
+            z = self.scale_ * self._distribution.z(neighbors.distances.double())
+            return TopK(neighbors.ids[:, :k], (z.softmax(1) if stated else z)[:, :k].to(rows.tensor.dtype))
+        queries = self._distribution.scaled_queries(self._range, rows).astype(np.float64)  # float32 distances would tie
+        codes, distances = index.nearest(queries, n_search)
+        z = self.scale_ * self._distribution.z(distances.astype(np.float64))  # (q, n_search), -inf pads
         if codes.shape[1] > index.n_rows:  # classes without rows come last
             empty = np.flatnonzero(self.weights_ == 0)
             codes[:, index.n_rows :] = empty[: codes.shape[1] - index.n_rows]
@@ -414,21 +418,21 @@ class CentroidClassifier(Classifier):
         return TopK(codes[:, :k], shares[:, :k].astype(self._dtype))
 
     def _index(self) -> Index:
-        """Return the index over the means, built at the first call: partial_fit would build many in vain."""
+        """Return the index over the means; it is built at the first prediction, not at each partial_fit."""
         if not hasattr(self, "index_"):
             with write_lock(self):
-                if not hasattr(self, "index_"):  # else another thread has built it
-                    self.index_ = self._indexed()
+                if not hasattr(self, "index_"):  # false if another thread has built it in the meantime
+                    self.index_ = self._build_index()
         return self.index_
 
-    def _indexed(self) -> Index:
+    def _build_index(self) -> Index:
         """Build the index over the means of classes with rows; ids are class codes."""
         filled = np.flatnonzero(self.weights_ > 0)
-        every = len(filled) == len(self.weights_)
-        rows = (self._means if every else self._means[filled]).astype(self._dtype, copy=False)
+        all_filled = len(filled) == len(self.weights_)
+        rows = (self._means if all_filled else self._means[filled]).astype(self._dtype, copy=False)
         n, d = rows.shape
         choice = pick_index(self.index, n, d, pick_metric(self.metric), device=self.device if has_gpu() else "cpu")
-        return choice.recipe.build(rows, self.metric, None if every else filled)
+        return choice.recipe.build(rows, self.metric, None if all_filled else filled)
 
     # ---- model files
 
@@ -453,24 +457,24 @@ class CentroidClassifier(Classifier):
             self.index_ = restore(facts["index"], remove_prefix("index.", arrays))
 
 
-def _spread(X: Any, means: NDArray, place: NDArray[np.int64], w: NDArray) -> float:
-    """Return the weighted sum of squared distances of rows (n, d) to the means (c, d) of their classes.
+def _spread(X: Any, means: NDArray, numbers: NDArray[np.int64], w: NDArray) -> float:
+    """Return the weighted sum of squared distances of rows (n, d) to the means (c, d) of their classes (n,) 0..c-1.
 
     Sparse rows stay sparse: stored values are measured, and a zero of class c in column j is at distance m_cj.
     """
     if sp.issparse(X):
-        of_row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))  # (nnz,)
-        gap = X.data - means[place[of_row], X.indices]
-        held = sp.csr_matrix((w[of_row].astype(np.float64), (place[of_row], X.indices)), means.shape)
-        every, total = np.bincount(place, w)[:, None], float(w[of_row] @ gap**2)
+        row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))  # (nnz,)
+        gap = X.data - means[numbers[row], X.indices]
+        stored = sp.csr_matrix((w[row].astype(np.float64), (numbers[row], X.indices)), means.shape)
+        weights, total = np.bincount(numbers, w)[:, None], float(w[row] @ gap**2)
         for part in spans(len(means), rows_per_block(8 * X.shape[1])):
-            zeros = every[part] - held[part].toarray()  # (c, d) weight of the zeros
-            zeros[zeros < 1e-12 * every[part]] = 0.0  # rounding: there are no zeros
+            zeros = weights[part] - stored[part].toarray()  # (c, d) weight of the zeros
+            zeros[zeros < 1e-12 * weights[part]] = 0.0  # a difference due to rounding: there are no zeros
             total += float(np.einsum("ij,ij,ij->", zeros, means[part], means[part]))
         return total
     total = 0.0
     for part in spans(X.shape[0], rows_per_block(8 * X.shape[1], CACHE_BYTES)):
-        gap = X[part] - means[place[part]]
+        gap = X[part] - means[numbers[part]]
         total += float(w[part] @ np.einsum("ij,ij->i", gap, gap))
     return total
 
@@ -490,7 +494,7 @@ def _plain_tensor(estimator: Any, X: Any, reset: bool) -> TensorRows | None:
     """Return the tensor X checked on its device; None if the CPU has to read it, as for values that need scaling."""
     if X.ndim != 2 or not len(X) or not X.is_floating_point() or X.element_size() < 4:
         return None
-    if not (2.0**NARROW.least < TensorRows(X.detach()).peak() < 2.0**NARROW.most):  # false for NaN and infinity too
+    if not (1 / NARROW.limit < TensorRows(X.detach()).peak() < NARROW.limit):  # false for NaN and infinity too
         return None
     rows: TensorRows = validation.rows(estimator, X, reset=reset, device=Device(str(X.device)))
     return rows

@@ -36,13 +36,13 @@ def constant_columns(X: Any) -> ConstantColumns:
     if not X.shape[0]:
         return ConstantColumns(np.empty(0, np.int64), np.empty(0))
     if sp.issparse(X):
-        alike = np.flatnonzero(X.getnnz(axis=0) == X.shape[0])  # columns of zeros have their mean anyway
-        full = X[:, alike].toarray()
+        candidates = np.flatnonzero(X.getnnz(axis=0) == X.shape[0])  # the sum of a column of zeros is exact
+        values = X[:, candidates].toarray()
     else:
-        alike = np.flatnonzero(X[0] == X[-1])  # usually few, so that hardly anything is read twice
-        full = X[:, alike]
-    same = (full == full[0]).all(axis=0)
-    return ConstantColumns(alike[same], full[0, same])
+        candidates = np.flatnonzero(X[0] == X[-1])  # usually few columns, so that little is read twice
+        values = X[:, candidates]
+    constant = (values == values[0]).all(axis=0)
+    return ConstantColumns(candidates[constant], values[0, constant])
 
 
 class ClassMeans(NamedTuple):
@@ -61,7 +61,7 @@ class Lines(NamedTuple):
 
 
 class GaussianClasses:
-    """Rows are distributed about their mean alike in all directions."""
+    """The rows of a class have a Gaussian distribution about their mean, with the same width in all directions."""
 
     distance = EUCLIDEAN
 
@@ -77,7 +77,7 @@ class GaussianClasses:
         return scaled
 
     def summed_on_gpu(self, device: Device, X: Any, scaled: Any) -> Any:
-        """Return the same as a tensor."""
+        """Return the rows whose mean is taken, as a tensor."""
         return device.put(scaled.tensor if isinstance(scaled, TensorRows) else scaled)
 
     def scale(self, known: ClassMeans) -> float:
@@ -86,7 +86,7 @@ class GaussianClasses:
         for part in spans(len(known.means), rows_per_block(8 * d)):
             filled = known.weights[part] > 0
             size += float(np.square(known.means[part][filled] - center).sum()) / known.means.size
-        # if every row is at its mean, the width is rounding, not zero
+        # the lower bound is the rounding of the means: the spread of rows that equal their mean is 0
         return 1.0 / max(known.spread / (known.weights.sum() * d), 1e-12 * size, 1e-300)
 
     def center(self, known: ClassMeans) -> NDArray[np.float64]:
@@ -96,8 +96,8 @@ class GaussianClasses:
             total += known.weights[part] @ known.means[part]
         total /= known.weights.sum()
         means = known.means if known.weights.all() else known.means[known.weights > 0]
-        same = constant_columns(means)
-        total[same.columns] = same.values
+        constant = constant_columns(means)
+        total[constant.columns] = constant.values
         return total
 
     def lines(self, known: ClassMeans, sparse: bool) -> Lines:
@@ -110,17 +110,17 @@ class GaussianClasses:
         rows[known.weights == 0] = 0.0
         return Lines(rows, -0.5 * squares(rows) - (rows @ center if sparse else 0.0))
 
-    def placed(self, unit: Unit, rows: Any) -> Any:
+    def scaled_queries(self, unit: Unit, rows: Any) -> Any:
         """Return queries in the scaling of the means."""
         return unit.queries(rows).rows
 
-    def moved(self, known: ClassMeans, unit: Unit, rows: Any) -> Any:
-        """Return queries minus the center; sparse ones as they are."""
-        placed = self.placed(unit, rows)
-        return placed if sp.issparse(rows) else placed - self.center(known)
+    def centered_queries(self, known: ClassMeans, unit: Unit, rows: Any) -> Any:
+        """Return queries minus the center; sparse queries are only scaled."""
+        scaled = self.scaled_queries(unit, rows)
+        return scaled if sp.issparse(rows) else scaled - self.center(known)
 
-    def moved_on_gpu(self, known: ClassMeans, rows: TensorRows) -> TensorRows:
-        """Return the same for queries on a GPU."""
+    def centered_on_gpu(self, known: ClassMeans, rows: TensorRows) -> TensorRows:
+        """Return queries on a GPU minus the center."""
         return rows.shifted(self.center(known))
 
     def z(self, distances: Any) -> Any:
@@ -129,12 +129,12 @@ class GaussianClasses:
 
 
 class DirectionalClasses:
-    """Directions of rows are distributed about their mean direction (von Mises-Fisher); methods as GaussianClasses."""
+    """The directions of the rows of a class have a von Mises-Fisher distribution about their mean direction."""
 
     distance = COSINE
 
     def unit_of(self, X: Any) -> Unit:
-        """Return any scaling: directions do not depend on it."""
+        """Return a scaling that changes nothing, because directions do not depend on the length of rows."""
         return Unit(COSINE, NARROW)
 
     def summed(self, X: Any, scaled: Any) -> Any:
@@ -142,7 +142,7 @@ class DirectionalClasses:
         return unit(X)
 
     def summed_on_gpu(self, device: Device, X: Any, scaled: Any) -> Any:
-        """Return the same as a tensor."""
+        """Return rows of length one as a tensor."""
         return device.put(X.unit().tensor if isinstance(X, TensorRows) else unit(X))
 
     def scale(self, known: ClassMeans) -> float:
@@ -157,16 +157,16 @@ class DirectionalClasses:
         lengths = np.sqrt(np.maximum(squares(known.means), 1e-300))
         return Lines(known.means / lengths[:, None], np.zeros(len(lengths)))
 
-    def placed(self, unit: Unit, rows: Any) -> Any:
+    def scaled_queries(self, unit: Unit, rows: Any) -> Any:
         """Return queries as they are."""
         return rows
 
-    def moved(self, known: ClassMeans, kept_in: Unit, rows: Any) -> Any:
+    def centered_queries(self, known: ClassMeans, kept_in: Unit, rows: Any) -> Any:
         """Return queries of length one."""
         return unit(rows)
 
-    def moved_on_gpu(self, known: ClassMeans, rows: TensorRows) -> TensorRows:
-        """Return the same for queries on a GPU."""
+    def centered_on_gpu(self, known: ClassMeans, rows: TensorRows) -> TensorRows:
+        """Return queries on a GPU at length one."""
         return rows.unit()
 
     def z(self, distances: Any) -> Any:

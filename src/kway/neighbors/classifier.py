@@ -1,10 +1,10 @@
 """NeighborsClassifier: the labels of the k nearest rows vote.
 
-score rows:   distances of the query to the training rows (n, d) under the metric
-keep the k:   the index, exact or approximate with a tested agreement
-vote:         share(c) = sum of the weights of the voters of class c / sum of all    -> never n x K
+score rows       distances of the query to the training rows (n, d) under the metric
+keep the best k  by the index, which is exact, or approximate with a tested agreement
+vote             share(c) = sum of the weights of the voters of class c / sum of all weights; never n x K
 
-Tensors are searched on their device; the votes of the rows found are counted on the CPU.
+Tensors are searched on their device. The votes are counted on the CPU.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from kway.neighbors.votes import (
     Explanation,
     VoterWeights,
     VotingClassifier,
+    best_classes_of_votes,
     class_votes,
-    fill,
-    filled_up,
     pick_ties,
     pick_vote,
+    take_weight,
 )
 from kway.parameters import DEVICE, NONE, above, check_parameters, one_of
 from kway.parameters import whole as whole_number
@@ -54,7 +54,7 @@ from kway.versions import branch, writes
 if TYPE_CHECKING:
     from kway.planning.costs import Formula
 
-_ARRAYS = 2 * len(Ballot._fields)  # numbers held per voter: those of the ballot, and those that it is computed from
+_VALUES_PER_VOTER = 2 * len(Ballot._fields)  # in memory: those of the ballot, and those that it is computed from
 
 
 class NeighborsClassifier(VotingClassifier):
@@ -65,7 +65,7 @@ class NeighborsClassifier(VotingClassifier):
     n_neighbors : int, default=5
         Number of rows that vote.
     weights : {"uniform", "distance", "similarity"} or callable, default="uniform"
-        Weight of a vote: equal; 1 / distance (rows at distance 0 take all votes); the similarity of the metric, clipped
+        Weight of a vote: equal; 1 / distance (rows at distance 0 get all votes); the similarity of the metric, clipped
         at 0; or a function of the distances (n_queries, n_neighbors).
     metric : str or Metric, default="euclidean"
         "euclidean", "manhattan", "cosine", "dot", "haversine", "hamming", Gaussian(sigma), Laplacian(sigma) or
@@ -102,7 +102,8 @@ class NeighborsClassifier(VotingClassifier):
 
     Notes
     -----
-    A sample weight w counts a row as w rows: the nearest rows vote until n_neighbors rows are full, the last in part.
+    A row of sample weight w counts as w copies of the row: the nearest rows vote until their weights sum to
+    n_neighbors, the last one in part.
 
     References
     ----------
@@ -171,7 +172,8 @@ class NeighborsClassifier(VotingClassifier):
         with at_most(self._threads()):
             self._check_parameters()
             self._forget()
-            X, labels = validation.rows_and_labels(self, X, y, sparse=self._takes_sparse(), device=self._kept_on(X))
+            device = self._device_of_rows(X)
+            X, labels = validation.rows_and_labels(self, X, y, sparse=self._takes_sparse(), device=device)
             self.classes_ = labels.classes
             self._training = TrainingRows.of(X, labels.codes, validation.weights(sample_weight, X), labels.n_classes)
             self._training.check_weights(self.n_neighbors)
@@ -201,10 +203,12 @@ class NeighborsClassifier(VotingClassifier):
         self._forget()
         labels: list[NDArray] = []
         index = recipe.build_blocks(_rows_of(blocks, labels), self.metric)
-        found = encode(joined(labels))
-        self.classes_, self.n_features_in_, self.index_ = found.classes, index.n_features, index
+        encoded = encode(joined(labels))
+        self.classes_ = encoded.classes
+        self.n_features_in_ = index.n_features
+        self.index_ = index
         self.agreement_ = None
-        self._training = TrainingRows(None, found.codes, None, np.bincount(found.codes).astype(np.float64))
+        self._training = TrainingRows(None, encoded.codes, None, np.bincount(encoded.codes).astype(np.float64))
         self._weigh_classes()
         return self
 
@@ -212,8 +216,8 @@ class NeighborsClassifier(VotingClassifier):
         """Return the recipe of an index that stores only codes."""
         from kway.search.codecs.int8 import Int8
 
-        asked = Flat(store=Int8(rerank=False)) if self.index == "auto" else self.index
-        recipe = pick_index(asked, 0, 0, pick_metric(self.metric)).recipe
+        index = Flat(store=Int8(rerank=False)) if self.index == "auto" else self.index
+        recipe = pick_index(index, 0, 0, pick_metric(self.metric)).recipe
         store = getattr(recipe, "store", None)
         if store is None or store.rerank:
             raise CombinationError(
@@ -245,32 +249,35 @@ class NeighborsClassifier(VotingClassifier):
         if not hasattr(self, "index_"):
             if classes is None:
                 return self.fit(X, y, sample_weight)
-            first = named_classes(classes)
+            known = named_classes(classes)
         else:
-            first = self.classes_
+            known = self.classes_
         self._check_parameters()
         X, labels = validation.rows_and_labels(
             self, X, y, sparse=self._takes_sparse(), reset=not hasattr(self, "index_")
         )
-        given = validation.weights(sample_weight, X)
-        merged = merge_classes(first, labels, fixed=classes is not None)
+        weights = validation.weights(sample_weight, X)
+        merged = merge_classes(known, labels, fixed=classes is not None)
         if not hasattr(self, "index_"):
             self.classes_ = merged.classes
-            self._training = TrainingRows.of(X, merged.codes, given, len(merged.classes))
+            self._training = TrainingRows.of(X, merged.codes, weights, len(merged.classes))
             self._build()
         else:
-            self._add(X, merged, given)
+            self._add(X, merged, weights)
         return self
 
-    def _add(self, X: Any, merged: MergedClasses, given: NDArray | None) -> None:
+    def _add(self, X: Any, merged: MergedClasses, weights: NDArray | None) -> None:
+        """Add rows (m, d) to the index, except those of weight 0, and build it again if it has to be tuned again."""
         first = self._training.n_rows
-        if given is not None and (given == 0).any() and self._training.blocks is None:  # the index omits these rows
+        if weights is not None and (weights == 0).any() and self._training.blocks is None:
+            # the index does not store rows of weight 0, so all rows are stored next to it
             self._training = replace(self._training, blocks=(self._training.rows(self.index_),))
-        self._training = self._training.extended(X, merged, given)
+        self._training = self._training.extended(X, merged, weights)
         self.classes_ = merged.classes
-        voting = np.arange(X.shape[0]) if given is None else np.flatnonzero(given > 0)
-        why, self.index_ = self.index_.why_, branch(self.index_)
-        self.index_.add(checked(X[voting]), ids=first + voting)
+        positive = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights > 0)
+        why = self.index_.why_
+        self.index_ = branch(self.index_)
+        self.index_.add(checked(X[positive]), ids=first + positive)
         self.index_.why_ = why  # the choice was made at the first fit
         self._weigh_classes()
         tuned = self.agreement_
@@ -278,12 +285,13 @@ class NeighborsClassifier(VotingClassifier):
             self._build()
 
     def _build(self) -> None:
+        """Build the index over the training rows that may vote, and tune it if it is approximate."""
         from kway.planning import costs  # no prediction needs the plan
 
         rows, ids = self._training.voting_rows(getattr(self, "index_", None))
         if not isinstance(rows, TensorRows):  # the device checks its own memory
             size = costs.size_of(rows, len(self.classes_), self.n_neighbors)
-            costs.check_fit(type(self).__name__, self._way(), size)
+            costs.check_fit(type(self).__name__, self._cost_formula(), size)
         metric, sparse = pick_metric(self.metric), sp.issparse(rows)
         choice = pick_index(self.index, rows.shape[0], rows.shape[1], metric, sparse, self.device)
         self.index_ = choice.recipe.build(checked(rows), self.metric, ids)
@@ -296,26 +304,28 @@ class NeighborsClassifier(VotingClassifier):
             self.index_, self.agreement_ = tune(self.index_, rows, ids, self.n_neighbors, self._winners, target)
         self._training = self._training.kept_by(self.index_)
 
-    def _way(self) -> Formula:
-        """Return the cost formula of a fit."""
+    def _cost_formula(self) -> Formula:
+        """Return the formula that estimates the cost of a fit."""
         from kway.planning import costs
         from kway.search.landmarks import Landmarks
 
-        by_cells = self.index == "landmarks" or isinstance(self.index, Landmarks)
-        return costs.landmarks if by_cells else costs.flat
+        has_cells = self.index == "landmarks" or isinstance(self.index, Landmarks)
+        return costs.landmarks if has_cells else costs.flat
 
-    def _winners(self, found: Neighbors) -> NDArray[np.int64]:
-        return super()._counted(self._voter_weights().vote(found, self.weights)).classes[:, 0]
+    def _winners(self, neighbors: Neighbors) -> NDArray[np.int64]:
+        """Return the winning class (q,) of the votes of neighbors; -1 if none of them votes."""
+        return super()._counted(self._voter_weights().vote(neighbors, self.weights)).classes[:, 0]
 
     def _weigh_classes(self) -> None:
+        """Set the weights of votes per class, and the ranks that decide ties."""
         counts = self._training.counts
         self._class_votes = class_votes(self.class_weight, self.classes_, counts)
         self._rank = pick_ties(self.ties, counts)
 
-    def _kept_on(self, X: Any) -> Device | None:
+    def _device_of_rows(self, X: Any) -> Device | None:
         """Return the device that searches the rows of a fit if they are a tensor; None for the CPU."""
-        flat = isinstance(self.index, Flat) or self.index in ("auto", "flat")
-        return gpu_of_tensor(self.device, X) if flat else None
+        is_flat = isinstance(self.index, Flat) or self.index in ("auto", "flat")
+        return gpu_of_tensor(self.device, X) if is_flat else None
 
     # ---- one search, then votes
 
@@ -330,51 +340,58 @@ class NeighborsClassifier(VotingClassifier):
         return np.dtype(str(rows.dtype).removeprefix("torch."))
 
     def _ballot(self, rows: Any) -> Ballot:
-        """Return the votes of the nearest rows that fill k rows: exactly k unless a row has a weight below 1."""
+        """Return the votes of the nearest rows whose weights sum to k: k rows unless a row has a weight below 1."""
         queries, k = rows if is_tensor(rows) else checked(rows), self.n_neighbors
         _check_neighbors(k, self.index_.n_rows, f", n_samples = {rows.shape[0]}")
-        found, heavy = self.index_.nearest(queries, k), self._training.weights
-        if heavy is not None and heavy[heavy > 0].min() < 1:
-            most = self.index_.n_rows
-            while k < most and fill(self._training.weights_of(on_host(found.ids)), self.n_neighbors).short > 0:
-                k = min(2 * k, most)
-                found = self.index_.nearest(queries, k)
-        return self._voter_weights().vote(Neighbors(*map(on_host, found)), self.weights)
+        neighbors = self.index_.nearest(queries, k)
+        weights = self._training.weights
+        if weights is not None and weights[weights > 0].min() < 1:
+            n_rows, total = self.index_.n_rows, self.n_neighbors
+            while k < n_rows and take_weight(self._training.weights_of(on_host(neighbors.ids)), total).missing > 0:
+                k = min(2 * k, n_rows)
+                neighbors = self.index_.nearest(queries, k)
+        return self._voter_weights().vote(Neighbors(*map(on_host, neighbors)), self.weights)
 
     def _voter_weights(self) -> VoterWeights:
+        """Return what the weights of votes depend on."""
         training, k = self._training, self.n_neighbors
-        parts = None if training.weights is None else lambda ids: fill(training.weights_of(ids), k).parts
+        parts = None if training.weights is None else lambda ids: take_weight(training.weights_of(ids), k).parts
         return VoterWeights(training.codes, self.index_.metric, self._class_votes, self.max_distance, parts)
 
     def _counted(self, ballot: Ballot) -> CountedVotes:
         return self._with_outliers(super()._counted(ballot))
 
     def _with_outliers(self, votes: CountedVotes) -> CountedVotes:
-        """Give rows without voters to the outlier label if that is a class; raise an error if there is none."""
-        lost = votes.classes[:, 0] < 0
-        if not lost.any():
+        """Give queries without voters to the outlier label if it is a class; raise InputError if none is set.
+
+        If the label is not a class, `_labels` returns it for these queries.
+        """
+        outliers = votes.classes[:, 0] < 0
+        if not outliers.any():
             return votes
         if self.outlier_label is None:
             raise InputError(
-                f"No neighbors found for {lost.sum()} test samples (the first is row {lost.argmax()} of {len(lost)}) "
-                f"within max_distance={self.max_distance}; set an outlier_label, or a larger max_distance"
+                f"No neighbors found for {outliers.sum()} test samples (the first is row {outliers.argmax()} of "
+                f"{len(outliers)}) within max_distance={self.max_distance}; set an outlier_label, or a larger "
+                "max_distance"
             )
         for code in np.flatnonzero(self.classes_ == self.outlier_label):
-            votes.classes[lost, 0], votes.shares[lost, 0] = code, 1.0
+            votes.classes[outliers, 0] = code
+            votes.shares[outliers, 0] = 1.0
         return votes
 
     def _class_counts(self) -> NDArray:
         return self._training.counts
 
     def _entries(self) -> int:
-        return _ARRAYS * int(self.n_neighbors)
+        return _VALUES_PER_VOTER * int(self.n_neighbors)
 
     def _labels(self, best: TopK) -> NDArray:
         """Return the labels of the winners; the outlier label for rows without a vote (share 0)."""
-        labels, lost = super()._labels(best), best.scores[:, 0] <= 0
-        if lost.any():
-            labels = labels.astype(_common_kind(self.classes_, self.outlier_label))
-            labels[lost] = self.outlier_label
+        labels, outliers = super()._labels(best), best.scores[:, 0] <= 0
+        if outliers.any():
+            labels = labels.astype(_common_dtype(self.classes_, self.outlier_label))
+            labels[outliers] = self.outlier_label
         return labels
 
     # ---- methods that other classifiers do not have
@@ -396,23 +413,23 @@ class NeighborsClassifier(VotingClassifier):
             Labels, best classes with their shares, voters with weights and distances, and the runner-up.
         """
         ballot = self._whole_ballot(X)
-        listed = max(2, min(n_classes, len(self.classes_)))
-        best = filled_up(self._counted(ballot), listed, self._class_counts())
+        n_listed = max(2, min(n_classes, len(self.classes_)))
+        best = best_classes_of_votes(self._counted(ballot), n_listed, self._class_counts())
         voters = np.where(ballot.codes >= 0, ballot.ids, -1)
         return Explanation(
             labels=self._labels(TopK(*best)),
-            classes=self._known(best.classes),
+            classes=self._labels_of(best.classes),
             probabilities=best.shares,
             voters=voters,
-            voter_labels=self._known(ballot.codes),
+            voter_labels=self._labels_of(ballot.codes),
             weights=ballot.shares,
             distances=np.where(voters >= 0, ballot.distances, np.inf),
-            runner_up=self._known(best.classes[:, 1]),
+            runner_up=self._labels_of(best.classes[:, 1]),
             gap=best.shares[:, 0] - best.shares[:, 1],
         )
 
-    def _known(self, codes: NDArray[np.int64]) -> NDArray:
-        """Return the labels of codes; for -1, whose weight is 0, the first class."""
+    def _labels_of(self, codes: NDArray[np.int64]) -> NDArray:
+        """Return the labels of codes; the first label for code -1, whose weight is 0."""
         return self.classes_[np.maximum(codes, 0)]
 
     @reads
@@ -439,15 +456,15 @@ class NeighborsClassifier(VotingClassifier):
         k = self.n_neighbors if n_neighbors is None else n_neighbors
         _check_neighbors(k, self.index_.n_rows - (X is None), " others" if X is None else "")
         if X is None:
-            rows, own = checked(self._training.rows(self.index_)), np.arange(self._training.n_rows)
-            found = without_self(self.index_.nearest(rows, k + 1), own)
+            rows, self_ids = checked(self._training.rows(self.index_)), np.arange(self._training.n_rows)
+            neighbors = without_self(self.index_.nearest(rows, k + 1), self_ids)
         elif is_tensor(X):
-            found = self.index_.nearest(X, k)
+            neighbors = self.index_.nearest(X, k)
         else:
-            blocks = self._blocks(self._rows(X), _ARRAYS * int(k))
+            blocks = self._blocks(self._rows(X), _VALUES_PER_VOTER * int(k))
             parts = [self.index_.nearest(checked(block), k) for block in blocks]
-            found = Neighbors(*map(np.concatenate, zip(*parts)))
-        return (found.distances, found.ids) if return_distance else found.ids
+            neighbors = Neighbors(*map(np.concatenate, zip(*parts)))
+        return (neighbors.distances, neighbors.ids) if return_distance else neighbors.ids
 
     @reads
     def kneighbors_graph(self, X: Any = None, n_neighbors: int | None = None, mode: str = "connectivity") -> Any:
@@ -474,18 +491,18 @@ class NeighborsClassifier(VotingClassifier):
     # ---- checks and model files
 
     def _takes_sparse(self) -> bool:
-        """Return whether rows may be sparse: under metrics of products; `fit` raises for an unknown metric."""
+        """Return whether index and metric accept sparse rows; False for an unknown metric, which `fit` refuses."""
         try:
-            takes = getattr(self.index, "sparse", self.index in ("auto", "flat"))
-            return bool(takes and pick_metric(self.metric).distance.sparse)
+            index_is_sparse = getattr(self.index, "sparse", self.index in ("auto", "flat"))
+            return bool(index_is_sparse and pick_metric(self.metric).distance.sparse)
         except InputError:
             return False
 
     def _check_parameters(self) -> None:
         """Raise an error for bad parameters before any data is read."""
         metric = pick_metric(self.metric)
-        farthest = NONE | above(-np.inf if metric.distance.signed else 0, or_infinite=True)
-        check_parameters(self, n_neighbors=whole_number(1), max_distance=farthest, device=DEVICE)
+        distance_limit = NONE | above(-np.inf if metric.distance.signed else 0, or_infinite=True)
+        check_parameters(self, n_neighbors=whole_number(1), max_distance=distance_limit, device=DEVICE)
         pick_vote(self.weights).weigh(np.ones((1, 1)), metric)  # raises if the metric lacks what the vote needs
         pick_ties(self.ties, np.ones(1))
         as_target(self.agreement)
@@ -503,20 +520,20 @@ class NeighborsClassifier(VotingClassifier):
         self._weigh_classes()
 
 
-def _check_neighbors(k: Any, most: int, which: str = "") -> None:
-    """Raise InputError for more neighbors than rows."""
-    if not (whole_number(1).allows(k) and k <= most):
+def _check_neighbors(k: Any, n_rows: int, details: str = "") -> None:
+    """Raise InputError unless 1 <= k <= n_rows."""
+    if not (whole_number(1).allows(k) and k <= n_rows):
         raise InputError(
             f"Expected n_neighbors <= n_samples_fit and at least 1, but n_neighbors = {k}, n_samples_fit = "
-            f"{most}{which}; ask for fewer"
+            f"{n_rows}{details}; set a smaller n_neighbors"
         )
 
 
-def _common_kind(classes: NDArray, label: Any) -> np.dtype:
-    """Return a dtype for the classes and one more label: numbers, text, or else objects."""
+def _common_dtype(classes: NDArray, label: Any) -> np.dtype:
+    """Return a dtype for the classes and one more label: numbers, text, or objects if they have different kinds."""
     kinds = {classes.dtype.kind, np.asarray(label).dtype.kind}
-    alike = len(kinds) == 1 or kinds <= set("iufb")
-    return np.result_type(classes.dtype, np.asarray(label).dtype) if alike else np.dtype(object)
+    is_common = len(kinds) == 1 or kinds <= set("iufb")
+    return np.result_type(classes.dtype, np.asarray(label).dtype) if is_common else np.dtype(object)
 
 
 def _rows_of(blocks: Iterable[tuple[Any, Any]], labels: list[NDArray]) -> Iterator[NDArray]:

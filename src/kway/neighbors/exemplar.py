@@ -33,18 +33,19 @@ from kway.search.distances import EUCLIDEAN
 from kway.search.power_scaling import Unit
 from kway.threads import pmap, spans
 
-_MAX_ROWS = 6000  # rows that a fit accepts: the time grows with their square (no benchmark row)
-N_FOLDS = 4  # folds: a quarter of the negatives is held out for the calibration (tests of calibrated scores)
-_PULL = 0.01  # weight of the prior slope 1; with 1, probabilities of digits are too small by 0.2
+_MAX_ROWS = 6000  # rows that a fit accepts, because the time increases with the square of their number
+# The tests of calibrated probabilities (tests/neighbors/test_exemplar.py) decide the next two numbers.
+N_FOLDS = 4  # a quarter of the negatives of each exemplar is held out for its calibration
+_PRIOR_WEIGHT = 0.01  # weight of the prior that a slope is 1; with 1, probabilities on digits are too small by 0.2
 
 
 class ExemplarClassifier(VotingClassifier):
     """Exemplar-SVM: one linear classifier per training row.
 
-    Every training row is trained to be told from the rows of other classes. The `n_exemplars` exemplars with the
-    highest calibrated scores vote. Each exemplar is linear, so the accuracy is close to that of nearest neighbors at
-    best. The use of exemplars is that every training row states with a calibrated probability whether a query is of
-    its class. The training time grows with the square of the rows; at most 6,000 rows are accepted.
+    Each training row gets a linear classifier that separates it from the rows of other classes. The `n_exemplars`
+    exemplars with the highest calibrated scores vote. The accuracy is at best close to that of nearest neighbors. The
+    advantage of exemplars is that every training row gives a calibrated probability that a query has its class. The
+    training time increases with the square of the number of rows; at most 6,000 rows are accepted.
 
     Parameters
     ----------
@@ -143,7 +144,7 @@ class ExemplarClassifier(VotingClassifier):
         X = self._range.rows(X)
         self._center = X.mean(axis=0, dtype=np.float64)
         spread = float(np.sqrt(np.square(X - self._center).sum(axis=1).mean()))
-        rounding = 1e-12 * float(np.abs(self._center).max())  # all that is left if all rows are the same
+        rounding = 1e-12 * float(np.abs(self._center).max())  # a smaller spread is the rounding of equal rows
         self._unit = spread if spread > rounding else 1.0
         self._train(self._scaled(X))
         return self
@@ -168,11 +169,11 @@ class ExemplarClassifier(VotingClassifier):
 
     def _ballot(self, rows: NDArray) -> Ballot:
         """Return the best exemplars (q, k) of a block of rows; each votes with its probability of "same class"."""
-        placed = self._range.queries(rows).rows.astype(self.exemplars_.dtype, copy=False)  # float32 may be too narrow
+        scaled = self._range.queries(rows).rows.astype(self.exemplars_.dtype, copy=False)
         k = min(self.n_exemplars, len(self.exemplars_))
-        ids, logits = best_classes(self._scaled(placed), self.exemplars_, self.offsets_, k)
+        ids, logits = best_classes(self._scaled(scaled), self.exemplars_, self.offsets_, k)
         logs = log_sigmoid(logits.astype(np.float64))
-        votes = np.exp(logs - logs.max(axis=1, keepdims=True))  # far from all exemplars: proportions, not zeros
+        votes = np.exp(logs - logs.max(axis=1, keepdims=True))  # relative to the largest, so that not all are zero
         return Ballot(ids, self._codes[ids], shares_of(votes, ids >= 0), -logs)
 
     def _class_counts(self) -> NDArray:
@@ -206,8 +207,8 @@ def whitening_axes(rows: NDArray, alpha: float) -> WhiteningAxes:
     """Return the axes of centered rows (n, d), without those along which rows differ by rounding only."""
     n, d = rows.shape
     if n < d:  # a matrix (d, d) of many columns would not fit
-        _, roots, turned = np.linalg.svd(rows.astype(np.float64), full_matrices=False)
-        values, axes = roots[::-1] ** 2 / n, turned[::-1].T
+        _, singular_values, right = np.linalg.svd(rows.astype(np.float64), full_matrices=False)
+        values, axes = singular_values[::-1] ** 2 / n, right[::-1].T
     else:
         values, axes = np.linalg.eigh((rows.T @ rows).astype(np.float64) / n)  # ascending
     noise = d * float(np.finfo(rows.dtype).eps) * max(values[-1], 0.0)
@@ -217,22 +218,22 @@ def whitening_axes(rows: NDArray, alpha: float) -> WhiteningAxes:
 
 
 class SolvedBlock(NamedTuple):
-    """Weights (m, r + 1) of a block of exemplars, slopes and offsets (m,) of their calibration, and iterations."""
+    """A trained and calibrated block of exemplars."""
 
-    weights: NDArray
-    slopes: NDArray[np.float64]
-    offsets: NDArray[np.float64]
+    weights: NDArray  # (m, r + 1)
+    slopes: NDArray[np.float64]  # (m,) of the calibration
+    offsets: NDArray[np.float64]  # (m,) of the calibration
     n_iter: int
 
 
 @dataclass(frozen=True)
 class ExemplarProblem:
-    """What all exemplars share: rows (n, r + 1), the last column ones; the penalty's weights; codes and folds (n,)."""
+    """The data and parameters of all exemplars."""
 
-    rows: NDArray
-    ridge: NDArray
-    codes: NDArray[np.int64]
-    folds: NDArray[np.int64]
+    rows: NDArray  # (n, r + 1), with ones in the last column
+    ridge: NDArray  # (r + 1,) weights of the penalty
+    codes: NDArray[np.int64]  # (n,)
+    folds: NDArray[np.int64]  # (n,)
     positive: float
 
     @staticmethod
@@ -242,68 +243,76 @@ class ExemplarProblem:
         return ExemplarProblem(with_ones, np.append(ridge, ridge.dtype.type(alpha)), codes, folds_of(codes), positive)
 
     def solve(self, block: slice, max_iter: int, tol: float) -> SolvedBlock:
-        """Train and calibrate the exemplars of some rows."""
-        own = np.arange(block.start, block.stop)
-        shares, start = self._negatives(own), self._start(own).ravel().astype(np.float64)
-        unit = 1.0 / self.value_and_gradient(start, own, shares)[0]  # of the objective: scipy's ftol is relative to 1
+        """Train and calibrate the exemplars of a block of rows."""
+        members = np.arange(block.start, block.stop)
+        shares, start = self._negatives(members), self._start(members).ravel().astype(np.float64)
+        scale = (
+            1.0 / self.value_and_gradient(start, members, shares)[0]
+        )  # scipy's ftol is relative to an objective of 1
 
-        def scaled(flat: NDArray) -> tuple[float, NDArray]:
-            value, gradient = self.value_and_gradient(flat, own, shares)
-            return unit * value, unit * gradient
+        def scaled_objective(flat: NDArray) -> tuple[float, NDArray]:
+            value, gradient = self.value_and_gradient(flat, members, shares)
+            return scale * value, scale * gradient
 
         options = {"maxiter": max_iter, "ftol": 0.1 * tol, "gtol": 0.0, "maxcor": 5}
-        found = minimize(scaled, start, jac=True, method="L-BFGS-B", options=options)
-        weights = found.x.reshape(len(own), -1).astype(self.rows.dtype)
-        return SolvedBlock(weights, *self._calibrate(weights @ self.rows.T, own), int(found.nit))
+        result = minimize(scaled_objective, start, jac=True, method="L-BFGS-B", options=options)
+        weights = result.x.reshape(len(members), -1).astype(self.rows.dtype)
+        return SolvedBlock(weights, *self._calibrate(weights @ self.rows.T, members), int(result.nit))
 
-    def _start(self, own: NDArray[np.int64]) -> NDArray:
-        """Return the least-squares weights (m, r + 1) if every row were a negative: (I + positive x x') w = right."""
-        rows = self.rows[own]
-        right = self.positive * rows - self.rows.mean(axis=0)
+    def _start(self, members: NDArray[np.int64]) -> NDArray:
+        """Return the least-squares weights (m, r + 1) if every row were a negative: (I + positive x x') w = b."""
+        rows = self.rows[members]
+        b = self.positive * rows - self.rows.mean(axis=0)
         share = self.positive / (1.0 + self.positive * np.einsum("ij,ij->i", rows, rows))
-        return right - (share * np.einsum("ij,ij->i", rows, right))[:, None] * rows
+        return b - (share * np.einsum("ij,ij->i", rows, b))[:, None] * rows
 
-    def _negatives(self, own: NDArray[np.int64]) -> NDArray:
+    def _negatives(self, members: NDArray[np.int64]) -> NDArray:
         """Return 1 / m_i (m, n) at the negatives of each exemplar: rows of other classes in other folds."""
-        negative = (self.codes[own, None] != self.codes) & (self.folds[own, None] != self.folds)
+        negative = (self.codes[members, None] != self.codes) & (self.folds[members, None] != self.folds)
         return (negative / np.maximum(negative.sum(axis=1, keepdims=True), 1)).astype(self.rows.dtype)
 
     def value_and_gradient(
-        self, flat: NDArray, own: NDArray[np.int64], shares: NDArray
+        self, flat: NDArray, members: NDArray[np.int64], shares: NDArray
     ) -> tuple[float, NDArray[np.float64]]:
-        """Return the sum of the objectives of exemplars `own`, and its gradient, at weights (m (r + 1),)."""
-        weights, each = flat.reshape(len(own), -1).astype(self.rows.dtype), np.arange(len(own))
+        """Return the sum of the objectives of the exemplars `members`, and its gradient, at weights (m (r + 1),)."""
+        weights, numbers = flat.reshape(len(members), -1).astype(self.rows.dtype), np.arange(len(members))
         scores = weights @ self.rows.T  # (m, n)
-        miss = np.maximum(0.0, 1.0 - scores[each, own].astype(np.float64))
-        over = np.maximum(scores + 1, 0)
-        slopes = shares * over  # d loss / d score
-        pulled = self.ridge * weights
-        value = 0.5 * (self.positive * (miss @ miss) + np.vdot(slopes, over) + np.vdot(pulled, weights))
-        slopes[each, own] = -self.positive * miss
-        return float(value), (slopes @ self.rows + pulled).ravel().astype(np.float64)
+        positive_loss = np.maximum(0.0, 1.0 - scores[numbers, members].astype(np.float64))
+        negative_loss = np.maximum(scores + 1, 0)
+        slopes = shares * negative_loss  # d loss / d score
+        penalty_gradient = self.ridge * weights
+        value = 0.5 * (
+            self.positive * (positive_loss @ positive_loss)
+            + np.vdot(slopes, negative_loss)
+            + np.vdot(penalty_gradient, weights)
+        )
+        slopes[numbers, members] = -self.positive * positive_loss
+        return float(value), (slopes @ self.rows + penalty_gradient).ravel().astype(np.float64)
 
-    def _calibrate(self, scores: NDArray, own: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _calibrate(
+        self, scores: NDArray, members: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Fit P(same class | f) = sigmoid(slope f + offset) per exemplar, on rows near it that it was not trained on.
 
         Held-out rows have weight 1, other rows of the class 1 / N_FOLDS, so that their ratio is that of the data.
         """
-        same = self.codes[own, None] == self.codes
-        held = ~same & (self.folds[own, None] == self.folds)
-        scores, same = scores.astype(np.float64), same & (np.arange(len(self.codes)) != own[:, None])
-        floors = [nearby_score(*rows) for rows in zip(scores, held, same)]
-        near = (held | same) & (scores >= np.array(floors)[:, None])
-        return fit_sigmoids(scores, near & same, near & held)
+        same = self.codes[members, None] == self.codes
+        held_out = ~same & (self.folds[members, None] == self.folds)
+        scores, same = scores.astype(np.float64), same & (np.arange(len(self.codes)) != members[:, None])
+        thresholds = [nearby_score(*rows) for rows in zip(scores, held_out, same)]
+        near = (held_out | same) & (scores >= np.array(thresholds)[:, None])
+        return fit_sigmoids(scores, near & same, near & held_out)
 
 
-def nearby_score(scores: NDArray, held: NDArray[np.bool_], same: NDArray[np.bool_]) -> float:
-    """Return the score (of n) from which on rows count in a calibration.
+def nearby_score(scores: NDArray, held_out: NDArray[np.bool_], same: NDArray[np.bool_]) -> float:
+    """Return the smallest of the scores (n,) of the rows that calibrate an exemplar.
 
-    Half as many held-out rows as weighted rows of the class lie above it, which is where the exemplar votes. Distant
-    rows would decide the slope otherwise.
+    Half as many held-out rows as weighted rows of the class are above it, which is where the exemplar votes. Otherwise
+    distant rows would decide the slope.
     """
-    wanted = max(10, int(np.count_nonzero(same)) // (2 * N_FOLDS))
-    others = scores[held]
-    return -np.inf if len(others) <= wanted else float(np.partition(others, len(others) - wanted)[-wanted])
+    n_above = max(10, int(np.count_nonzero(same)) // (2 * N_FOLDS))
+    others = scores[held_out]
+    return -np.inf if len(others) <= n_above else float(np.partition(others, len(others) - n_above)[-n_above])
 
 
 def fit_sigmoids(
@@ -311,7 +320,7 @@ def fit_sigmoids(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return slopes and offsets (m,) of the sigmoids of scores (m, n) that separate same (m, n) from other rows.
 
-    Targets are smoothed as in Platt's method, and a weak prior pulls each slope to 1. The m problems are solved as one.
+    Targets are smoothed as in Platt's method, and a weak prior favors a slope of 1. The m problems are solved as one.
     """
     m = len(scores)
     rows, columns = np.nonzero(same | other)
@@ -325,14 +334,14 @@ def fit_sigmoids(
         logits = slopes[rows] * f + offsets[rows]
         residual = weight * (np.exp(log_sigmoid(logits)) - target)
         losses = -weight * (log_sigmoid(logits) - (1 - target) * logits)
-        value = losses.sum() + 0.5 * _PULL * ((slopes - 1) @ (slopes - 1))
-        by_slope = np.bincount(rows, residual * f, m) + _PULL * (slopes - 1)
+        value = losses.sum() + 0.5 * _PRIOR_WEIGHT * ((slopes - 1) @ (slopes - 1))
+        by_slope = np.bincount(rows, residual * f, m) + _PRIOR_WEIGHT * (slopes - 1)
         return float(value), np.concatenate([by_slope, np.bincount(rows, residual, m)])
 
     start = np.concatenate([np.ones(m), np.zeros(m)])
     bounds = [(1e-3, None)] * m + [(None, None)] * m  # a slope is positive
-    found = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", bounds=bounds).x
-    return found[:m], found[m:]
+    solution = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    return solution[:m], solution[m:]
 
 
 def folds_of(codes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,7 +1,7 @@
-"""Training data that a neighbors classifier stores next to its index, and classes that come with later rows.
+"""Training data that a neighbors classifier stores next to its index, and new classes of later rows.
 
-codes (n,)     class of every row ever given, so that ids are positions in the caller's data
-weights (n,)   number of rows that each counts for, None if all count for one; rows of weight 0 are not in the index
+codes (n,)     class of every row that was passed to fit and partial_fit, so that ids are positions in these data
+weights (n,)   sample weights; None if all are 1. Rows of weight 0 are not in the index
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ from kway.search.metrics import Metric
 
 
 class MergedClasses(NamedTuple):
-    """Classes (K,) with those of more rows, codes (m,) of these rows, and the new code of each old class."""
+    """Known classes merged with the classes of more rows."""
 
-    classes: NDArray
-    codes: NDArray[np.int64]
-    moved: NDArray[np.int64]
+    classes: NDArray  # (K,)
+    codes: NDArray[np.int64]  # (m,) of the new rows
+    moved: NDArray[np.int64]  # (known classes,) new code of each known class
 
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Codes (n,) and weights (n,) or None of all rows, rows per class (K,), and the rows in blocks (m, d) as given.
+    """The training rows, with their class codes and weights.
 
-    The blocks are None if the index stores the same rows in the same order, or only codes: nothing is stored twice.
+    The blocks are None if the index stores the same rows in the same order, or if only codes are stored, so that no row
+    is stored twice.
     """
 
-    blocks: tuple[Any, ...] | None
-    codes: NDArray[np.int64]
-    weights: NDArray[np.float64] | None
-    counts: NDArray[np.float64]
+    blocks: tuple[Any, ...] | None  # rows (m, d) of each call of fit or partial_fit
+    codes: NDArray[np.int64]  # (n,)
+    weights: NDArray[np.float64] | None  # (n,)
+    counts: NDArray[np.float64]  # (K,) sum of the weights of each class
 
     @staticmethod
     def of(rows: Any, codes: NDArray[np.int64], weights: NDArray | None, n_classes: int) -> TrainingRows:
@@ -48,7 +49,7 @@ class TrainingRows:
 
     @property
     def n_rows(self) -> int:
-        """Number of rows ever given, including those of weight 0."""
+        """Number of rows, including those of weight 0."""
         return len(self.codes)
 
     def rows(self, index: Any = None) -> Any:
@@ -72,14 +73,18 @@ class TrainingRows:
         return self.rows(index)[ids], ids
 
     def kept_by(self, index: Any) -> TrainingRows:
-        """Return the data without the rows if the index stores them unchanged and complete, or stores only codes."""
+        """Return the data without the rows if the index stores all of them unchanged, or stores only codes."""
+        if self.blocks is None:
+            return self
         as_given = type(index.metric).prepare is Metric.prepare
+        dtype = self.blocks[0].dtype
         store = getattr(index.recipe, "store", None)
-        same = self.all_vote and as_given and index.unit.plain and (store is None or not store.rerank)
+        unscaled = index.unit.plain and index.unit.stored_type(dtype) == dtype
+        same = self.all_vote and as_given and unscaled and (store is None or not store.rerank)
         return replace(self, blocks=None) if same else self
 
     def known(self, index: Any) -> bool:
-        """Return whether the rows are still known, so that an index can be built again: not from codes alone."""
+        """Return whether the full rows are stored, so that an index can be built again."""
         return self.blocks is not None or getattr(index.recipe, "store", None) is None
 
     def arrays(self) -> dict[str, NDArray]:
@@ -112,7 +117,7 @@ class TrainingRows:
         return TrainingRows(blocks, codes, both, counts)
 
     def check_weights(self, k: int) -> None:
-        """Raise an error for weights that are shares instead of counts: with a sum of 1, every row would vote."""
+        """Raise InputError if the weights sum to less than k, as shares do: then every row would vote."""
         if self.weights is None:
             return
         total, voting = float(self.weights.sum()), int((self.weights > 0).sum())

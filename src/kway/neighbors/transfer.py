@@ -1,9 +1,9 @@
-"""Transfer: neighbors give a query any payload, not only a label, and name the row that it comes from.
+"""Transfer: neighbors give a query any payload, not only a label, together with the row that the payload belongs to.
 
     "nearest"    the payload of the nearest row
-    "medoid"     the payload closest to the others': argmin_i sum_j w_j distance(p_i, p_j)
-    "mean"       sum_j w_j p_j for arrays; no single row is its source
-    "majority"   the payload with the most weight behind it; its source is the nearest row that has it
+    "medoid"     the payload closest to the other payloads: argmin_i sum_j w_j distance(p_i, p_j)
+    "mean"       sum_j w_j p_j of arrays, which belongs to no row
+    "majority"   the payload with the largest sum of weights; its source is the nearest row that has it
 
 Weights w (q, k) are those of the classifier's votes; with an index, all weights are equal.
 """
@@ -27,7 +27,7 @@ class Transferred(NamedTuple):
     Attributes
     ----------
     payloads : list of length n_queries
-        One payload per query; None if no row was near enough.
+        One payload per query; None if no row votes on the query.
     sources : ndarray of shape (n_queries,)
         Row of the payload; -1 if it is a mean or None.
     rows : ndarray of shape (n_queries, k)
@@ -42,13 +42,13 @@ class Transferred(NamedTuple):
     weights: NDArray[np.float64]
 
 
-class _Chosen(NamedTuple):
+class _Choice(NamedTuple):
     payload: Any
-    place: int  # among the neighbors, -1 if it is the payload of none of them
+    place: int  # number of the neighbor that has the payload, -1 if none has it
 
 
 PayloadDistance = Callable[[Any, Any], float]
-TransferRule = Callable[[list[Any], NDArray[np.float64], PayloadDistance | None], _Chosen]
+TransferRule = Callable[[list[Any], NDArray[np.float64], PayloadDistance | None], _Choice]
 
 
 def transfer(
@@ -85,8 +85,8 @@ def transfer(
     Examples
     --------
     >>> model = NeighborsClassifier(n_neighbors=2).fit([[0.0], [1.0], [9.0]], ["a", "a", "b"])
-    >>> given = transfer(model, [[0.9]], ["a cat", "a dog", "a ship"])
-    >>> given.payloads, given.sources
+    >>> result = transfer(model, [[0.9]], ["a cat", "a dog", "a ship"])
+    >>> result.payloads, result.sources
     (['a dog'], array([1]))
     """
     if rule not in RULES:
@@ -95,56 +95,58 @@ def transfer(
     n = int(rows.max(initial=-1)) + 1
     if len(payloads) < n:
         raise InputError(f"got {len(payloads)} payloads for at least {n} rows; pass one payload per row")
-    chosen = [_ask(payloads, ids, w, RULES[rule], distance) for ids, w in zip(rows, weights)]
-    sources = np.array([ids[c.place] if c.place >= 0 else -1 for ids, c in zip(rows, chosen)], dtype=np.int64)
-    return Transferred([c.payload for c in chosen], sources, rows, weights)
+    choices = [_choose(payloads, ids, w, RULES[rule], distance) for ids, w in zip(rows, weights)]
+    sources = np.array([ids[c.place] if c.place >= 0 else -1 for ids, c in zip(rows, choices)], dtype=np.int64)
+    return Transferred([c.payload for c in choices], sources, rows, weights)
 
 
 def _voters(source: Any, queries: Any, k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return neighbors and their weights, (q, k) each."""
     if isinstance(source, NeighborsClassifier):
         return source.voters(queries)
     rows = source.nearest(queries, k).ids
-    found = (rows >= 0).astype(np.float64)
-    return rows, found / np.maximum(found.sum(axis=1, keepdims=True), 1.0)
+    weights = (rows >= 0).astype(np.float64)
+    return rows, weights / np.maximum(weights.sum(axis=1, keepdims=True), 1.0)
 
 
-def _ask(
+def _choose(
     payloads: Sequence[Any],
     ids: NDArray[np.int64],
     weights: NDArray[np.float64],
     rule: TransferRule,
     distance: PayloadDistance | None,
-) -> _Chosen:
+) -> _Choice:
+    """Apply the rule to the neighbors of one query that have a weight."""
     places = np.flatnonzero((ids >= 0) & (weights > 0))
     if not len(places):
-        return _Chosen(None, -1)
-    chosen = rule([payloads[i] for i in ids[places]], weights[places], distance)
-    return _Chosen(chosen.payload, int(places[chosen.place]) if chosen.place >= 0 else -1)
+        return _Choice(None, -1)
+    choice = rule([payloads[i] for i in ids[places]], weights[places], distance)
+    return _Choice(choice.payload, int(places[choice.place]) if choice.place >= 0 else -1)
 
 
-def _nearest(theirs: list[Any], weights: NDArray[np.float64], distance: PayloadDistance | None) -> _Chosen:
-    return _Chosen(theirs[0], 0)
+def _nearest(payloads: list[Any], weights: NDArray[np.float64], distance: PayloadDistance | None) -> _Choice:
+    return _Choice(payloads[0], 0)
 
 
-def _medoid(theirs: list[Any], weights: NDArray[np.float64], distance: PayloadDistance | None) -> _Chosen:
+def _medoid(payloads: list[Any], weights: NDArray[np.float64], distance: PayloadDistance | None) -> _Choice:
     measure = distance or _array_distance
-    costs = [sum(w * measure(p, q) for q, w in zip(theirs, weights)) for p in theirs]
+    costs = [sum(w * measure(p, q) for q, w in zip(payloads, weights)) for p in payloads]
     place = int(np.argmin(costs))  # ties go to the nearest
-    return _Chosen(theirs[place], place)
+    return _Choice(payloads[place], place)
 
 
-def _mean(theirs: list[Any], weights: NDArray[np.float64], distance: PayloadDistance | None) -> _Chosen:
-    arrays = [_numbers(p, "mean") for p in theirs]
+def _mean(payloads: list[Any], weights: NDArray[np.float64], distance: PayloadDistance | None) -> _Choice:
+    arrays = [_numbers(p, "mean") for p in payloads]
     if len({a.shape for a in arrays}) > 1:
         raise CombinationError(
             f"rule='mean' needs payloads of one shape, got {sorted({a.shape for a in arrays})}; use 'medoid'"
         )
-    return _Chosen(np.tensordot(weights, np.stack(arrays), 1)[()], -1)
+    return _Choice(np.tensordot(weights, np.stack(arrays), 1)[()], -1)
 
 
-def _majority(theirs: list[Any], weights: NDArray[np.float64], distance: PayloadDistance | None) -> _Chosen:
+def _majority(payloads: list[Any], weights: NDArray[np.float64], distance: PayloadDistance | None) -> _Choice:
     totals: dict[Any, float] = {}
-    for payload, weight in zip(theirs, weights):
+    for payload, weight in zip(payloads, weights):
         try:
             totals[payload] = totals.get(payload, 0.0) + float(weight)
         except TypeError as error:
@@ -152,8 +154,8 @@ def _majority(theirs: list[Any], weights: NDArray[np.float64], distance: Payload
                 f"rule='majority' needs payloads that can be compared (text, numbers, tuples), got "
                 f"{type(payload).__name__}; use 'medoid' or 'nearest'"
             ) from error
-    place = theirs.index(max(totals, key=lambda p: totals[p]))  # ties go to the nearest
-    return _Chosen(theirs[place], place)
+    place = payloads.index(max(totals, key=lambda p: totals[p]))  # ties go to the nearest
+    return _Choice(payloads[place], place)
 
 
 RULES: dict[str, TransferRule] = {"nearest": _nearest, "medoid": _medoid, "mean": _mean, "majority": _majority}
@@ -166,8 +168,8 @@ def _array_distance(p: Any, q: Any) -> float:
 def _numbers(payload: Any, rule: str) -> NDArray[np.float64]:
     array = np.asarray(payload)
     if array.dtype.kind not in "fiub":
-        more = "pass distance=, a function of two payloads, or " if rule == "medoid" else ""
+        advice = "pass distance=, a function of two payloads, or " if rule == "medoid" else ""
         raise CombinationError(
-            f"rule={rule!r} needs numeric payloads, got {type(payload).__name__}; {more}use 'majority' or 'nearest'"
+            f"rule={rule!r} needs numeric payloads, got {type(payload).__name__}; {advice}use 'majority' or 'nearest'"
         )
     return array.astype(np.float64)

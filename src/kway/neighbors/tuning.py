@@ -1,10 +1,8 @@
-"""Scores of every k and every vote of a kNN classifier, on all folds or some, from one search.
+"""Scores of every k and every vote of a kNN classifier on the folds of a cross-validation, from one search.
 
-Each row searches all rows once, for a few more than k_max neighbors. Rows of its own fold are dropped from the list.
-The rest are its nearest rows outside the fold, in order. If too few are left, the row searches again for more. One pass
-of the classifier's vote kernel over the list gives the votes of k = 1..k_max. Leave-one-out is one fold per row.
-
-    accuracy (folds, votes, k_max), log_loss, balanced and macro_f1 likewise
+Each row searches all rows once, for a few more than k_max neighbors. Rows of its own fold are dropped from the result.
+The others are its nearest rows outside the fold, in order. If fewer than k_max remain, the search is repeated with more
+neighbors. One pass of the classifier's vote kernel gives the votes of k = 1..k_max. Leave-one-out is one fold per row.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from kway.validation import Rows, checked, plain_rows
 
 
 class Best(NamedTuple):
-    """Best k and vote of a sweep, and their mean accuracy over the folds."""
+    """The best k and vote of a sweep, and their mean accuracy over the folds."""
 
     n_neighbors: int
     weights: str
@@ -49,7 +47,7 @@ class Sweep:
 
     @property
     def best(self) -> Best:
-        """Setting of the highest mean accuracy; ties go to the vote named first, then to the smallest k."""
+        """Setting with the highest mean accuracy; ties go to the first vote, then to the smallest k."""
         mean = self.accuracy.mean(axis=0)  # (votes, k_max)
         vote, k = np.unravel_index(int(mean.argmax()), mean.shape)
         return Best(int(k) + 1, self.votes[vote], float(mean[vote, k]))
@@ -101,10 +99,10 @@ def sweep(
     outside = X.shape[0] - np.bincount(own_fold).max()
     if not 1 <= k_max <= outside:
         raise InputError(f"k_max must be between 1 and {outside}, the rows outside the largest fold, got {k_max}")
-    found = OutsideSearch(X, own_fold, k_max, metric).nearest()
+    neighbors = OutsideSearch(X, own_fold, k_max, metric).nearest()
     groups = np.zeros(len(own_fold), np.int64) if folds is None else own_fold
     electors = Electors(codes, tuple(votes), metric, ties, class_weight)
-    return score_every_k(found, codes, groups, electors)
+    return score_every_k(neighbors, codes, groups, electors)
 
 
 @dataclass(frozen=True)
@@ -123,14 +121,14 @@ class Electors:
         return np.bincount(self.codes)
 
     def rank(self) -> NDArray[np.int64]:
-        """Return the rank of classes in a tie."""
+        """Return the rank of each class, which decides ties."""
         return pick_ties(self.ties, self.counts)
 
     @cached_property
     def voters(self) -> VoterWeights:
         """Weights of votes, as in NeighborsClassifier."""
-        heavier = class_votes(self.class_weight, np.arange(len(self.counts)), self.counts.astype(np.float64))
-        return VoterWeights(self.codes, self.metric, heavier)
+        weights = class_votes(self.class_weight, np.arange(len(self.counts)), self.counts.astype(np.float64))
+        return VoterWeights(self.codes, self.metric, weights)
 
 
 class Votes(NamedTuple):
@@ -140,31 +138,36 @@ class Votes(NamedTuple):
     losses: NDArray[np.float64]
 
 
-def votes_of_every_k(found: Neighbors, codes: NDArray[np.int64], electors: Electors, vote: str) -> Votes:
+def votes_of_every_k(neighbors: Neighbors, codes: NDArray[np.int64], electors: Electors, vote: str) -> Votes:
     """Count a vote for every k among the nearest rows (q, k_max) of queries with class codes (q,)."""
-    voters, weights = electors.voters.weigh(found, vote)
-    winners, own_shares = np.empty(voters.shape, np.int64), np.empty(voters.shape)
+    voters, weights = electors.voters.weigh(neighbors, vote)
+    winners, true_shares = np.empty(voters.shape, np.int64), np.empty(voters.shape)
 
-    def part(s: slice) -> None:
-        listed = np.empty_like(winners[s]), np.empty_like(own_shares[s])
-        count(voters[s], weights[s], electors.rank(), *listed, codes[s], winners[s], own_shares[s])
+    def work(part: slice) -> None:
+        classes, totals = np.empty_like(winners[part]), np.empty_like(true_shares[part])
+        count(
+            voters[part], weights[part], electors.rank(), classes, totals, codes[part], winners[part],
+            true_shares[part],
+        )  # fmt: skip
 
-    pmap(part, shares(len(voters)))
-    return Votes(winners, log_losses(own_shares))
+    pmap(work, shares(len(voters)))
+    return Votes(winners, log_losses(true_shares))
 
 
-def score_every_k(found: Neighbors, codes: NDArray[np.int64], groups: NDArray[np.int64], electors: Electors) -> Sweep:
-    """Return the scores of queries with class codes (q,) in groups (q,) 0..G-1, given their nearest rows (q, k_max)."""
+def score_every_k(
+    neighbors: Neighbors, codes: NDArray[np.int64], groups: NDArray[np.int64], electors: Electors
+) -> Sweep:
+    """Return the scores of queries with class codes (q,) in groups (q,) 0..G-1, from their nearest rows (q, k_max)."""
     scores = []
     for vote in electors.votes:
-        winners, losses = votes_of_every_k(found, codes, electors, vote)
-        every_group = (groups == g for g in range(groups.max() + 1))
-        scores.append([_fold_scores(codes[own], winners[own], losses[own]) for own in every_group])
+        winners, losses = votes_of_every_k(neighbors, codes, electors, vote)
+        members = (groups == g for g in range(groups.max() + 1))
+        scores.append([_fold_scores(codes[rows], winners[rows], losses[rows]) for rows in members])
     return Sweep(electors.votes, *np.moveaxis(np.array(scores), (2, 1, 0), (0, 1, 2)))  # from (votes, groups, 4, k)
 
 
 class OutsideSearch:
-    """One index of all rows, in which every row finds its nearest rows of other folds."""
+    """An index of all rows, in which every row searches for its nearest rows in other folds."""
 
     def __init__(self, X: Rows, folds: NDArray[np.int64], k: int, metric: str | Metric) -> None:
         self.metric = pick_metric(metric)
@@ -172,30 +175,30 @@ class OutsideSearch:
         n, d = self._X.shape
         self._index = choose(n, d, self.metric, sp.issparse(self._X)).recipe.build(checked(self._X), self.metric)
 
-    def nearest(self, asked: NDArray[np.int64] | None = None) -> Neighbors:
-        """Return the k nearest rows outside its fold (q, k) of each row of `asked` (q,), by default of all rows."""
+    def nearest(self, rows: NDArray[np.int64] | None = None) -> Neighbors:
+        """Return the k nearest rows outside its fold (q, k) of each of the rows at positions (q,); None for all."""
         n, k = len(self._folds), self._k
-        asked = np.arange(n) if asked is None else asked
-        ids, distances = np.empty((len(asked), k), np.int64), np.empty((len(asked), k))
+        rows = np.arange(n) if rows is None else rows
+        ids, distances = np.empty((len(rows), k), np.int64), np.empty((len(rows), k))
         share = np.bincount(self._folds).max() / n
-        # about `share` of the nearest are of the own fold: with three standard deviations more, few search again
-        wanted = min(n, int((k + 3 * np.sqrt(k * share)) / (1 - share)) + 2)
-        for group in spans(len(asked), rows_per_block(64 * wanted)):  # ids, distances, folds and places of each
-            places, ask = np.arange(group.start, group.stop), wanted
-            while len(places):
-                rows = asked[places]
-                found = self._index.nearest(checked(self._X[rows]), ask)
-                outside = self._folds[found.ids] != self._folds[rows][:, None]  # (m, ask)
-                place = np.cumsum(outside, axis=1)
-                done = place[:, -1] >= k
-                keep = outside & (place <= k)
+        # about `share` of the neighbors are in the same fold; three standard deviations more, so that few are too few
+        first_search = min(n, int((k + 3 * np.sqrt(k * share)) / (1 - share)) + 2)
+        for block in spans(len(rows), rows_per_block(64 * first_search)):
+            remaining, n_search = np.arange(block.start, block.stop), first_search
+            while len(remaining):
+                queries = rows[remaining]
+                neighbors = self._index.nearest(checked(self._X[queries]), n_search)
+                outside = self._folds[neighbors.ids] != self._folds[queries][:, None]  # (m, n_search)
+                n_outside = np.cumsum(outside, axis=1)
+                done = n_outside[:, -1] >= k
+                keep = outside & (n_outside <= k)
                 keep[~done] = False
-                ids[places[done]] = found.ids[keep].reshape(-1, k)
-                distances[places[done]] = found.distances[keep].reshape(-1, k)
-                places, ask = places[~done], min(n, 2 * ask)
+                ids[remaining[done]] = neighbors.ids[keep].reshape(-1, k)
+                distances[remaining[done]] = neighbors.distances[keep].reshape(-1, k)
+                remaining, n_search = remaining[~done], min(n, 2 * n_search)
         return Neighbors(ids, distances)
 
 
 def _fold_scores(codes: NDArray, winners: NDArray, losses: NDArray) -> list[NDArray]:
-    """Return accuracy, log loss, balanced accuracy and macro F1 of the rows of a fold, (k,) each."""
+    """Return accuracy, log loss, balanced accuracy and macro F1 of the rows of a fold, (k_max,) each."""
     return [(winners == codes[:, None]).mean(axis=0), losses.mean(axis=0), *class_scores(codes, winners)]

@@ -1,15 +1,16 @@
 """Weights of votes, counting of votes, and the base class of classifiers that vote.
 
-The labels of the k nearest (q, k) and their distances -> the classes voted for, best first. Never q x K.
+The class codes and distances (q, k) of the k nearest rows give the classes voted for (q, k), best first. No array has
+one column per class.
 
     "uniform"      every voter has the same weight
-    "distance"     1 / d; voters at distance 0 take all votes
+    "distance"     1 / d; voters at distance 0 get all votes
     "similarity"   sim(x_i, x') of the metric, clipped at 0 and normalized in log space, so that no kernel underflows
     callable       weights = f(distances), (q, k) -> (q, k)
 
-Only the proportions within a row matter. If all weights of a row are zero, its voters have the same weight.
-A sample weight w makes a row count as w rows: the nearest rows vote until k of them are full, the last in part, as
-copies of the row would. Class weights multiply the votes.
+Only the proportions of the weights of a query matter. If all of them are zero, its voters have the same weight. A row
+of sample weight w counts as w copies of the row: the nearest rows vote until their weights sum to k, the last one in
+part. Class weights multiply the votes.
 """
 
 from __future__ import annotations
@@ -59,10 +60,10 @@ class InverseDistance:
                 "use weights='similarity', or metric='cosine'"
             )
         d = distances.astype(np.float64)  # (q, k)
-        least = d.min(axis=1, keepdims=True, initial=np.inf)  # (q, 1)
+        d_min = d.min(axis=1, keepdims=True, initial=np.inf)  # (q, 1)
         at_zero = (d == 0).astype(np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(least > 0, np.where(np.isfinite(d), least / d, 0.0), at_zero)
+            return np.where(d_min > 0, np.where(np.isfinite(d), d_min / d, 0.0), at_zero)
 
 
 @dataclass(frozen=True)
@@ -71,11 +72,11 @@ class Similarity:
 
     def weigh(self, distances: NDArray, metric: Metric) -> NDArray[np.float64]:
         """Return similarities relative to the most similar voter."""
-        found = np.isfinite(distances)
+        is_voter = np.isfinite(distances)
         logs = np.full(distances.shape, -np.inf)
-        logs[found] = metric.log_similarity(distances[found].astype(np.float64))
-        most = logs.max(axis=1, keepdims=True, initial=-np.inf)  # (q, 1)
-        return np.exp(logs - np.where(np.isfinite(most), most, 0.0))
+        logs[is_voter] = metric.log_similarity(distances[is_voter].astype(np.float64))
+        largest = logs.max(axis=1, keepdims=True, initial=-np.inf)  # (q, 1)
+        return np.exp(logs - np.where(np.isfinite(largest), largest, 0.0))
 
 
 @dataclass(frozen=True)
@@ -111,11 +112,12 @@ def pick_vote(weights: Any) -> Vote:
     raise InputError(f"unknown weights {weights!r}; use one of {known}, or a function of the distances")
 
 
-_ONE_K = np.empty(0, np.int64), np.empty((0, 0), np.int64), np.empty((0, 0))  # no answers for fewer neighbors
-BY_NEAREST = np.zeros(0, np.int64)  # no ranks: among tied classes, the one whose nearest voter is nearest wins
+# Arguments of the kernel `count` that ask for no results of fewer than k neighbors.
+_NO_SMALLER_K = np.empty(0, np.int64), np.empty((0, 0), np.int64), np.empty((0, 0))
+BY_NEAREST = np.zeros(0, np.int64)  # no ranks: of tied classes, the class of the nearest voter wins
 
 
-def _by_meeting(counts: NDArray) -> NDArray[np.int64]:
+def _by_nearest(counts: NDArray) -> NDArray[np.int64]:
     return BY_NEAREST
 
 
@@ -130,14 +132,17 @@ def _by_prior(counts: NDArray) -> NDArray[np.int64]:
 
 
 TIES: dict[str, Callable[[NDArray], NDArray[np.int64]]] = {
-    "nearest": _by_meeting,  # among tied classes, the one whose nearest voter is nearest
-    "smallest": _by_label,  # the smallest label
+    "nearest": _by_nearest,  # of tied classes, the class of the nearest voter wins
+    "smallest": _by_label,  # the class with the smallest label
     "prior": _by_prior,  # the most frequent class in training
 }
 
 
 def pick_ties(ties: Any, counts: NDArray) -> NDArray[np.int64]:
-    """Return the rank of each class (K,), lower wins a tie; empty if the nearest voter decides. counts (K,) of rows."""
+    """Return the rank of each class (K,), from rows per class (K,).
+
+    Of tied classes, the one with the lower rank wins. An empty array stands for the class of the nearest voter.
+    """
     if not isinstance(ties, str) or ties not in TIES:
         raise InputError(f"unknown ties {ties!r}; use one of {', '.join(map(repr, TIES))}")
     return TIES[ties](counts)
@@ -163,36 +168,36 @@ def count_votes(codes: NDArray[np.int64], weights: NDArray[np.float64], rank: ND
     """
     codes = np.ascontiguousarray(codes, dtype=np.int64)
     classes, totals = np.empty_like(codes), np.empty(codes.shape)
-    count(codes, np.ascontiguousarray(weights, dtype=np.float64), rank, classes, totals, *_ONE_K)
+    count(codes, np.ascontiguousarray(weights, dtype=np.float64), rank, classes, totals, *_NO_SMALLER_K)
     shares = totals / _nonzero(totals.sum(axis=1, keepdims=True))
-    return CountedVotes(classes, np.minimum.accumulate(shares, axis=1))  # tied votes may differ by rounding
+    return CountedVotes(classes, np.minimum.accumulate(shares, axis=1))  # totals that tie may differ by rounding
 
 
-def shares_of(weights: NDArray[np.float64], voting: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return weights (q, k) that sum to 1 in each row; if all are zero, voters have the same weight."""
-    weights = np.where(voting, weights, 0.0)
+def shares_of(weights: NDArray[np.float64], is_voter: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return weights (q, k) scaled so that those of each query sum to 1; if all are zero, voters have equal weights."""
+    weights = np.where(is_voter, weights, 0.0)
     totals = weights.sum(axis=1, keepdims=True)
-    weights = np.where(totals > 0, weights, voting.astype(np.float64))
+    weights = np.where(totals > 0, weights, is_voter.astype(np.float64))
     return weights / _nonzero(weights.sum(axis=1, keepdims=True))
 
 
-class Filled(NamedTuple):
-    """The part of each voter that counts (q, k), and the most that any query is still short of k full rows."""
+class VoterParts(NamedTuple):
+    """The part of each voter's weight that counts (q, k), and the largest weight that a query lacks to a sum of k."""
 
     parts: NDArray[np.float64]
-    short: float
+    missing: float
 
 
-def fill(row_weights: NDArray[np.float64], k: int) -> Filled:
-    """Take voters of weights (q, m), nearest first, until k rows are full."""
+def take_weight(row_weights: NDArray[np.float64], k: int) -> VoterParts:
+    """Take the weights (q, m) of voters, nearest first, until they sum to k."""
     parts = np.empty_like(row_weights)
-    return Filled(parts, float(fill_weight(row_weights, float(k), parts)))
+    return VoterParts(parts, float(fill_weight(row_weights, float(k), parts)))
 
 
-def filled_up(votes: CountedVotes, k: int, counts: NDArray) -> CountedVotes:
-    """Return the k best classes: those voted for, then the others at share 0, most frequent first; counts (K,)."""
+def best_classes_of_votes(votes: CountedVotes, k: int, counts: NDArray) -> CountedVotes:
+    """Return the k best classes: those voted for, then the others at share 0, the most frequent first; counts (K,)."""
     q, m = votes.classes.shape
-    if k <= m and (votes.classes[:, k - 1] >= 0).all():  # usual: no class has to be ranked
+    if k <= m and (votes.classes[:, k - 1] >= 0).all():  # the usual case: there are votes for k classes
         return CountedVotes(votes.classes[:, :k], votes.shares[:, :k])
     order = prior_order(counts)
     classes, shares = np.full((q, k), -1, np.int64), np.zeros((q, k))
@@ -202,11 +207,11 @@ def filled_up(votes: CountedVotes, k: int, counts: NDArray) -> CountedVotes:
 
 
 def dense(votes: CountedVotes, n_classes: int, dtype: Any) -> NDArray:
-    """Return shares (q, K) whose argmax is the winner: the winner of a tie is larger by one rounding unit."""
-    table = np.zeros((len(votes.classes), n_classes), dtype)
+    """Return shares (q, K) whose argmax is the winner, which is larger than tied classes by one rounding unit."""
+    shares = np.zeros((len(votes.classes), n_classes), dtype)
     rows, columns = np.nonzero(votes.classes >= 0)
-    table[rows, votes.classes[rows, columns]] = votes.shares[rows, columns]
-    return lift_winners(table, np.maximum(votes.classes[:, 0], 0))
+    shares[rows, votes.classes[rows, columns]] = votes.shares[rows, columns]
+    return lift_winners(shares, np.maximum(votes.classes[:, 0], 0))
 
 
 def class_votes(class_weight: Any, classes: NDArray, counts: NDArray[np.float64]) -> NDArray[np.float64] | None:
@@ -243,7 +248,7 @@ class Ballot(NamedTuple):
     distances: NDArray
 
 
-class Weighed(NamedTuple):
+class WeightedVotes(NamedTuple):
     """Class codes of voters, -1 if they do not vote, and the weights of their votes, (q, k) each."""
 
     codes: NDArray[np.int64]
@@ -252,42 +257,40 @@ class Weighed(NamedTuple):
 
 @dataclass(frozen=True)
 class VoterWeights:
-    """Class codes (n,) of the rows that may vote, and the weights of their votes.
+    """Class codes of the rows that may vote, and what the weights of their votes depend on."""
 
-    parts : maps ids (q, k) to the part of each voter that counts; None: all count fully
-    class_votes : weight of a vote for each class (K,); None: all the same
-    """
-
-    codes: NDArray[np.int64]
+    codes: NDArray[np.int64]  # (n,)
     metric: Metric
-    class_votes: NDArray[np.float64] | None = None
+    class_votes: NDArray[np.float64] | None = None  # (K,) weight of a vote for each class; None: all the same
     max_distance: float | None = None
-    parts: Callable[[NDArray[np.int64]], NDArray[np.float64]] | None = None
+    parts: Callable[[NDArray[np.int64]], NDArray[np.float64]] | None = None  # ids (q, k) -> part that counts; None: 1
 
-    def weigh(self, found: Neighbors, vote: Any) -> Weighed:
-        """Return the class codes of the rows found, and the weights of their votes under a rule."""
-        weights, voting = pick_vote(vote).weigh(found.distances, self.metric), found.ids >= 0
+    def weigh(self, neighbors: Neighbors, vote: Any) -> WeightedVotes:
+        """Return the class codes of neighbors, and the weights of their votes under a rule."""
+        weights = pick_vote(vote).weigh(neighbors.distances, self.metric)
+        is_voter = neighbors.ids >= 0
         if self.parts is not None:
-            parts = self.parts(found.ids)
-            weights, voting = weights * parts, voting & (parts > 0)
+            parts = self.parts(neighbors.ids)
+            weights = weights * parts
+            is_voter = is_voter & (parts > 0)
         if self.max_distance is not None:
-            voting = voting & (found.distances <= self.max_distance)
-        codes = np.where(voting, self.codes[np.maximum(found.ids, 0)], -1)
+            is_voter = is_voter & (neighbors.distances <= self.max_distance)
+        codes = np.where(is_voter, self.codes[np.maximum(neighbors.ids, 0)], -1)
         if self.class_votes is not None:
             weights = weights * self.class_votes[np.maximum(codes, 0)]
-        return Weighed(codes, weights)
+        return WeightedVotes(codes, weights)
 
-    def vote(self, found: Neighbors, vote: Any) -> Ballot:
-        """Return the ballot of the rows found under a rule."""
-        codes, weights = self.weigh(found, vote)
-        return Ballot(found.ids, codes, shares_of(weights, codes >= 0), found.distances)
+    def vote(self, neighbors: Neighbors, vote: Any) -> Ballot:
+        """Return the ballot of neighbors under a rule."""
+        codes, weights = self.weigh(neighbors, vote)
+        return Ballot(neighbors.ids, codes, shares_of(weights, codes >= 0), neighbors.distances)
 
 
 # ---- classifiers whose rows vote
 
 
 class Voters(NamedTuple):
-    """Training rows (q, k), nearest first, -1 if there are fewer, and their shares of the vote (q, k)."""
+    """Training rows that vote (q, k), nearest first, -1 pads, and their shares of the vote (q, k)."""
 
     rows: NDArray[np.int64]
     shares: NDArray[np.float64]
@@ -296,14 +299,14 @@ class Voters(NamedTuple):
 class VotingClassifier(Classifier):
     """Base class of classifiers whose scores are shares of a vote; a class without a vote has share 0."""
 
-    _rank: NDArray[np.int64] = BY_NEAREST  # of the classes in a tie
+    _rank: NDArray[np.int64] = BY_NEAREST  # ranks of the classes, which decide ties
 
     def _ballot(self, rows: Any) -> Ballot:
         """Return the voters on a block of checked rows."""
         raise NotImplementedError(f"{type(self).__name__} has no _ballot")
 
     def _class_counts(self) -> NDArray:
-        """Return the training rows per class (K,): classes without a vote are listed by frequency."""
+        """Return the training rows per class (K,), which order the classes without a vote."""
         raise NotImplementedError(f"{type(self).__name__} has no _class_counts")
 
     def _counted(self, ballot: Ballot) -> CountedVotes:
@@ -312,7 +315,7 @@ class VotingClassifier(Classifier):
     def _best(self, rows: Any, k: int, stated: bool) -> TopK:
         counts = self._class_counts()
         ballots = (self._ballot(block) for block in self._blocks(rows, self._entries()))
-        parts = [filled_up(self._counted(ballot), k, counts) for ballot in ballots]
+        parts = [best_classes_of_votes(self._counted(ballot), k, counts) for ballot in ballots]
         return TopK(*parts[0]) if len(parts) == 1 else TopK(*map(np.concatenate, zip(*parts)))
 
     def _scores(self, rows: Any) -> NDArray:
@@ -379,9 +382,9 @@ class Explanation(NamedTuple):
 
         return first_rows(title, len(self.labels), columns, cells)
 
-    def _list_voters(self, i: int, most: int = 3) -> str:
-        some = zip(self.voters[i, :most], self.voter_labels[i], self.distances[i])
-        return ", ".join(f"{row} {label} ({short_number(far)})" for row, label, far in some if row >= 0)
+    def _list_voters(self, i: int, n_listed: int = 3) -> str:
+        voters = zip(self.voters[i, :n_listed], self.voter_labels[i], self.distances[i])
+        return ", ".join(f"{row} {label} ({short_number(far)})" for row, label, far in voters if row >= 0)
 
     def __repr__(self) -> str:
         return self._table().text()

@@ -1,4 +1,4 @@
-"""Search: the k best rows of each query.
+"""Search: the k best rows of each query, by an exact or an approximate index.
 
 index.py           Recipe and Index, the interface of every index
 flat.py            exact search, also on a GPU           kdtree.py      exact search in few columns
@@ -7,10 +7,10 @@ sharded.py         one index per part of the rows        auto.py        the choi
 metrics.py         distances with units and similarities that users name
 distances.py       distances that the engine computes    pairwise.py    all distances between two sets of rows
 power_scaling.py   rows scaled by powers of two, so that squares neither overflow nor underflow
-results.py         TopK, Neighbors, ids, heaps, ties     block_scan.py  all rows in blocks
+results.py         TopK, Neighbors, ids, heaps, ties     block_scan.py  exact scan of all rows in blocks
 certified/         exact search that skips most rows by proven bounds
 codecs/            rows stored in full, as bytes (Int8) or as bits (Bits)
-kmeans.py          the landmarks of rows                 cells.py       landmark cells of full rows
+kmeans.py          centers of rows                       cells.py       landmark cells of full rows or bytes
 bit_cells.py       landmark cells of bits                principal_axes.py  approximate principal axes of rows
 """
 

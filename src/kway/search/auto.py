@@ -22,23 +22,23 @@ from kway.search.metrics import Metric
 
 
 class Recipes(UserDict[str, Any]):
-    """Recipes by name, each imported at its first use; until then the value is the name of the class."""
+    """Classes of recipes by name; a value that is the name of a class is replaced by the class at its first use."""
 
     def __getitem__(self, name: str) -> type[Recipe]:
-        found: Any = super().__getitem__(name)
-        if isinstance(found, str):
-            found = self[name] = getattr(importlib.import_module(f"kway.search.{name}"), found)
-        return found
+        recipe: Any = super().__getitem__(name)
+        if isinstance(recipe, str):
+            recipe = self[name] = getattr(importlib.import_module(f"kway.search.{name}"), recipe)
+        return recipe
 
 
 INDEXES = Recipes(flat=Flat, landmarks="Landmarks", kdtree="KDTree", lsh="LSH", sharded="Sharded")
 
-TREES = (EUCLIDEAN, MANHATTAN, GREAT_CIRCLE)  # distances for which trees are chosen
-TREE_COLUMNS = 8  # most columns with which a tree visits few of its leaves (no benchmark row)
+TREES = (EUCLIDEAN, MANHATTAN, GREAT_CIRCLE)  # distances for which a KD-tree may be chosen
+TREE_COLUMNS = 8  # number of columns up to which a KD-tree is chosen: with more, it visits most of its leaves
 
 
 class ChosenIndex(NamedTuple):
-    """A recipe, and one sentence why it was chosen."""
+    """A recipe, and one sentence that says why it was chosen; empty if the user chose it."""
 
     recipe: Recipe
     why: str
@@ -85,24 +85,24 @@ def pick_index(
     Returns
     -------
     ChosenIndex
-        The recipe, and why it was chosen if it was.
+        The recipe, and why it was chosen.
     """
     if isinstance(index, Recipe):
-        return ChosenIndex(_placed(index, device), "")
+        return ChosenIndex(_on_device(index, device), "")
     if index == "auto" and names_gpu(device):
         return ChosenIndex(Flat(device=device), "flat: the index for a GPU")
     if index == "auto":
         chosen = choose(n, d, metric, sparse)
-        return ChosenIndex(_placed(chosen.recipe, device), chosen.why)
+        return ChosenIndex(_on_device(chosen.recipe, device), chosen.why)
     if isinstance(index, str) and index in INDEXES:
-        return ChosenIndex(_placed(INDEXES[index](), device), "")
-    near = difflib.get_close_matches(str(index).lower(), ["auto", *INDEXES], n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ";"
-    raise InputError(f"unknown index {index!r}{hint} Known: 'auto', {', '.join(map(repr, INDEXES))}, or a recipe")
+        return ChosenIndex(_on_device(INDEXES[index](), device), "")
+    similar = difflib.get_close_matches(str(index).lower(), ["auto", *INDEXES], n=1)
+    hint = f"; did you mean {similar[0]!r}? Use" if similar else "; use"
+    raise InputError(f"unknown index {index!r}{hint} 'auto', {', '.join(map(repr, INDEXES))}, or a recipe")
 
 
-def _placed(recipe: Recipe, device: str) -> Recipe:
-    """Return the recipe with this device; only flat search runs on a GPU."""
+def _on_device(recipe: Recipe, device: str) -> Recipe:
+    """Return the recipe for this device; raise CombinationError if only the CPU can search it."""
     if isinstance(recipe, Flat):
         return recipe if device == "cpu" else replace(recipe, device=device)
     if names_gpu(device):
@@ -130,5 +130,5 @@ def restore(facts: dict[str, Any], arrays: dict[str, NDArray]) -> Index:
     """
     name = facts.get("recipe", {}).get("index")
     if name not in INDEXES:
-        raise ModelFileError(f"the model file contains an unknown index {name!r}; known are {', '.join(INDEXES)}")
+        raise ModelFileError(f"the model file contains an unknown index {name!r}; expected {', '.join(INDEXES)}")
     return INDEXES[name].restore(facts, arrays)

@@ -1,7 +1,7 @@
 """Landmark cells whose rows are stored as bits: codes of the difference between a row and its landmark (CenteredBits).
 
-`BitCells` is the table of codes, sorted by cell. A model file has the same order, so that a large index can be
-memory-mapped.
+`BitCells` is the table of codes, sorted by cell. A model file has the same order, so that a large index can be mapped
+into memory.
 
     offsets (c + 1,)   cell g contains the rows offsets[g]:offsets[g + 1]
     names (n,)         the position of each row in the index
@@ -57,7 +57,8 @@ from kway.validation import plain_rows
 if TYPE_CHECKING:
     from kway.search.landmarks import LandmarksIndex
 
-_SHARED = 2**15  # rows per query from which on a second thread pays (C1)
+# Number of rows that a query searches for which a second thread pays.
+_ROWS_PER_THREAD = 2**15  # decided by the benchmark of codes (C1)
 _NO_PROJECTION = frozen(np.empty((0, 0), dtype=np.float32))
 
 
@@ -66,16 +67,16 @@ class BitCells(CellOrder):
     """Codes in the order of their cells, and the full rows if they are stored."""
 
     distance: Distance
-    z: float  # filters allow for so many standard deviations of an estimate
-    kept: StoredRows  # its codes are BitRows
+    z: float  # a filter drops a row only if its estimate is too far by this number of standard deviations
+    kept: StoredRows  # full rows or None, and codes that are BitRows
     centers: NDArray[np.float32]  # (c, d)
     names: NDArray[np.int64]
     offsets: NDArray[np.int64]
     spans: NDArray[np.float32]
     rotated: NDArray[np.float32]
 
-    bounds = None  # while a cell is searched, `spans` bound its distances
-    long = _NO_PROJECTION  # only queries are projected
+    bounds = None  # cells are not skipped: `spans` bound the distances of their rows while they are searched
+    long = _NO_PROJECTION  # only queries are projected, without long projections
     reach = 0.0
 
     @staticmethod
@@ -169,11 +170,11 @@ class BitCells(CellOrder):
         All threads work on the same query: each searches a part of the rows of every cell. A common bound is computed
         from the first rows of each part.
         """
-        q, near = len(exact), empty_heaps(len(exact), probes)
+        q, nearest = len(exact), empty_heaps(len(exact), probes)
         short = np.empty((q, finder.landmarks.shape[1] + 1), np.float32)
-        find_cells(placed, finder, CellQueries(short, np.empty((q, 0), np.float32), exact, np.empty(q)), *near)
-        groups = single_groups(near.ids)
-        return self._search_parts(exact, heaps, groups, min(workers(), 1 + self._rows_in(groups) // _SHARED))
+        find_cells(placed, finder, CellQueries(short, np.empty((q, 0), np.float32), exact, np.empty(q)), *nearest)
+        groups = single_groups(nearest.ids)
+        return self._search_parts(exact, heaps, groups, min(workers(), 1 + self._rows_in(groups) // _ROWS_PER_THREAD))
 
     def search_groups(self, exact: NDArray[np.float64], projected: Projected, heaps: Heaps, groups: CellGroups) -> int:
         """Search cells for groups of queries (q, d); return the number of rows measured or estimated."""
@@ -181,30 +182,31 @@ class BitCells(CellOrder):
 
     def _search_parts(self, exact: NDArray[np.float64], heaps: Heaps, groups: CellGroups, parts: int) -> int:
         """Search cells for groups of queries, with every cell cut into `parts`; add the nearest rows to the heaps."""
-        look = CellPairs(*groups, self.codes.frame.rotate(np.asarray(self.distance.place(exact))), exact)
-        how, coded, cells = self._how, self._coded, CodedCells(self.offsets, self.spans, self.rotated)
+        pairs = CellPairs(*groups, self.codes.frame.rotate(np.asarray(self.distance.place(exact))), exact)
+        coded, cells = self._coded, CodedCells(self.offsets, self.spans, self.rotated)
 
         def bound(part: int) -> NDArray[np.float64]:
             out = np.full(len(exact), EMPTY)
-            bound_bit_cells(how, coded, cells, look, part, parts, heaps.ids.shape[1], out)
+            bound_bit_cells(self._estimator, coded, cells, pairs, part, parts, heaps.ids.shape[1], out)
             return out
 
-        def work(part: int) -> _PartResult:
-            own = heaps if parts == 1 else empty_heaps(*heaps.ids.shape)
-            counts = search_bit_cells(how, coded, cells, look, part, parts, bounds, *own)
-            return _PartResult(own, int(counts[int(self.has_full)]))
+        def search(part: int) -> _PartResult:
+            part_heaps = heaps if parts == 1 else empty_heaps(*heaps.ids.shape)
+            counts = search_bit_cells(self._estimator, coded, cells, pairs, part, parts, bounds, *part_heaps)
+            return _PartResult(part_heaps, int(counts[int(self.has_full)]))
 
         if parts == 1:
             bounds = np.full(len(exact), EMPTY)
-            return work(0).measured
+            return search(0).measured
         bounds = np.min(pmap(bound, range(parts)), axis=0)
-        done = pmap(work, range(parts))
-        for own, _ in done:
-            merge(*heaps, *own)
-        return sum(result.measured for result in done)
+        results = pmap(search, range(parts))
+        for result in results:
+            merge(*heaps, *result.heaps)
+        return sum(result.measured for result in results)
 
     @cached_property
-    def _how(self) -> Estimator:
+    def _estimator(self) -> Estimator:
+        """What the kernels need to estimate distances from codes."""
         distance, bar = self.distance, self.z * float(self.codes.widest[0]) if self.has_full else 0.0
         least = -EMPTY if distance.signed else 0.0
         return Estimator(distance.code, distance.order > 0, distance.shifts, least, self.z, bar)
@@ -232,7 +234,7 @@ def _bits(ground: Ground) -> Bits:
     return ground.store
 
 
-_PLACED = ("mean", "basis", "length", "landmarks", "trained")
+_LEARNED = ("mean", "basis", "length", "landmarks", "trained")  # names in the file of a resumable job
 
 
 def fill_cells(index: LandmarksIndex, source: Any, folder: str | Path | None = None) -> int:
@@ -240,17 +242,17 @@ def fill_cells(index: LandmarksIndex, source: Any, folder: str | Path | None = N
     store = index.recipe.store
     assert isinstance(store, Bits)
     learner = _Learner(index, store, _arrays_of(source))
-    coder, arrays = encode_parts(source, learner.learn, learner.restore, index.metric, folder)
-    assert isinstance(coder, _CellCoder)
+    encoder, arrays = encode_parts(source, learner.learn, learner.restore, index.metric, folder)
+    assert isinstance(encoder, _CellEncoder)
     order, offsets = ordered_by_cell(arrays.take("cells"), index.n_landmarks)
-    whole = {key: frozen(arrays.take(key, order)) for key in CODE_ARRAYS}
-    codes = BitRows(residual_frame(store, coder.n_features), **whole)
-    index._set(BitCells.from_codes(None, codes, frozen(order), offsets, coder.centers, index._ground()))
+    ordered = {key: frozen(arrays.take(key, order)) for key in CODE_ARRAYS}
+    codes = BitRows(residual_frame(store, encoder.n_features), **ordered)
+    index._set(BitCells.from_codes(None, codes, frozen(order), offsets, encoder.centers, index._ground()))
     return len(order)
 
 
 @dataclass(frozen=True)
-class _CellCoder:
+class _CellEncoder:
     """Encodes blocks relative to the landmarks of the index."""
 
     index: LandmarksIndex
@@ -263,9 +265,9 @@ class _CellCoder:
 
     def facts(self) -> dict[str, NDArray]:
         index = self.index
-        placed = (index._projection.mean, index._projection.basis, index._projection.length, index._landmarks)
-        named = dict(zip(_PLACED, map(np.asarray, (*placed, index._trained))))
-        return job_settings(self.store.bits, index.metric) | named
+        projection = index._projection
+        values = (projection.mean, projection.basis, projection.length, index._landmarks, index._trained)
+        return job_settings(self.store.bits, index.metric) | dict(zip(_LEARNED, map(np.asarray, values)))
 
     def encode(self, rows: NDArray) -> dict[str, NDArray]:
         cells = self.index._nearest_landmarks(rows)
@@ -289,21 +291,21 @@ class _Learner:
                 "n_landmarks='auto' needs the number of rows, which an iterable does not have; set Landmarks("
                 "n_landmarks=...) to about twice the square root of the rows, or pass an array or folder of .npy files"
             )
-        wanted = 2.0 * n**0.5 if index.recipe.n_landmarks == "auto" else index.recipe.n_landmarks
-        size = int(max(ROWS_PER_CENTER * wanted, SAMPLE_ROWS, 6 * rows.shape[1]))
+        n_landmarks = 2.0 * n**0.5 if index.recipe.n_landmarks == "auto" else index.recipe.n_landmarks
+        size = int(max(ROWS_PER_CENTER * n_landmarks, SAMPLE_ROWS, 6 * rows.shape[1]))
         sample = rows if not n else self._sample(size)
         index._place(sample, n or len(rows))
-        return self._coder()
+        return self._encoder()
 
     def restore(self, facts: Mapping[str, NDArray], folder: str) -> BlockEncoder:
         check_same_job(facts, self.store, self.index.metric, folder, "landmarks")
         index = self.index
         index._projection = Projection(facts["mean"], frozen(facts["basis"]), int(facts["length"]))
         index._landmarks, index._trained = frozen(facts["landmarks"]), int(facts["trained"])
-        return self._coder()
+        return self._encoder()
 
-    def _coder(self) -> _CellCoder:
-        return _CellCoder(self.index, self.store, self.index._ground().centers())
+    def _encoder(self) -> _CellEncoder:
+        return _CellEncoder(self.index, self.store, self.index._ground().centers())
 
     def _sample(self, size: int) -> NDArray:
         """Return `size` rows, drawn at random from all arrays."""
@@ -311,8 +313,8 @@ class _Learner:
         n, rng = int(ends[-1]), np.random.default_rng(self.index.recipe.seed)
         drawn = np.arange(n) if size >= n else np.sort(rng.choice(n, size, replace=False))
         cuts = np.searchsorted(drawn, ends[:-1])
-        some = (a[at - start] for a, at, start in zip(self.arrays, np.split(drawn, cuts), [0, *ends[:-1]]))
-        return np.asarray(self.index.metric.prepare(plain_rows(np.concatenate(list(some)), "rows")))
+        parts = [a[rows - start] for a, rows, start in zip(self.arrays, np.split(drawn, cuts), [0, *ends[:-1]])]
+        return np.asarray(self.index.metric.prepare(plain_rows(np.concatenate(parts), "rows")))
 
 
 def _arrays_of(source: Any) -> tuple[NDArray, ...]:

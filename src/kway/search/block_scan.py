@@ -1,12 +1,13 @@
 """Scans: queries (q, d) against all rows (n, d), a tile of at most 2 MB of keys at a time, never q x n.
 
-BlockScan      exact search. The distance (distances.py) defines the keys of a tile, in float32 if that is safe; the few
-               rows whose key might be among the k best, rounding included, are measured in float64
-confirm        from neighbors found in another space (a tree, unit vectors) to proven neighbors under the metric: k and
-               a few more are measured in float64; if the last one found is farther than the k-th by more than rounding
-               can explain, no other row can be nearer. Queries without that proof, mostly ties, are scanned
+BlockScan   exact search. The distance (distances.py) defines the keys of a tile, which are float32 if that is safe. The
+            few rows whose key, with its rounding, might be among the k best are measured in float64.
+confirm     proves neighbors that were found in another space (by a tree, or among unit vectors). They are k and a few
+            more, and all are measured in float64 under the metric. If the last one is farther than the k-th by more
+            than the rounding, no row that was not found can be nearer. Queries without this proof, mostly those with
+            ties, are scanned.
 
-Euclidean keys are taken about the mean if that saves digits.
+Euclidean keys are computed relative to the mean of the rows if that saves digits.
 """
 
 from __future__ import annotations
@@ -34,39 +35,39 @@ from kway.threads import pmap, shares, spans, spans_of, workers
 if TYPE_CHECKING:
     from kway.search.certified.bounded_scan import BoundedScan
 
-TILE_KEYS = CACHE_BYTES // 4  # float32 keys of a tile (T1b)
+TILE_KEYS = CACHE_BYTES // 4  # float32 keys of a tile
+COPY_BYTES = 4 * CACHE_BYTES  # bytes of rows or queries that are converted for one tile
 _MERGING = Lock()  # of heaps that several threads fill
-COPY_BYTES = 4 * CACHE_BYTES  # bytes of rows or queries that are converted for one tile (T1b)
 
 
 class RowKeys(NamedTuple):
-    """What the keys need of each row, computed in one pass over the rows."""
+    """Scale and offset of the keys of each row, and bounds of their errors."""
 
     scale: NDArray  # (n,)
     offset: NDArray  # (n,)
-    center: NDArray[np.float64] | None  # (d,)
+    center: NDArray[np.float64] | None  # (d,) subtracted from rows and queries; None for the origin
     reach: float  # the largest norm of a (centered) row
     slack: float  # rounding of a key, relative to the norms
-    blur: float  # how far a scanned row may lie from the full one
-    dtype: type[np.floating]  # of keys
+    blur: float  # largest distance of a scanned code from its full row
+    dtype: type[np.floating]  # of the keys
 
 
 class RowSearch(Protocol):
-    """Rows that find the k nearest of a query: in memory, in files, as codes, or on a GPU."""
+    """A search of rows that are in memory, in files, stored as codes, or on a GPU."""
 
     touched: float  # rows measured per query of the last search
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, rows included."""
+        """Bytes in memory, including rows."""
 
     def nearest(self, queries: Any, k: int) -> Neighbors:
-        """Positions and distances (q, k) by (float64 distance, position), k <= n."""
+        """Return positions and distances (q, k) by (float64 distance, position), k <= n."""
 
 
 @dataclass(eq=False)
 class Scan(ABC):
-    """Stored rows under one distance, all scanned for each query; rows can be added and removed."""
+    """A scan of all stored rows under one distance; rows can be added and removed."""
 
     kept: StoredRows
     distance: Distance
@@ -84,28 +85,28 @@ class Scan(ABC):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, rows included."""
+        """Bytes in memory, including rows."""
         return self.kept.nbytes
 
     @abstractmethod
     def measure(self, queries: NDArray[np.float64], ids: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Distances (q, c) of queries (q, d) to the rows at ids (q, c), by the kernels of the scan."""
+        """Return distances (q, c) of queries (q, d) to the rows at ids (q, c), by the kernels of the scan."""
 
     @abstractmethod
     def why(self) -> str:
-        """In a few words, what is scanned and whether answers are exact."""
+        """Return what is scanned, and whether the results are exact."""
 
     def with_bounds(self) -> Scan | BoundedScan:
-        """Return this scan, with bounds on the distances of its rows if there are some and they pay."""
+        """Return this scan, with bounds on the distances of its rows if they exist and save time."""
         return self
 
     @abstractmethod
     def nearest(self, queries: Any, k: int) -> Neighbors:
-        """Positions and distances (q, k) by (float64 distance, position), k <= n."""
+        """Return positions and distances (q, k) by (float64 distance, position), k <= n."""
 
     @abstractmethod
     def on_device(self, device: Device) -> Any:
-        """The same search on a device (rows/gpu/flat_search.py)."""
+        """Return the same search on a device (rows/gpu/flat_search.py)."""
 
     def add(self, rows: Any) -> Self:
         """Return a scan of these rows and more."""
@@ -116,7 +117,7 @@ class Scan(ABC):
         return replace(self, kept=self.kept.drop(positions))
 
     def arrays(self) -> dict[str, NDArray]:
-        """Arrays of a model file."""
+        """Return the arrays of a model file."""
         return self.kept.arrays()
 
 
@@ -125,32 +126,32 @@ class BlockScan(Scan):
 
     @cached_property
     def keys(self) -> RowKeys:
-        """Keys of the rows, computed at the first scan: with bounds (flat.py) there may never be one."""
+        """Keys of the rows, computed at the first scan, which a search with bounds may never need."""
         return row_keys(self.kept, self.distance)
 
     @property
     def rows(self) -> Any:
-        """What is scanned: (n, d) C-contiguous, CSR, or codes."""
+        """The rows or codes that are scanned: (n, d) C-contiguous, CSR, or codes."""
         return self.kept.scanned
 
     def why(self) -> str:
-        """In a few words, what is scanned and whether answers are exact."""
+        """Return what is scanned, and whether the results are exact."""
         if self.kept.codes is None:
             kind = "sparse" if sp.issparse(self.kept.full) else "dense"
             if self.distance.bounded and kind == "dense":
                 return "flat in blocks: bounds would not pay"
-            return f"flat in blocks: no bound spares rows under {self.distance.name!r} of {kind} rows"
+            return f"flat in blocks: there are no bounds for {kind} rows under {self.distance.name!r}"
         exact = "exact: codes are scanned, full rows measured" if self.kept.has_full else "approximate: only codes kept"
         return f"flat over int8 codes, {exact}"
 
     def on_device(self, device: Device) -> Any:
-        """The same search on a device."""
+        """Return the same search on a device."""
         from kway.rows.gpu.flat_search import DeviceSearch
 
         return DeviceSearch.over(self, device)
 
     def with_bounds(self) -> Scan | BoundedScan:
-        """Return this scan, with bounds if its rows are full and dense, the distance has bounds, and they pay."""
+        """Return this scan, with bounds if its rows are full and dense, the distance has bounds, and they save time."""
         if self.kept.codes is not None or sp.issparse(self.kept.full) or not self.distance.bounded or not self.n:
             return self
         from kway.search.certified.build import certify
@@ -158,35 +159,38 @@ class BlockScan(Scan):
         return certify(self) or self
 
     def measure(self, queries: NDArray[np.float64], ids: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Distances (q, c) of queries (q, d) to the rows at ids (q, c), by the kernel of the scan."""
+        """Return distances (q, c) of queries (q, d) to the rows at ids (q, c), by the kernel of the scan."""
         rows, places = self.kept.found(ids)
         return measured_rows(self.distance, queries, rows, places)
 
     def nearest(self, queries: Matrix, k: int) -> Neighbors:
-        """Positions and distances (q, k) by (float64 distance, position), k <= n."""
+        """Return positions and distances (q, k) by (float64 distance, position), k <= n."""
         q, n, heaps = queries.shape[0], self.n, empty_heaps(queries.shape[0], k)
         blocks = spans(q, _block_size(q, queries.shape[1]))
         if len(blocks) >= workers() or n < 4096:
             counts = pmap(lambda b: self._scan(queries[b], heaps.part(b), slice(0, n)), blocks)
         else:  # few queries: the threads share the rows instead
-            counts = pmap(lambda rows: self._scan(queries, heaps, rows, together=True), shares(n))
+            counts = pmap(lambda rows: self._scan(queries, heaps, rows, shared=True), shares(n))
         self.touched = sum(counts) / q
         return heaps.neighbors()
 
-    def _scan(self, queries: Matrix, heaps: Heaps, rows: slice, together: bool = False) -> int:
+    def _scan(self, queries: Matrix, heaps: Heaps, rows: slice, shared: bool = False) -> int:
         """Scan a range of rows for a block of queries, tile by tile; return the number of rows measured.
 
-        together: other threads scan other rows for the same heaps, so results are merged at the end.
+        If `shared` is True, other threads scan other rows for the same heaps, so the results are merged at the end.
         """
-        block, own = _Block.of(self, queries), empty_heaps(*heaps.ids.shape) if together else heaps
-        plain = isinstance(self.rows, np.ndarray) and self.rows.dtype == block.keys.dtype and self.keys.center is None
+        block = _Block.of(self, queries)
+        thread_heaps = empty_heaps(*heaps.ids.shape) if shared else heaps
+        needs_copy = not (
+            isinstance(self.rows, np.ndarray) and self.rows.dtype == block.keys.dtype and self.keys.center is None
+        )
         chunk = max(256, TILE_KEYS // block.keys.shape[0])
-        if not plain and not sp.issparse(self.rows):
+        if needs_copy and not sp.issparse(self.rows):
             chunk = min(chunk, max(64, COPY_BYTES // (4 * self.d)))
-        measured = sum(block.offer(part, own) for part in spans_of(rows, chunk))
-        if together:
+        measured = sum(block.offer(part, thread_heaps) for part in spans_of(rows, chunk))
+        if shared:
             with _MERGING:
-                merge(*heaps, *own)
+                merge(*heaps, *thread_heaps)
         return measured
 
 
@@ -197,49 +201,55 @@ class _Block:
     scan: BlockScan
     queries: Matrix  # (m, d) float64 as given, for exact distances
     keys: Matrix  # (m, d') as they enter the keys
-    norms: NDArray[np.float64]  # (m,)
-    which: NDArray[np.int64]  # (m,)
+    norms: NDArray[np.float64]  # (m,) of keys
+    which: NDArray[np.int64]  # (m,) numbers of the queries in the block
 
     @staticmethod
     def of(scan: BlockScan, queries: Matrix) -> _Block:
+        """Return the block of queries (m, d), sparse if the rows of the scan are sparse."""
         if sp.issparse(queries) != sp.issparse(scan.rows):
             queries = queries.toarray() if sp.issparse(queries) else sp.csr_matrix(queries)
         exact = queries.astype(np.float64)
-        keys = scan.distance.query_side(_about(exact, scan.keys.center))
+        keys = scan.distance.query_side(_relative_to(exact, scan.keys.center))
         norms, which = np.sqrt(squares(keys)), np.arange(exact.shape[0])
         if sp.issparse(keys):
             return _Block(scan, exact, keys, norms, which)
         with np.errstate(over="ignore"):
-            narrow = keys.astype(scan.keys.dtype)
-        single = bool(norms.max(initial=0.0) < FLOAT32_SAFE[1])  # a distant query would overflow
-        if single and (scan.distance.product or np.array_equal(narrow, keys)):  # a tile must not round queries
-            keys = narrow
+            converted = keys.astype(scan.keys.dtype)
+        fits = bool(norms.max(initial=0.0) < FLOAT32_SAFE[1])  # a distant query would overflow float32
+        if fits and (
+            scan.distance.product or np.array_equal(converted, keys)
+        ):  # Manhattan tiles must not round queries
+            keys = converted
         return _Block(scan, frozen(exact), frozen(keys), norms, which)
 
     def offer(self, part: slice, heaps: Heaps) -> int:
-        s, k, names = self.scan, self.scan.keys, np.arange(part.start, part.stop)
-        rows, code = s.rows[part], s.distance.code
+        """Offer a range of rows to the heaps; return the number of rows measured."""
+        scan, keys, positions = self.scan, self.scan.keys, np.arange(part.start, part.stop)
+        rows, code = scan.rows[part], scan.distance.code
         if sp.issparse(rows):
             products = np.ascontiguousarray((self.keys @ rows.T).toarray())  # (m, c)
             q, x = self.queries, rows
             arrays = (q.data, q.indices, q.indptr, x.data.astype(np.float64), x.indices, x.indptr)
             return int(
                 offer_csr(
-                    code, products, k.scale[part], k.offset[part], *arrays, names, self.norms, k.reach, k.slack, *heaps
+                    code, products, keys.scale[part], keys.offset[part], *arrays, positions, self.norms, keys.reach,
+                    keys.slack, *heaps,
                 )
-            )
-        products = s.distance.tile(self.keys, s.distance.row_side(_about(rows, k.center)))
-        measured = rows if s.kept.codes is None or s.kept.full is None else s.kept.full[part]
-        scale, offset = (frozen(form[part].astype(products.dtype, copy=False)) for form in (k.scale, k.offset))
+            )  # fmt: skip
+        products = scan.distance.tile(self.keys, scan.distance.row_side(_relative_to(rows, keys.center)))
+        full = rows if scan.kept.codes is None or scan.kept.full is None else scan.kept.full[part]
+        scale, offset = (frozen(form[part].astype(products.dtype, copy=False)) for form in (keys.scale, keys.offset))
         return int(
             offer(
-                code, products, scale, offset, self.queries, frozen(measured), names, self.which,
-                self.norms, k.reach, k.slack, k.blur, *heaps,
+                code, products, scale, offset, self.queries, frozen(full), positions, self.which,
+                self.norms, keys.reach, keys.slack, keys.blur, *heaps,
             )
         )  # fmt: skip
 
 
-# bounds the distance of two rounded unit vectors from the exact ones
+# Bounds the error of the distance of two unit vectors that are rounded to float32: the distance changes by at most the
+# sum of the errors of both vectors, eps / 2 each, and float64 sums add less than that.
 UNIT_ROUNDING = 4 * float(np.finfo(np.float32).eps)
 
 
@@ -255,17 +265,14 @@ def unit_rows(rows: NDArray) -> NDArray[np.float32]:
 
 
 def row_keys(kept: StoredRows, distance: Distance) -> RowKeys:
-    """Return the half squares of rows about the center, and what follows from them.
-
-    If codes and full rows are stored, `blur` is the largest error of a code.
-    """
+    """Return the keys of stored rows, in one pass over the rows."""
     scanned, (n, d) = kept.scanned, kept.shape
     dense = not sp.issparse(scanned)
     center = _center(scanned) if distance.shifts and n and dense else None
     halves = np.empty(n)
     for part in spans(n, max(64, COPY_BYTES // (8 * d))):
         exact = scanned[part].astype(np.float64)
-        halves[part] = 0.5 * squares(distance.row_side(_about(exact, center)))
+        halves[part] = 0.5 * squares(distance.row_side(_relative_to(exact, center)))
     reach = float(np.sqrt(2.0 * halves.max(initial=0.0)))
     narrow = dense and not distance.wide and FLOAT32_SAFE[0] < reach < FLOAT32_SAFE[1]
     if not (distance.product or scanned.dtype == np.float32):
@@ -279,13 +286,13 @@ def row_keys(kept: StoredRows, distance: Distance) -> RowKeys:
 
 
 def sum_rounding(d: int, key_type: type[np.floating]) -> float:
-    """Return the relative error of a sum of d products in any order, d u / (1 - d u), with conversions."""
+    """Return the relative error d u / (1 - d u) of a sum of d products in any order, with 32 more roundings."""
     unit_roundoff = 2.0**-24 if key_type == np.float32 else 2.0**-53
     error = (d + 32) * unit_roundoff
     return float(error / (1.0 - error)) if error < 0.5 else 1.0
 
 
-def _about(rows: Matrix, center: NDArray | None) -> Matrix:
+def _relative_to(rows: Matrix, center: NDArray | None) -> Matrix:
     return rows if center is None else rows - center
 
 
@@ -295,7 +302,7 @@ def _block_size(q: int, d: int) -> int:
 
 
 def _center(rows: NDArray) -> NDArray[np.float64] | None:
-    """Return the mean if rows are far from the origin and close together, so that float32 keeps its digits."""
+    """Return the mean if rows are far from the origin and close together, so that keys about it have more digits."""
     mean = np.zeros(rows.shape[1])
     total = 0.0
     for part in spans(len(rows), max(64, COPY_BYTES // (8 * rows.shape[1]))):
@@ -303,12 +310,12 @@ def _center(rows: NDArray) -> NDArray[np.float64] | None:
         mean += exact.sum(axis=0)
         total += float(squares(exact).sum())
     mean /= len(rows)
-    away = float(mean @ mean)
-    spread = max(0.0, total / len(rows) - away)
-    return mean if away > 4.0 * spread else None
+    offset = float(mean @ mean)
+    spread = max(0.0, total / len(rows) - offset)
+    return mean if offset > 4.0 * spread else None
 
 
-EXTRA = 2  # neighbors beyond k that a proof needs; four more make a search by cosine 10% slower (T2b)
+EXTRA = 2  # neighbors beyond k that a proof needs; with 4, a search by cosine takes 10% longer (benchmark T2b)
 
 
 class Confirmed(NamedTuple):
@@ -319,20 +326,24 @@ class Confirmed(NamedTuple):
 
 
 def confirm(scan: BlockScan, queries: NDArray, found: Neighbors, k: int, rounding: float) -> Confirmed:
-    """Return the k nearest of queries (q, d), given `found` (q, k + some) in another space with errors <= rounding."""
+    """Return the k nearest of queries (q, d), given more than k neighbors in another space.
+
+    `rounding` bounds the absolute error of the distances found. A row that was not found is at least as far as the last
+    row found. 1e-12 covers the relative error of float64 distances, and `angle_rounding` the absolute error of 1 - cos.
+    """
     exact = frozen(queries.astype(np.float64))
-    ids, gaps = found
+    ids, found_distances = found
     distances = measured_rows(scan.distance, exact, frozen(scan.rows), ids)
     order = np.lexsort((ids, distances), axis=1)[:, :k]
     ids, best = np.take_along_axis(ids, order, axis=1), np.take_along_axis(distances, order, axis=1)
     measured = distances.size
     if len(found.ids.T) < len(scan.rows):
-        last = gaps[:, -1] * (1.0 - 1e-12) - rounding
-        unsure = sum_rounding(queries.shape[1], np.float64) if scan.distance.by_angle else 0.0  # 1 - cos, at 0 too
-        doubtful = np.flatnonzero(last <= scan.distance.gap(best[:, -1] + unsure) * (1.0 + 1e-12))
-        if len(doubtful):
-            ids[doubtful], best[doubtful] = scan.nearest(exact[doubtful], k)
-            measured += int(scan.touched * len(doubtful))
+        last = found_distances[:, -1] * (1.0 - 1e-12) - rounding
+        angle_rounding = sum_rounding(queries.shape[1], np.float64) if scan.distance.by_angle else 0.0
+        unproven = np.flatnonzero(last <= scan.distance.gap(best[:, -1] + angle_rounding) * (1.0 + 1e-12))
+        if len(unproven):
+            ids[unproven], best[unproven] = scan.nearest(exact[unproven], k)
+            measured += int(scan.touched * len(unproven))
     return Confirmed(Neighbors(ids, best), measured)
 
 

@@ -1,22 +1,23 @@
-"""Landmark cells: projections of rows, rows ordered by cell, and the pairs of a query and a cell that it looks into.
+"""Landmark cells: projections of rows, rows in the order of their cells, and the cells that each query probes.
 
-Projection    a short and a long projection of each row that never overstate a distance. With z = x - mean, V (d, M) the
-              leading principal directions of a sample, and p = V'z:
+Projection    computes a short and a long projection of each row, whose distance is never larger than that of the rows.
+              With z = x - mean, V (d, M) the leading principal directions of a sample, and p = V'z:
 
     short     [p_1 .. p_m, ||rest||]        (m + 1,)       the first filter, a matrix product
-    long      [p_m+1 .. p_M, ||rest||]      (M - m + 1,)   the second, one row at a time; empty if d is small
+    long      [p_m+1 .. p_M, ||rest||]      (M - m + 1,)   the second filter, one row at a time; empty if d is small
 
-              ||short(q) - short(x)|| <= ||q - x|| and short(q).short(x) >= q.x, likewise for [p_1 .. p_m, long]
+              ||short(q) - short(x)|| <= ||q - x|| and short(q).short(x) >= q.x, and the same for [p_1 .. p_m, long]
 
-CellGroups    pairs grouped so that each group is one matrix product: queries pairs[starts[i]:starts[i + 1]] look into
-              cells[i]
-CellBounds    which cells have no row near a query, by the distance to their landmarks
-CellTable     rows in the order of their cells, with projections that rule out most of them before any is measured
+CellGroups    pairs of a query and a cell, in groups per cell, so that each group is one matrix product
+CellBounds    finds the cells that contain no row near a query, from the distance to their landmarks
+CellTable     rows in the order of their cells, with projections that rule out most of them before any row is measured
 
-    offsets (c + 1,)   rows offsets[g]:offsets[g + 1] are those of cell g
-    names (n,)         their positions in the index
+    offsets (c + 1,)   cell g contains the rows offsets[g]:offsets[g + 1]
+    names (n,)         the position in the index of each row
     short, long        projections in the space of the distance; codes replace the long ones
     errors (n,)        distance of a row to its code, if both are stored
+
+Shape letters: n rows, q queries, d columns, c cells, m coordinates of a short projection, M of a long one.
 """
 
 from __future__ import annotations
@@ -53,8 +54,9 @@ from kway.search.principal_axes import leading_axes
 from kway.search.results import Heaps
 from kway.threads import pmap, shares, spans
 
-_SMALL = 24  # columns up to which a row is its own projection (T3)
-_SHORT = 64  # most coordinates of a short projection; a long one has twice as many (T3)
+# Decided by the landmarks benchmark (T3).
+_SMALL = 24  # number of columns up to which a row is its own projection
+_SHORT = 64  # maximum length of a short projection; a long one has twice as many coordinates
 
 
 class Projected(NamedTuple):
@@ -82,11 +84,11 @@ class Projection:
     basis: NDArray[np.float32]
     length: int
 
-    def room(self, n: int, long: bool = True) -> Projected:
-        """Allocate the projections of n rows, without the long ones if they are not needed."""
+    def allocate(self, n: int, long: bool = True) -> Projected:
+        """Allocate the projections of n rows, without the long ones if `long` is False."""
         width = self.basis.shape[1]
-        more = width - self.length + 1 if long and width > self.length else 0
-        return Projected(np.empty((n, self.length + 1), np.float32), np.empty((n, more), np.float32), np.empty(n))
+        n_long = width - self.length + 1 if long and width > self.length else 0
+        return Projected(np.empty((n, self.length + 1), np.float32), np.empty((n, n_long), np.float32), np.empty(n))
 
     def fill(self, rows: NDArray, out: Projected) -> None:
         """Write the projections of rows (n, d) into arrays for n rows."""
@@ -99,23 +101,23 @@ class Projection:
 
     def of(self, rows: NDArray, long: bool = True) -> Projected:
         """Return the projections of rows (n, d)."""
-        out = self.room(len(rows), long)
+        out = self.allocate(len(rows), long)
         self.fill(rows, out)
         return out
 
 
 def projection_sample(rows: Any, seed: int) -> Any:
-    """Return a sample of rows (n, d), decoded, from which a projection is learned."""
+    """Return a sample of rows (n, d), decoded if they are codes, from which a projection is learned."""
     n, d = rows.shape
     size = max(SAMPLE_ROWS, 6 * d)
     return rows[:] if n <= size else rows[np.sort(np.random.default_rng(seed).choice(n, size, replace=False))]
 
 
 def learn_projection(rows: NDArray, centered: bool, seed: int) -> Projection:
-    """Return the projection for rows like these (n, d), centered at their mean or at the origin.
+    """Return the projection for rows like these (n, d), centered at their mean if `centered`, else at the origin.
 
-    A short projection, its norm, the position and the half square take at most the bytes of a row minus a sixteenth, so
-    that an index is within twice its rows (T9).
+    A short projection, its norm, the position and the half square take at most 15/16 of the bytes of a row, so that an
+    index takes at most twice the memory of its rows (decided by the memory benchmark, T9).
     """
     d = rows.shape[1]
     mean = rows.mean(axis=0, dtype=np.float64) if centered else np.zeros(d)
@@ -127,7 +129,7 @@ def learn_projection(rows: NDArray, centered: bool, seed: int) -> Projection:
 
 
 class CellGroups(NamedTuple):
-    """Queries pairs[starts[i]:starts[i + 1]] look into cells[i]."""
+    """Queries pairs[starts[i]:starts[i + 1]] probe cells[i]."""
 
     starts: NDArray[np.int64]
     cells: NDArray[np.int64]
@@ -135,19 +137,19 @@ class CellGroups(NamedTuple):
 
 
 def single_groups(cells: NDArray[np.int64]) -> CellGroups:
-    """Return groups of one pair each, nearest cells first."""
+    """Return groups of one pair each, in the order of cells (q, probes)."""
     q, probes = cells.shape
     return CellGroups(np.arange(q * probes + 1), cells.ravel(), np.repeat(np.arange(q), probes))
 
 
 def by_cell(cells: NDArray[np.int64], n_cells: int) -> CellGroups:
-    """Return the groups of pairs per cell; pairs whose cell is n_cells or more are left out.
+    """Group the pairs of queries and their cells (q, probes) by cell; omit pairs whose cell is n_cells or more.
 
     >>> starts, _, pairs = by_cell(np.array([[0, 1], [1, 2]]), n_cells=2)
     >>> pairs[starts[1] : starts[2]]
     array([0, 1])
     """
-    flat = np.minimum(cells.ravel(), n_cells)  # NO_ROW is no cell either
+    flat = np.minimum(cells.ravel(), n_cells)  # NO_ROW, which stands for no cell, becomes n_cells
     narrow = flat.astype(np.uint16) if n_cells < 2**16 else flat  # 16 bits sort by radix, five times faster
     ends = np.cumsum(np.bincount(flat, minlength=n_cells)[:n_cells])
     pairs = np.argsort(narrow, kind="stable")[: ends[-1]] // max(1, cells.shape[1])
@@ -158,7 +160,7 @@ def by_cell(cells: NDArray[np.int64], n_cells: int) -> CellGroups:
 class CellBounds:
     """Bounds that skip cells: landmarks (c, m), and the largest distance (c,) of a row to the landmark of its cell.
 
-    reach: the largest norm of a row; nearest: whether rows are in the cell of their nearest landmark.
+    reach is the largest norm of a row. nearest is True if rows are in the cell of their nearest landmark.
     """
 
     distance: Distance
@@ -170,18 +172,25 @@ class CellBounds:
     def near(
         self, ring: slice, cells: NDArray[np.int64], keys: NDArray, queries: Projected, worst: NDArray
     ) -> NDArray[np.int64]:
-        """Return a range of each query's cells (q, any), nearest first; c for cells without a row within worst (q,).
+        """Return the columns `ring` of cells (q, any), with c instead of cells that have no row within worst (q,).
 
-        keys (q, any): ||m||^2 / 2 - q.m of their landmarks; worst is a distance, EMPTY if there is none yet.
+        keys (q, any) are ||m||^2 / 2 - q.m of the landmarks of cells, which are nearest first. worst is the k-th
+        distance so far, EMPTY if there is none. blurs bound the float32 rounding of the keys and squares: they are
+        sums of at most 129 products, each relative to (|q| + reach)^2, and 129 * 2^-24 < 1e-5.
         """
-        sure = worst + SUM_ROUNDING if self.distance.by_angle else worst  # 1 - cos loses digits if rows nearly coincide
-        gaps = np.where(worst < EMPTY, np.minimum(self.distance.gap(sure), 1e100), 1e100)  # squares without overflow
+        upper = worst + SUM_ROUNDING if self.distance.by_angle else worst  # 1 - cos is wrong by its rounding, even at 0
+        gaps = np.where(worst < EMPTY, np.minimum(self.distance.gap(upper), 1e100), 1e100)  # squares without overflow
         squares = np.einsum("ij,ij->i", queries.lead, queries.lead)
         blurs = 1e-5 * (queries.norms + self.reach) ** 2
-        left = np.ascontiguousarray(cells[:, ring])
-        wide = [np.ascontiguousarray(array, np.float64) for array in (keys[:, ring], keys[:, 0], squares)]
-        skip_cells(left, wide[0], frozen(cells[:, 0]), *wide[1:], gaps, blurs, self.landmarks, self.radii, self.nearest)
-        return left
+        near = np.ascontiguousarray(cells[:, ring])
+        ring_keys, first_keys, squares = (
+            np.ascontiguousarray(array, np.float64) for array in (keys[:, ring], keys[:, 0], squares)
+        )
+        skip_cells(
+            near, ring_keys, frozen(cells[:, 0]), first_keys, squares, gaps, blurs, self.landmarks, self.radii,
+            self.nearest,
+        )  # fmt: skip
+        return near
 
 
 _NO_FLOATS = frozen(np.empty(0, dtype=np.float32))
@@ -189,7 +198,7 @@ _NO_CODES = ByteRows(np.empty((0, 0), dtype=np.int8), _NO_FLOATS, _NO_FLOATS)
 
 
 class Ground(NamedTuple):
-    """What assigns rows to cells: the distance, the projection, the landmarks (c, m), and the store."""
+    """What a table of cells is built on: the distance, the projection, the landmarks (c, m), and the store."""
 
     distance: Distance
     projection: Projection
@@ -206,12 +215,12 @@ class Ground(NamedTuple):
     def centers(self) -> NDArray[np.float32]:
         """Return the landmarks (c, d) in the space of the distance."""
         basis = self.projection.basis[:, : self.projection.length]
-        moved = self.landmarks @ basis.T if basis.shape[1] else self.landmarks
-        return frozen((self.projection.mean + moved).astype(np.float32))
+        offsets = self.landmarks @ basis.T if basis.shape[1] else self.landmarks
+        return frozen((self.projection.mean + offsets).astype(np.float32))
 
 
 class CellOrder:
-    """Rows in the order of their cells: what CellTable and BitCells share."""
+    """Base class of CellTable and BitCells: rows in the order of their cells."""
 
     kept: StoredRows
     names: NDArray[np.int64]  # (n,)
@@ -224,17 +233,17 @@ class CellOrder:
 
     @property
     def cells_in_order(self) -> NDArray[np.int64]:
-        """The cell (n,) of each row, in the order of cells."""
+        """Cell (n,) of each row, in the order of cells."""
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
     @property
     def cells(self) -> NDArray[np.int64]:
-        """The cell (n,) of each row, in the order of positions."""
+        """Cell (n,) of each row, in the order of positions."""
         return self.cells_in_order[self.places]
 
     @property
     def places(self) -> NDArray[np.int64]:
-        """The place (n,) of each position in this order."""
+        """Place (n,) of each position in the order of cells."""
         places = np.empty(len(self.names), dtype=np.int64)
         places[self.names] = np.arange(len(self.names))
         return places
@@ -242,7 +251,7 @@ class CellOrder:
 
 @dataclass(frozen=True)
 class CellTable(CellOrder):
-    """Rows in the order of their cells."""
+    """Rows in the order of their cells, in full or as bytes, with their projections."""
 
     distance: Distance
     kept: StoredRows
@@ -260,7 +269,7 @@ class CellTable(CellOrder):
 
     @staticmethod
     def keep(rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> StoredRows:
-        """Return rows (n, d) as the store keeps them, whatever their cells (n,)."""
+        """Return rows (n, d) as the store keeps them; the cells are not needed."""
         return ground.store.keep(rows, ground.distance)
 
     @staticmethod
@@ -276,7 +285,7 @@ class CellTable(CellOrder):
         order, offsets = ordered_by_cell(cells, len(landmarks))
         ordered = _taken(kept, order)
         errors = _NO_FLOATS
-        if ordered.codes is not None and ordered.full is not None:
+        if ordered.codes is not None and ordered.full is not None:  # 1 + 1e-6 covers the rounding to float32
             errors = frozen((ordered.codes.errors(ordered.full, distance) * (1 + 1e-6)).astype(np.float32))
         short, long, norms = _project(ordered, projection, distance)
         bounded, reach = distance.order > 0, float(norms.max(initial=0.0))
@@ -290,20 +299,20 @@ class CellTable(CellOrder):
             errors=errors,
             bounds=bounds,
             reach=reach,
-            slack=sum_rounding(short.shape[1], np.float32) + 1e-5,  # the rotation rounds too
+            slack=sum_rounding(short.shape[1], np.float32) + 1e-5,  # 1e-5 covers the rounding of the projections
             largest=max(1, int(np.diff(offsets).max())),
             views=_kernel_views(ordered, errors),
         )  # fmt: skip
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, rows included."""
+        """Bytes in memory, including rows."""
         arrays = (self.short, self.long, self.half, self.errors, self.names, self.offsets)
         return int(self.kept.nbytes + sum(array.nbytes for array in arrays))
 
     @property
     def ends_exact(self) -> bool:
-        """Whether a search of all cells gives the exact answer, that of the full rows."""
+        """Whether a search of all cells gives the exact result: if full rows are stored."""
         return self.kept.full is not None
 
     def rows(self) -> StoredRows:
@@ -311,7 +320,7 @@ class CellTable(CellOrder):
         return _taken(self.kept, self.places)
 
     def more(self, rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> StoredRows:
-        """Return more rows (n, d), stored like these."""
+        """Return more rows (n, d) in the form in which the table stores rows."""
         return self.kept.like(rows)
 
     def arrays(self) -> dict[str, NDArray]:
@@ -324,13 +333,13 @@ class CellTable(CellOrder):
         if not len(pairs):
             return 0
         tile = np.empty(max(CACHE_BYTES // 16, self.largest), dtype=np.float32)
-        asked = CellQueries(projected.short, projected.long, exact, projected.norms)
-        return int(search_cells(self.distance.code, starts, cells, pairs, asked, self._table, tile, *heaps))
+        queries = CellQueries(projected.short, projected.long, exact, projected.norms)
+        return int(search_cells(self.distance.code, starts, cells, pairs, queries, self._table, tile, *heaps))
 
     def search_single(
         self, exact: NDArray[np.float64], placed: NDArray[np.float64], finder: CellFinder, probes: int, heaps: Heaps,
     ) -> int:  # fmt: skip
-        """Offer each query (q, d) the rows of its nearest cells, on one thread; return the rows measured in full."""
+        """Offer each query (q, d) the rows of its nearest cells; return the number of rows measured in full."""
         bounds = self.bounds
         radii, nearest = (_NO_FLOATS, False) if bounds is None else (frozen(bounds.radii), bounds.nearest)
         return int(
@@ -359,7 +368,7 @@ def _kernel_views(kept: StoredRows, errors: NDArray[np.float32]) -> tuple[NDArra
 
 def _project(kept: StoredRows, projection: Projection, distance: Distance) -> Projected:
     """Return the projections of all rows, computed part by part."""
-    rows, out = kept.best, projection.room(len(kept), long=kept.codes is None)
+    rows, out = kept.best, projection.allocate(len(kept), long=kept.codes is None)
 
     def work(part: slice) -> None:
         projection.fill(distance.place(rows[part]), out.part(part))
@@ -382,7 +391,7 @@ def ordered_by_cell(cells: NDArray[np.int64], n_cells: int) -> RowOrder:
 
 
 def _taken(kept: StoredRows, order: NDArray[np.int64]) -> StoredRows:
-    """Return kept.take(order), the full rows copied by all threads."""
+    """Return kept.take(order), with the full rows copied by all threads."""
     return StoredRows(taken(kept.full, order), None if kept.codes is None else kept.codes.take(order))
 
 

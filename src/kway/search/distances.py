@@ -1,16 +1,16 @@
-"""Distances d(q, x) that the engine computes, lower is nearer, each with the space in which it is a norm.
+"""Distances d(q, x) that the engine computes, and for each the space in which it is a norm.
 
     name         d(q, x)                       space (`place`)     norm (`gap`)    key of a scanned row
     euclidean    ||q - x||_2                   the rows            d               ||x||^2 / 2 - q.x
     manhattan    ||q - x||_1                   the rows, order 1   d               d, no product
     cosine       1 - q.x / (||q|| ||x||)       unit rows           sqrt(2 d)       -(q / ||q||).x / ||x||
     dot          -q.x                          none                               -q.x
-    hamming      share of columns that differ  none                               their number, no product
+    hamming      share of columns that differ  none                               columns that differ, no product
     haversine    angle of two places           points on a sphere  2 sin(d / 2)    -u.v
 
-In the space, distances are norms of order 1 or 2 that grow with d, so a search in it (by a tree, cells or bounds) finds
-the order of d. Keys grow with d for each query; those of a product are scale_r * (q . x_r) + offset_r. A zero row
-has cosine distance 1 to every row; it is placed at the origin, which is nearer than that.
+In the space, distances are norms of order 1 or 2 that increase with d, so a search in it (by a tree, cells or bounds)
+finds the order of d. For each query, keys increase with d. Keys from products are scale_r * (q . x_r) + offset_r. A
+zero row has cosine distance 1 to every row; it is placed at the origin, which is nearer than that.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from numpy.typing import NDArray
 
 from kway.kernels import distances as kernels
 from kway.kernels.jit import frozen
-from kway.search.power_scaling import near_one
+from kway.search.power_scaling import scale_each_row
 
 Matrix = Any  # NDArray or CSR
 
-UNIT_SAFE = float(np.sqrt(np.finfo(np.float64).eps / np.finfo(np.float64).tiny))  # norms with normal squares
-CANCELLED = 1e-4  # share of ||a||^2 + ||b||^2 below which a squared distance has lost digits (tests of pairwise)
+UNIT_SAFE = float(np.sqrt(np.finfo(np.float64).eps / np.finfo(np.float64).tiny))  # norms up to this have normal squares
+# A squared distance below this share of ||a||^2 + ||b||^2 has lost digits and is computed again.
+CANCELLED = 1e-4  # decided by the tests of pairwise
 
 
 class KeyForm(NamedTuple):
@@ -45,19 +46,19 @@ class Distance(ABC):
     """A distance and its space. The instances are EUCLIDEAN, MANHATTAN, COSINE, DOT, HAMMING and GREAT_CIRCLE."""
 
     name: ClassVar[str]
-    code: ClassVar[int]  # which it is to the kernels
-    order: ClassVar[int] = 2  # of the norm in the space; 0: there is no space
-    moves: ClassVar[bool] = False  # whether rows are elsewhere in the space than they are given
-    product: ClassVar[bool] = True  # keys come from matrix products; else a kernel's tile holds the keys themselves
-    shifts: ClassVar[bool] = False  # products may be taken about any center
-    wide: ClassVar[bool] = False  # float32 keys would be too coarse
-    sparse: ClassVar[bool] = False  # CSR rows can be measured
-    coded: ClassVar[bool] = True  # rows may be rounded to codes
-    signed: ClassVar[bool] = False  # may be negative
-    bounded: ClassVar[bool] = False  # certified search has bounds for it
-    scales: ClassVar[bool] = True  # values are added up or multiplied, so that their size matters (power_scaling.py)
-    degree: ClassVar[int] = 1  # d grows with so many powers of a factor of rows and queries
-    by_angle: ClassVar[bool] = False  # only the direction of a row counts (degree 0): it is placed at length one
+    code: ClassVar[int]  # the number of the distance in the kernels
+    order: ClassVar[int] = 2  # order of the norm in the space; 0 if there is no space
+    transforms_rows: ClassVar[bool] = False  # whether `place` changes rows
+    product: ClassVar[bool] = True  # whether keys come from matrix products; if not, a tile contains the keys
+    shifts: ClassVar[bool] = False  # whether a common vector may be subtracted from queries and rows
+    wide: ClassVar[bool] = False  # whether keys need float64
+    sparse: ClassVar[bool] = False  # whether CSR rows can be measured
+    coded: ClassVar[bool] = True  # whether rows may be rounded to codes
+    signed: ClassVar[bool] = False  # whether the distance may be negative
+    bounded: ClassVar[bool] = False  # whether certified search has bounds for it
+    scales: ClassVar[bool] = True  # whether squares or products of values may overflow (power_scaling.py)
+    degree: ClassVar[int] = 1  # p if d(c q, c x) = c^p d(q, x) for factors c > 0
+    by_angle: ClassVar[bool] = False  # whether only the direction of a row counts; `place` then scales it to length 1
 
     def __str__(self) -> str:
         return self.name
@@ -69,15 +70,15 @@ class Distance(ABC):
 
     @property
     def by_products(self) -> bool:
-        """Whether it comes from products of the unchanged rows, which bits estimate and a GPU computes."""
+        """Whether it is computed from products of the given rows, which bits estimate and a GPU computes."""
         return self.product and self.coded
 
     def place(self, rows: Matrix) -> Matrix:
-        """Return rows (n, d) in the space (n, d')."""
+        """Return rows (n, d) as points of the space (n, d')."""
         return rows
 
     def gap(self, distances: NDArray) -> NDArray:
-        """Return distances in the space, which grow with d."""
+        """Return the distances in the space of points at these distances."""
         return distances
 
     def query_side(self, queries: Matrix) -> Matrix:
@@ -85,7 +86,7 @@ class Distance(ABC):
         return self.place(queries)
 
     def row_side(self, rows: Matrix) -> Matrix:
-        """Return rows (n, d) as they enter the keys; unchanged if a scale is enough, so that none is copied."""
+        """Return rows (n, d) as they enter the keys; unchanged, without a copy, if a scale is enough."""
         return rows
 
     def key_form(self, halves: NDArray[np.float64]) -> KeyForm:
@@ -100,9 +101,9 @@ class Distance(ABC):
         """Return products q.x of queries and rows (m, c), in the type of the queries."""
         return np.asarray(queries @ rows.astype(queries.dtype, copy=False).T)
 
-    def errors(self, rows: NDArray, instead: NDArray) -> NDArray[np.float64]:
-        """Return the distance (n,) in the space of each row to the row that is scanned instead."""
-        gaps = self.place(rows.astype(np.float64)) - self.place(instead.astype(np.float64))
+    def errors(self, rows: NDArray, decoded: NDArray) -> NDArray[np.float64]:
+        """Return the distance (n,) in the space of each row to its decoded code."""
+        gaps = self.place(rows.astype(np.float64)) - self.place(decoded.astype(np.float64))
         return np.abs(gaps).sum(axis=1) if self.order == 1 else np.sqrt(squares(gaps))
 
     @abstractmethod
@@ -125,11 +126,11 @@ class EuclideanDistance(Distance):
         return KeyForm(-np.ones_like(halves), halves)
 
     def fill(self, a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-        """||a||^2 + ||b||^2 - 2 a.b, and again directly if the subtraction cancels."""
-        middle = b.mean(axis=0)
-        moved_a, moved_b = a - middle, b - middle  # far from the origin, squares would hide the differences
-        aa, bb = squares(moved_a), squares(moved_b)
-        np.matmul(moved_a, moved_b.T, out=out)
+        """||a||^2 + ||b||^2 - 2 a.b; pairs for which the subtraction cancels are computed again."""
+        center = b.mean(axis=0)
+        centered_a, centered_b = a - center, b - center  # far from the origin, squares would hide the differences
+        aa, bb = squares(centered_a), squares(centered_b)
+        np.matmul(centered_a, centered_b.T, out=out)
         out *= -2.0
         out += aa[:, None]
         out += bb
@@ -137,7 +138,7 @@ class EuclideanDistance(Distance):
         cancelled = out <= CANCELLED * (aa[:, None] + bb)
         np.sqrt(out, out=out)
         if cancelled.any():
-            out[cancelled] = -1.0
+            out[cancelled] = -1.0  # below the limit of -0.5, up to which `refine` computes pairs again
             kernels.refine(self.code, a, b, np.full(len(a), -0.5), np.zeros(len(b)), out)
 
 
@@ -171,7 +172,7 @@ class CosineDistance(Distance):
     name = "cosine"
     code = kernels.COSINE
     bounded = True
-    moves = True
+    transforms_rows = True
     sparse = True
     degree = 0
     by_angle = True
@@ -189,13 +190,13 @@ class CosineDistance(Distance):
         norms = np.sqrt(2.0 * halves)
         return KeyForm(-np.divide(1.0, norms, out=np.zeros_like(halves), where=norms > 0), np.zeros_like(halves))
 
-    def errors(self, rows: NDArray, instead: NDArray) -> NDArray[np.float64]:
-        """Return the errors; half a unit is added if a zero row replaces another one (gap sqrt(2) instead of 1)."""
-        lost = (squares(instead) == 0) & (squares(rows) > 0)
-        return super().errors(rows, instead) + 0.5 * lost
+    def errors(self, rows: NDArray, decoded: NDArray) -> NDArray[np.float64]:
+        """Return the errors, plus 0.5 if a row is decoded as zero: its gap is then sqrt(2) instead of 1."""
+        lost = (squares(decoded) == 0) & (squares(rows) > 0)
+        return super().errors(rows, decoded) + 0.5 * lost
 
     def fill(self, a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-        """1 - u.v, and again directly where that cancels."""
+        """1 - u.v; pairs for which the subtraction cancels are computed again."""
         np.subtract(1.0, unit(a) @ unit(b).T, out=out)
         np.clip(out, 0.0, 2.0, out=out)
         kernels.refine(self.code, a, b, np.full(len(a), CANCELLED), np.zeros(len(b)), out)
@@ -203,7 +204,7 @@ class CosineDistance(Distance):
 
 @dataclass(frozen=True)
 class DotDistance(Distance):
-    """-q.x, which no space measures: it may be negative, and a row need not be its own nearest."""
+    """-q.x. It is no norm in any space: it may be negative, and a row need not be nearest to itself."""
 
     name = "dot"
     code = kernels.DOT
@@ -213,7 +214,7 @@ class DotDistance(Distance):
     degree = 2
 
     def fill(self, a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-        """One product."""
+        """-a.b."""
         np.matmul(-a, b.T, out=out)
 
 
@@ -225,7 +226,7 @@ class HammingDistance(Distance):
     code = kernels.HAMMING
     order = 0
     product = False
-    coded = False  # rounded values may be equal although the given ones are not
+    coded = False  # different values may be rounded to the same code
     scales = False
 
     def key_form(self, halves: NDArray[np.float64]) -> KeyForm:
@@ -233,11 +234,11 @@ class HammingDistance(Distance):
         return KeyForm(np.ones_like(halves), np.zeros_like(halves))
 
     def reach(self, halves: NDArray[np.float64], n_features: int) -> float:
-        """Keys are whole numbers up to the number of columns."""
+        """Return the number of columns, the largest key."""
         return float(n_features)
 
     def tile(self, queries: NDArray, rows: NDArray) -> NDArray:
-        """How many columns differ."""
+        """Return the number of columns that differ."""
         return _tile(kernels.hamming_tile, queries, rows)
 
     def fill(self, a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64]) -> None:
@@ -252,9 +253,9 @@ class GreatCircleDistance(Distance):
 
     name = "haversine"
     code = kernels.HAVERSINE
-    moves = True
+    transforms_rows = True
     wide = True
-    coded = False  # columns are angles of two kinds
+    coded = False  # the two columns are angles with different ranges
     scales = False
 
     def place(self, rows: NDArray) -> NDArray[np.float64]:
@@ -270,7 +271,7 @@ class GreatCircleDistance(Distance):
         return sphere(rows)
 
     def fill(self, a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-        """Every pair directly: there is no product to start from."""
+        """Compute every pair directly."""
         out.fill(0.0)
         kernels.refine(self.code, a, b, np.zeros(len(a)), np.zeros(len(b)), out)
 
@@ -292,7 +293,7 @@ def unit(rows: Matrix) -> Matrix:
     """Return rows of length one; zero rows stay zero."""
     norms = np.sqrt(squares(rows))
     if ((norms < 1 / UNIT_SAFE) | (norms > UNIT_SAFE)).any():  # usually zero rows
-        rows = near_one(rows)
+        rows = scale_each_row(rows)
         norms = np.sqrt(squares(rows))
     inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
     if sp.issparse(rows):

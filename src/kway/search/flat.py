@@ -4,10 +4,10 @@ For dense rows under euclidean, manhattan, their kernels, and cosine, proven bou
 in ten thousand. Other rows are scanned in blocks. Either way the result is that of brute force in float64 over the
 stored values.
 
-A GPU searches dense rows and codes under distances of products.
+A GPU searches dense rows and codes under distances that are computed from products.
 
-Added rows are scanned in blocks next to the main search, and removed rows are dropped from its results, until there are
-so many that the main search is built again.
+Added rows are scanned in blocks next to the main search, and removed rows are dropped from its results. If there are
+too many of them, the next search builds the main search again.
 """
 
 from __future__ import annotations
@@ -29,17 +29,20 @@ from kway.search.codecs.stores import Store, StoredRows
 from kway.search.distances import DISTANCES
 from kway.search.index import Index, Recipe
 from kway.search.metrics import Metric, pick_metric
-from kway.search.power_scaling import NARROW, Unit, peak
+from kway.search.power_scaling import NARROW, Unit, max_abs
 from kway.search.results import Ids, Neighbors, empty_heaps
 from kway.threads import at_most
 from kway.validation import plain_far
 from kway.versions import writes
 
-TAIL_SHARE = 0.2  # share of added rows at which the main search is built again (S2)
-MAX_DEAD = 64  # removed rows that a search may find in vain before it is built again (S2)
-BOUNDS_AFTER = 256  # queries that an index from a file scans before it builds bounds, which costs as much (T1b)
+# The benchmarks of streams (S2), of a search with few rows (T1b), and of GPU search (G1) decide these numbers.
+TAIL_SHARE = 0.2  # the main search is built again if the added rows exceed this share of its rows (S2)
+MAX_DEAD = 64  # the main search is built again if it contains more removed rows than this (S2)
+BOUNDS_AFTER = (
+    256  # number of queries that an index from a file scans before it builds bounds, which take as long (T1b)
+)
+ENOUGH = 2**24  # number of values of all rows from which device="auto" uses a GPU (G1)
 _FLOATS = ("torch.float32", "torch.float64")  # types of tensors that a GPU searches
-ENOUGH = 2**24  # values of all rows from which on device="auto" takes a GPU (G1)
 
 
 @dataclass(frozen=True)
@@ -69,11 +72,11 @@ class Flat(Recipe):
 
     @property
     def exact(self) -> bool:
-        """Whether results are those of brute force over the stored rows: not for bits, which may miss a neighbor."""
+        """Whether results are those of brute force over the given rows; bits may miss a neighbor."""
         return self.store is None or self.store.exact
 
     def check(self, metric: Metric, sparse: bool = False) -> None:
-        """Raise an error for rows or metrics that the store or the GPU cannot search.
+        """Raise CombinationError for rows or metrics that the store or the GPU cannot search.
 
         Parameters
         ----------
@@ -90,7 +93,7 @@ class Flat(Recipe):
     def build_blocks(self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None) -> Index:
         """Build the live index over rows that come in blocks.
 
-        With a store and `rerank=False`, only one block of rows is in memory at a time. Bits with `rerank=True` needs
+        With a store and `rerank=False`, only one block of rows is in memory at a time. Bits with `rerank=True` requires
         one array of floats (a memory map if it is large), because a search measures full rows.
 
         Parameters
@@ -120,13 +123,13 @@ class Flat(Recipe):
     def _rows_on_gpu(self, rows: Any, metric: Metric) -> Any:
         return None if self.device == "cpu" else rows_on_gpu(rows, metric, self.device)
 
-    def _live(self, rows: Any, metric: Metric, ids: Ids) -> FlatIndex:
+    def _make_index(self, rows: Any, metric: Metric, ids: Ids) -> FlatIndex:
         keep = self.keeper.store_on_gpu if isinstance(rows, TensorRows) else self.keeper.keep
         index = FlatIndex(self, metric, ids, keep(rows, metric.distance))
         index._choose()
         return index
 
-    def _revive(
+    def _restore_index(
         self, rows: Any, metric: Metric, ids: Ids, facts: dict[str, Any], arrays: dict[str, NDArray]
     ) -> FlatIndex:
         kept = self.keeper.load(rows, arrays, metric.distance)
@@ -134,7 +137,7 @@ class Flat(Recipe):
 
 
 class FlatIndex(Index):
-    """Live flat index: a main search, and a scan of the rows added since."""
+    """A flat index: the main search, and a scan of the rows that were added to it since it was built."""
 
     recipe: Flat
 
@@ -144,7 +147,7 @@ class FlatIndex(Index):
         self._main: RowSearch = self._scan
         self._tail: Scan | None = None
         self._dead = np.empty(0, dtype=np.int64)  # removed positions of the main search, sorted
-        self._bounds_after = bounds_after  # queries
+        self._bounds_after = bounds_after  # number of further queries before bounds are built; 0: they were considered
 
     @property
     def nbytes(self) -> int:
@@ -154,15 +157,15 @@ class FlatIndex(Index):
     @property
     def rows(self) -> Any:
         """Rows (n_rows, d) in the order of their positions: an array, CSR, or Codes if only codes are stored."""
-        now = self._settled(self._parted)
-        return now.unit.given(now._scan.kept.best)
+        index = self._updated(self._has_changes)
+        return index.unit.given(index._scan.kept.best)
 
     @property
-    def _parted(self) -> bool:
+    def _has_changes(self) -> bool:
         return self._tail is not None or len(self._dead) > 0
 
     def _choose(self) -> None:
-        """Choose the main search: on the GPU, by bounds if they pay, or by a scan."""
+        """Choose the main search: on a GPU, with bounds if they save time, or a scan of all rows."""
         self._bounds_after, device = 0, self.recipe.device
         on_gpu, why = (None, "") if device == "cpu" else search_on_gpu(self._scan, self.metric, device)
         if on_gpu is not None:
@@ -184,7 +187,7 @@ class FlatIndex(Index):
         recipe.check(self.metric, sp.issparse(self._scan.kept.full))
         self.recipe = recipe
         with at_most(self._n_jobs):
-            self._settle()
+            self._rebuild()
             self._choose()
 
     def _search_tensors(self, queries: Any, k: int, probes: int | None) -> Neighbors | None:
@@ -194,27 +197,27 @@ class FlatIndex(Index):
     def _nearest(self, queries: Any, k: int, probes: int | None) -> Neighbors:
         if self._bounds_after:
             self._count_queries(queries.shape[0])
-        found = self._main.nearest(queries, min(k + len(self._dead), self._scan.n))
+        neighbors = self._main.nearest(queries, min(k + len(self._dead), self._scan.n))
         self._touched = self._main.touched
-        return found if self._tail is None and not len(self._dead) else self._joined(found, queries, k)
+        return self._merge_tail(neighbors, queries, k) if self._has_changes else neighbors
 
-    def _joined(self, found: Neighbors, queries: Any, k: int) -> Neighbors:
+    def _merge_tail(self, neighbors: Neighbors, queries: Any, k: int) -> Neighbors:
         """Merge the results of the main search, without removed rows, and of the tail."""
-        heaps, (ids, distances) = empty_heaps(queries.shape[0], k), found
+        heaps, (ids, distances) = empty_heaps(queries.shape[0], k), neighbors
         merge(*heaps, distances, np.where(np.isin(ids, self._dead), -1, ids))
         if self._tail is not None:
             ids, distances = self._tail.nearest(queries, min(k, self._tail.n))
             merge(*heaps, distances, ids + self._scan.n)
             self._touched += self._tail.touched
         ids, distances = heaps.neighbors()
-        return Neighbors(ids - np.searchsorted(self._dead, ids), distances)
+        return Neighbors(ids - np.searchsorted(self._dead, ids), distances)  # positions without the removed rows
 
     def _count_queries(self, n: int) -> None:
-        """Build the bounds once so many queries have come that they pay; `why_` stays as in the file."""
+        """Count n queries, and build the bounds after BOUNDS_AFTER queries; `why_` stays as in the file."""
         self._bounds_after = max(0, self._bounds_after - n)
         if not self._bounds_after:
             rows = self._scan.kept.full
-            if rows is not None and not np.isfinite(peak(rows)):
+            if rows is not None and not np.isfinite(max_abs(rows)):
                 raise ModelFileError("the rows of the model file contain NaN or infinity; save the model again")
             why = self.why_
             self._choose()
@@ -225,7 +228,7 @@ class FlatIndex(Index):
             self._tail = self.recipe.keeper.scan(self._scan.kept.like(rows), self.metric.distance)
         else:
             self._tail = self._tail.add(rows)
-        self._stale |= self._tail.n > TAIL_SHARE * self._scan.n
+        self._needs_rebuild |= self._tail.n > TAIL_SHARE * self._scan.n
 
     def _drop(self, positions: NDArray[np.int64]) -> None:
         alive = np.delete(np.arange(self._scan.n), self._dead)
@@ -233,11 +236,11 @@ class FlatIndex(Index):
         tail = positions[positions >= len(alive)] - len(alive)
         if len(tail) and self._tail is not None:
             self._tail = self._tail.remove(tail) if len(tail) < self._tail.n else None
-        self._stale |= len(self._dead) > MAX_DEAD
+        self._needs_rebuild |= len(self._dead) > MAX_DEAD
 
-    def _settle(self) -> None:
-        """Build the main search again over all rows that are left."""
-        if not self._parted:
+    def _rebuild(self) -> None:
+        """Build the main search again over the rows that were not removed and those that were added."""
+        if not self._has_changes:
             return
         kept = self._scan.kept.drop(self._dead) if len(self._dead) else self._scan.kept
         if self._tail is not None:
@@ -254,7 +257,7 @@ class FlatIndex(Index):
 
 
 class ChosenSearch(NamedTuple):
-    """A search on a GPU, or None if the CPU searches, and one sentence that says why."""
+    """A search on a GPU, or None if the CPU searches, and one sentence about the choice."""
 
     search: Any
     why: str
@@ -262,25 +265,25 @@ class ChosenSearch(NamedTuple):
 
 def check_device(metric: Metric, sparse: bool) -> None:
     """Raise CombinationError for a metric that a GPU does not search."""
-    what = "sparse rows" if sparse else f"the metric {metric.name!r}" if not metric.distance.by_products else ""
-    if what:
+    problem = "sparse rows" if sparse else f"the metric {metric.name!r}" if not metric.distance.by_products else ""
+    if problem:
         raise CombinationError(
-            f"Flat(device='cuda') cannot search {what}; it searches dense rows, as they are or as codes, under "
-            "'euclidean', 'cosine' and 'dot' (and the kernels on them), else use device='cpu'"
+            f"Flat(device='cuda') cannot search {problem}; it searches dense rows or their codes under 'euclidean', "
+            "'cosine' and 'dot' (and the kernels on them). Use device='cpu' for others"
         )
 
 
 def rows_on_gpu(rows: Any, metric: Metric, device: str) -> TensorRows | None:
     """Return the rows if a GPU can search them without scaling; None if the CPU has to read them."""
-    chosen = gpu_of_tensor(device, rows)
-    if chosen is None or not metric.distance.by_products or not metric.bare:
+    gpu = gpu_of_tensor(device, rows)
+    if gpu is None or not metric.distance.by_products or not metric.is_plain_distance:
         return None
-    far, limit = plain_far(rows, chosen), 2.0 ** min(NARROW.most, -NARROW.least)
-    if far is None:
+    tensor_rows, limit = plain_far(rows, gpu), NARROW.limit
+    if tensor_rows is None:
         return None
-    peaks = far.row_peaks()
-    wild = (peaks >= limit) | ((peaks > 0) & (peaks <= 1 / limit))  # rows that have to be scaled
-    return None if bool(wild.any()) else far
+    peaks = tensor_rows.row_peaks()
+    needs_scaling = (peaks >= limit) | ((peaks > 0) & (peaks <= 1 / limit))
+    return None if bool(needs_scaling.any()) else tensor_rows
 
 
 def gpu_of_tensor(device: str, rows: Any) -> Device | None:
@@ -308,19 +311,19 @@ def search_tensors(search: Any, index: Index, queries: Any, k: int) -> Neighbors
         return None
     device = search.device
     with device.room(f"a search of {len(queries):,} queries"):
-        found = search.answer(device.put(queries), k)
-        ids = found.ids if index.plain_ids else device.put(index.ids)[found.ids]
-        return Neighbors(ids.to(queries.device), found.distances.to(queries.device, queries.dtype))
+        result = search.answer(device.put(queries), k)
+        ids = result.ids if index.plain_ids else device.put(index.ids)[result.ids]
+        return Neighbors(ids.to(queries.device), result.distances.to(queries.device, queries.dtype))
 
 
 def gpu_can_search(index: Index, queries: Any, k: int) -> bool:
-    """Return whether a GPU can search these queries without converting them; the CPU converts or refuses others."""
+    """Return whether a GPU can search these queries as they are; the CPU converts, scales or refuses others."""
     if str(queries.dtype) not in _FLOATS or queries.ndim != 2 or not isinstance(k, int) or not 0 < k < index.n_rows:
         return False
-    if not (index.unit.plain and index.metric.bare and k < MAX_NEIGHBORS):
+    if not (index.unit.plain and index.metric.is_plain_distance and k < MAX_NEIGHBORS):
         return False
     if queries.shape[1] != index.n_features or not len(queries):
         return False
     peaks = queries.abs().amax(1)
-    limit = 2.0 ** min(index.unit.span.most, -index.unit.span.least)
+    limit = index.unit.span.limit
     return bool(((peaks == 0) | ((peaks > 1 / limit) & (peaks < limit))).all())  # false for NaN and infinity

@@ -3,7 +3,7 @@
     recipe = Flat()                                          a frozen dataclass, never changed by a fit
     index = recipe.build(rows, metric="euclidean")           rows (n, d) -> a live index
     index.search(queries, k) -> TopK(ids, scores)            (q, k) each, best first, higher is better, -1 pads
-    index.nearest(queries, k) -> Neighbors(ids, distances)   the same as distances, lower is better, inf pads
+    index.nearest(queries, k) -> Neighbors(ids, distances)   (q, k) each, nearest first, -1 and inf pad
 
 One rule orders every result. Distances are computed in float64 and returned in the precision of the queries (float32
 for float32 queries, float64 for float64 queries and under haversine). The k nearest rows are the first by (returned
@@ -12,9 +12,10 @@ never decrease along a row of the result. A distance beyond the range of float32
 such rows are ordered by their distances in float64. Ids are positions 0..n-1 unless the caller gave others.
 
 A subclass implements `_nearest(queries, k, probes) -> Neighbors of positions`, `_append(rows)`, `_drop(positions)` and
-`_state() -> (facts, arrays)`, and `_search_tensors` if tensors can be searched on a GPU. `_append` and `_drop` replace
-attributes and change no array in place, so that threads may search while another adds rows (versions.py). They may set
-`_stale`: the next search then calls `_settle` first.
+`_state() -> (facts, arrays)`, and `_search_tensors` if tensors can be searched on a GPU. `_nearest` sets `_touched`,
+the mean number of rows per query that it measured. `_append` and `_drop` replace attributes and change no array in
+place, so that threads may search while another adds rows (versions.py). They may set `_needs_rebuild`: the next search
+then calls `_rebuild` first, and clears the flag.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from kway.errors import CombinationError, InputError, ModelFileError
 from kway.rows.gpu.device import Device, as_tensor, is_tensor, on_host
 from kway.search.codecs import store_from
-from kway.search.codecs.stores import FULL, Store, rows_of_arrays
+from kway.search.codecs.stores import FULL, Store, drop_rows, join_rows, row_arrays, rows_of_arrays
 from kway.search.distances import Distance
 from kway.search.metrics import Metric, from_facts, pick_metric
 from kway.search.power_scaling import Scaled, Unit
@@ -40,9 +41,8 @@ from kway.validation import is_sparse, plain_rows
 from kway.versions import current, writes, writing
 
 _SINGLE = np.dtype(np.float32)
-NO_GUARANTEE = (
-    "; no recall is guaranteed: set probes, or let NeighborsClassifier tune them"  # of an index with probes="auto"
-)
+# end of the `why_` of an approximate index with probes="auto" that is not tuned
+NO_GUARANTEE = "; no recall is guaranteed: set probes, or let NeighborsClassifier tune them"
 
 
 @dataclass(frozen=True)
@@ -50,18 +50,18 @@ class Recipe:
     """Parameters from which an index is built; never changed by a fit. Base class of Flat, Landmarks and the others."""
 
     name: ClassVar[str]
-    distances: ClassVar[tuple[Distance, ...]]  # those it can search
-    sparse: ClassVar[bool] = False
-    narrow: ClassVar[bool] = False  # squares are computed in float32
+    distances: ClassVar[tuple[Distance, ...]]  # distances that the index can search
+    sparse: ClassVar[bool] = False  # whether it can search CSR rows
+    narrow: ClassVar[bool] = False  # whether it computes squares in float32
 
     @property
     def exact(self) -> bool:
-        """Whether results are those of brute force."""
+        """Whether results are those of brute force over the given rows."""
         return True
 
     @property
     def keeper(self) -> Store:
-        """The store of the rows; that of full rows if the recipe has none."""
+        """The store of the rows; full rows if the recipe names no store."""
         return getattr(self, "store", None) or FULL
 
     def build(
@@ -90,24 +90,25 @@ class Recipe:
             The live index.
         """
         with at_most(n_jobs):
-            picked = pick_metric(metric)
-            self.check(picked, is_sparse(rows))
-            far = self._rows_on_gpu(rows, picked)
-            kept = plain_rows(rows, "rows", sparse=self.sparse) if far is None else far
-            if kept.shape[0] == 0 or kept.shape[1] == 0:
-                raise InputError(f"rows must have at least one row and one column, got shape {kept.shape}")
-            picked.check(kept.shape[1])
-            unit = Unit.from_exponent(0, kept.dtype, picked.distance, self._narrow)
-            if far is None:
-                kept = picked.prepare(kept)
-                unit = Unit.of(kept, picked.distance, self._narrow)
-                kept = unit.rows(kept)
-            index = self._live(kept, picked, Ids.of(kept.shape[0], ids))
-        index.unit, index._n_jobs = unit, n_jobs
+            metric = pick_metric(metric)
+            self.check(metric, is_sparse(rows))
+            gpu_rows = self._rows_on_gpu(rows, metric)
+            prepared = plain_rows(rows, "rows", sparse=self.sparse) if gpu_rows is None else gpu_rows
+            if prepared.shape[0] == 0 or prepared.shape[1] == 0:
+                raise InputError(f"rows must have at least one row and one column, got shape {prepared.shape}")
+            metric.check(prepared.shape[1])
+            unit = Unit.from_exponent(0, prepared.dtype, metric.distance, self._narrow)
+            if gpu_rows is None:
+                prepared = metric.prepare(prepared)
+                unit = Unit.of(prepared, metric.distance, self._narrow)
+                prepared = unit.rows(prepared)
+            index = self._make_index(prepared, metric, Ids.of(prepared.shape[0], ids))
+        index.unit = unit
+        index._n_jobs = n_jobs
         return index
 
     def _rows_on_gpu(self, rows: Any, metric: Metric) -> Any:
-        """Rows that stay on a device, None if they are read on the CPU."""
+        """Return rows that stay on a GPU; None if the CPU reads them."""
         return None
 
     def build_blocks(self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None) -> Index:
@@ -123,7 +124,8 @@ class Recipe:
         metric : str or Metric, default="euclidean"
             Name or metric of `kway.search`.
         folder : path or None, default=None
-            Folder of finished parts, from which an interrupted build resumes; only for indexes that keep codes alone.
+            Folder of finished parts, from which an interrupted build resumes. Only indexes that store no full rows
+            accept it.
 
         Returns
         -------
@@ -133,7 +135,7 @@ class Recipe:
         from kway.search.codecs.block_codes import iterate_blocks
 
         if folder is not None:
-            raise CombinationError(f"folder= needs an index that keeps only codes, got {self}; omit folder")
+            raise CombinationError(f"folder= needs an index that stores only codes, got {self}; omit folder")
         if hasattr(blocks, "shape"):
             return self.build(blocks, metric)
         parts = [plain_rows(block, "rows") for block in iterate_blocks(blocks).each]
@@ -169,12 +171,14 @@ class Recipe:
             )
 
     @abstractmethod
-    def _live(self, rows: Any, metric: Metric, ids: Ids) -> Index:
-        """Build the live index over checked and prepared rows."""
+    def _make_index(self, rows: Any, metric: Metric, ids: Ids) -> Index:
+        """Build the live index over rows that are checked, prepared for the metric and scaled."""
 
-    def _revive(self, rows: Any, metric: Metric, ids: Ids, facts: dict[str, Any], arrays: dict[str, NDArray]) -> Index:
-        """Return the live index from its parts; built again unless a subclass can avoid it."""
-        return self._live(rows, metric, ids)
+    def _restore_index(
+        self, rows: Any, metric: Metric, ids: Ids, facts: dict[str, Any], arrays: dict[str, NDArray]
+    ) -> Index:
+        """Return the live index from the parts of a model file; by default, build it again from its rows."""
+        return self._make_index(rows, metric, ids)
 
     def facts(self) -> dict[str, Any]:
         """Return the JSON facts that a model file contains about the recipe.
@@ -186,8 +190,8 @@ class Recipe:
         dict
             The name of the index and its parameters.
         """
-        own = [f.name for f in fields(self) if f.name != "device"]
-        return {"index": self.name, **{name: _as_facts(getattr(self, name)) for name in own}}
+        names = [f.name for f in fields(self) if f.name != "device"]
+        return {"index": self.name, **{name: _as_facts(getattr(self, name)) for name in names}}
 
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> Recipe:
@@ -203,10 +207,10 @@ class Recipe:
         Recipe
             The recipe.
         """
-        given = {key: value for key, value in facts.items() if key != "index"}
-        if isinstance(given.get("store"), dict):
-            given["store"] = store_from(given["store"])
-        return cls(**given)
+        parameters = {key: value for key, value in facts.items() if key != "index"}
+        if isinstance(parameters.get("store"), dict):
+            parameters["store"] = store_from(parameters["store"])
+        return cls(**parameters)
 
     @classmethod
     def restore(cls, facts: dict[str, Any], arrays: dict[str, NDArray]) -> Index:
@@ -229,9 +233,9 @@ class Recipe:
         recipe = cls.from_facts(facts["recipe"])
         rows = rows_of_arrays(arrays, facts["n_rows"], facts["n_features"])
         ids = Ids(np.asarray(arrays["ids"])) if "ids" in arrays else Ids.of(facts["n_rows"], None)
-        index = recipe._revive(rows, from_facts(facts["metric"]), ids, facts, arrays)
-        kind = np.dtype(np.float32) if rows is None else rows.dtype
-        index.unit = Unit.from_exponent(facts.get("unit", 0), kind, index.metric.distance, recipe._narrow)
+        index = recipe._restore_index(rows, from_facts(facts["metric"]), ids, facts, arrays)
+        dtype = np.dtype(np.float32) if rows is None else rows.dtype
+        index.unit = Unit.from_exponent(facts.get("unit", 0), dtype, index.metric.distance, recipe._narrow)
         index.why_ = facts.get("why", index.why_)
         return index
 
@@ -253,9 +257,9 @@ class Index(ABC):
     Attributes
     ----------
     recipe, metric
-        As given.
+        The parameters.
     why_ : str
-        One sentence: why this index, or this kind of search, was chosen.
+        One sentence: how the index searches, and why this index or search was chosen.
 
     Examples
     --------
@@ -272,8 +276,8 @@ class Index(ABC):
     metric: Metric
     why_: str = ""
     unit: Unit  # scaling of the stored rows
-    _stale = False  # whether `_settle` is due before the next search
-    _n_jobs: int | None = None  # threads of building, also of building again
+    _needs_rebuild = False  # whether the next search has to call `_rebuild` first
+    _n_jobs: int | None = None  # threads of `build` and `_rebuild`
 
     def __init__(self, recipe: Recipe, metric: Metric, ids: Ids, n_features: int) -> None:
         self.recipe = recipe
@@ -333,20 +337,20 @@ class Index(ABC):
             Ids and distances (n_queries, k), nearest first; -1 and inf pad if there are fewer rows.
         """
         with at_most(n_jobs):
-            now, tensor = self._settled(), is_tensor(queries)
-            if tensor:
-                now._touched = float(k)
-                found = now._search_tensors(queries, k, probes)
-                if found is not None:
-                    return found
-            some, k = now.unit.queries(now._prepared(on_host(queries), "queries")), whole_k(k)
-            if now.n_rows == 0 or some.rows.shape[0] == 0:
-                shape = (some.rows.shape[0], k)
-                answer = Neighbors(np.full(shape, -1, dtype=np.int64), np.full(shape, np.inf, dtype=some.kind))
+            index, is_on_device = self._updated(), is_tensor(queries)
+            if is_on_device:
+                index._touched = float(k)
+                result = index._search_tensors(queries, k, probes)
+                if result is not None:
+                    return result
+            scaled, k = index.unit.queries(index._prepared(on_host(queries), "queries")), whole_k(k)
+            if index.n_rows == 0 or scaled.rows.shape[0] == 0:
+                shape = (scaled.rows.shape[0], k)
+                result = Neighbors(np.full(shape, -1, dtype=np.int64), np.full(shape, np.inf, scaled.result_type))
             else:
-                found = now._nearest(some.rows, now._asked(some, k), probes)
-                answer = now._named(some, found, k, probes)
-            return Neighbors(*map(Device(str(queries.device)).put, answer)) if tensor else answer
+                neighbors = index._nearest(scaled.rows, index._n_to_search(scaled, k), probes)
+                result = index._finish_result(scaled, neighbors, k, probes)
+            return Neighbors(*map(Device(str(queries.device)).put, result)) if is_on_device else result
 
     def search(self, queries: Any, k: int, n_jobs: int | None = None) -> TopK:
         """Find the k best rows of each query by score, higher is better.
@@ -363,32 +367,37 @@ class Index(ABC):
         """
         ids, distances = self.nearest(queries, k, n_jobs)
         if is_tensor(ids):
-            host = self.metric.score(distances if self.metric.bare else on_host(distances))
-            return TopK(ids, host if self.metric.bare else as_tensor(Device(str(queries.device)), host))
+            if self.metric.is_plain_distance:
+                return TopK(ids, self.metric.score(distances))
+            return TopK(ids, as_tensor(Device(str(queries.device)), self.metric.score(on_host(distances))))
         return TopK(ids, np.where(ids >= 0, self.metric.score(distances), -np.inf))
 
     def _search_tensors(self, queries: Any, k: int, probes: int | None) -> Neighbors | None:
         """Return the nearest rows of a tensor, found on a GPU; None if the CPU has to search."""
         return None
 
-    def _asked(self, queries: Scaled, k: int) -> int:
-        """Return how many neighbors to search for: one more than k if ties in float32 must be seen."""
-        return min(k + (self.recipe.keeper.settles_ties and queries.kind == _SINGLE), self.n_rows)
+    def _n_to_search(self, queries: Scaled, k: int) -> int:
+        """Return the number of neighbors to search for: k + 1 if ties of float32 distances have to be noticed."""
+        return min(k + (self.recipe.keeper.settles_ties and queries.result_type == _SINGLE), self.n_rows)
 
-    def _named(self, queries: Scaled, found: Neighbors, k: int, probes: int | None) -> Neighbors:
-        """Return the result for the caller from the positions found: ties ordered, with ids, padded."""
+    def _finish_result(self, queries: Scaled, neighbors: Neighbors, k: int, probes: int | None) -> Neighbors:
+        """Return the result for the caller: distances without the scaling, ties ordered, ids, padded to k."""
+
+        def unscaled(neighbors: Neighbors, queries: Scaled) -> Neighbors:
+            return Neighbors(neighbors.ids, self.unit.finish(neighbors.distances, queries))
+
+        def search_again(which: NDArray[np.int64], k: int) -> Neighbors:
+            part = queries.part(which)
+            return unscaled(self._nearest(part.rows, k, probes), part)
+
         touched = self._touched
-
-        def again(which: NDArray[np.int64], ask: int) -> Neighbors:
-            some = queries.part(which)
-            return given(self._nearest(some.rows, ask, probes), some)
-
-        def given(found: Neighbors, some: Scaled) -> Neighbors:
-            return Neighbors(found.ids, self.unit.finish(found.distances, some))
-
-        positions, distances = ordered(given(found, queries), min(k, self.n_rows), queries.kind, self.n_rows, again)
-        self._touched = touched  # of the search itself
-        ids, distances = self._ids.names(positions), self.metric.finish(distances)
+        n_found = min(k, self.n_rows)
+        positions, distances = ordered(
+            unscaled(neighbors, queries), n_found, queries.result_type, self.n_rows, search_again
+        )
+        self._touched = touched  # without the searches for ties
+        ids = self._ids.names(positions)
+        distances = self.metric.finish(distances)
         return Neighbors(ids, distances) if k <= self.n_rows else _padded(ids, distances, k)
 
     @writes
@@ -408,10 +417,11 @@ class Index(ABC):
             The ids of the rows.
         """
         with at_most(self._n_jobs):
-            checked, first = self.unit.more_rows(self._prepared(rows, "rows")), self.n_rows
-            self._ids = self._ids.joined(checked.shape[0], ids)
-            if checked.shape[0]:
-                self._append(checked)
+            scaled = self.unit.more_rows(self._prepared(rows, "rows"))
+            first = self.n_rows
+            self._ids = self._ids.joined(scaled.shape[0], ids)
+            if scaled.shape[0]:
+                self._append(scaled)
             return self._ids.names(np.arange(first, self.n_rows))
 
     @writes
@@ -462,68 +472,93 @@ class Index(ABC):
         arrays : dict of str to ndarray
             Arrays; `kway.search.restore(facts, arrays)` returns the index.
         """
-        now = self._settled(self._parted)
-        facts, arrays = now._state()
-        if not now._ids.plain:
-            arrays["ids"] = now.ids
+        index = self._updated(self._has_changes)
+        facts, arrays = index._state()
+        if not index._ids.plain:
+            arrays["ids"] = index.ids
         facts |= {
-            "recipe": now.recipe.facts(),
-            "metric": now.metric.facts(),
-            "n_rows": now.n_rows,
-            "n_features": now.n_features,
-            "why": now.why_,
+            "recipe": index.recipe.facts(),
+            "metric": index.metric.file_facts(),
+            "n_rows": index.n_rows,
+            "n_features": index.n_features,
+            "why": index.why_,
         }
-        if now.unit.exponent:
-            facts["unit"] = now.unit.exponent
+        if index.unit.exponent:
+            facts["unit"] = index.unit.exponent
         return facts, arrays
 
     @property
-    def _parted(self) -> bool:
-        """Whether changes since the last `_settle` are stored apart from the other rows."""
+    def _has_changes(self) -> bool:
+        """Whether changes since the last `_rebuild` are stored apart from the other rows."""
         return False
 
-    def _settled(self, due: bool = False) -> Self:
-        """Return the current version, after `_settle` if that is due."""
-        now = current(self)
-        if not (due or (now._stale and now.n_rows)):
-            return now
+    def _updated(self, rebuild: bool = False) -> Self:
+        """Return the current version of the index, after `_rebuild` if it is needed or `rebuild` is True."""
+        index = current(self)
+        if not (rebuild or (index._needs_rebuild and index.n_rows)):
+            return index
         with writing(self) as new:
-            if due or new._stale:  # else another thread has done it
-                new._settle()
-                new._stale = False
+            if rebuild or new._needs_rebuild:  # false if another thread has rebuilt it in the meantime
+                new._rebuild()
+                new._needs_rebuild = False
         return new
 
-    def _settle(self) -> None:  # noqa: B027 - most indexes are always up to date
-        """Bring the search up to date with the rows."""
+    def _rebuild(self) -> None:  # noqa: B027 - most indexes are always up to date
+        """Bring the search up to date with the rows; called before a search if `_needs_rebuild` is set."""
 
     def _prepared(self, rows: ArrayLike, name: str) -> Any:
         checked = plain_rows(rows, name, sparse=self._takes_sparse)
         if checked.shape[1] != self.n_features:
             raise InputError(
-                f"{name} have {checked.shape[1]} columns, but the index has {self.n_features}; pass as many"
+                f"{name} have {checked.shape[1]} columns, but the index has {self.n_features}; pass the columns that "
+                "the index was built from"
             )
         return self.metric.prepare(checked)
 
     @abstractmethod
     def _nearest(self, queries: Any, k: int, probes: int | None) -> Neighbors:
-        """Return positions and distances (q, k) of the nearest rows, k <= n_rows."""
+        """Return positions and distances (q, k) of the nearest rows, k <= n_rows, and set `_touched`."""
 
     @abstractmethod
     def _append(self, rows: Any) -> None:
-        """Append rows."""
+        """Append scaled rows (m, d) after the last position."""
 
     @abstractmethod
     def _drop(self, positions: NDArray[np.int64]) -> None:
-        """Remove the rows at positions (sorted); later rows move up."""
+        """Remove the rows at sorted positions; the positions of later rows decrease."""
 
     @abstractmethod
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
-        """Return facts and arrays of the subclass."""
+        """Return the facts and arrays that only the subclass stores in a model file."""
+
+
+class RowsIndex(Index):
+    """Base class of indexes that store their rows as one array, and are built again after rows are added or removed."""
+
+    def __init__(self, recipe: Recipe, metric: Metric, ids: Ids, rows: Any) -> None:
+        super().__init__(recipe, metric, ids, rows.shape[1])
+        self._rows = rows
+
+    @property
+    def rows(self) -> Any:
+        """Rows (n_rows, d) in the order of their positions."""
+        return self.unit.given(self._rows)
+
+    def _append(self, rows: Any) -> None:
+        self._rows = join_rows(self._rows, rows)
+        self._needs_rebuild = True
+
+    def _drop(self, positions: NDArray[np.int64]) -> None:
+        self._rows = drop_rows(self._rows, positions)
+        self._needs_rebuild = True
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
+        return {}, row_arrays(self._rows)
 
 
 def _padded(ids: NDArray, distances: NDArray, k: int) -> Neighbors:
-    more = ((0, 0), (0, k - ids.shape[1]))
-    return Neighbors(np.pad(ids, more, constant_values=-1), np.pad(distances, more, constant_values=np.inf))
+    width = ((0, 0), (0, k - ids.shape[1]))
+    return Neighbors(np.pad(ids, width, constant_values=-1), np.pad(distances, width, constant_values=np.inf))
 
 
 def _as_facts(value: Any) -> Any:

@@ -1,11 +1,11 @@
 """Landmarks: IVF (inverted file), approximate search by vector quantization.
 
 k-means places landmarks, each row belongs to the cell of its nearest landmark, and a search reads only the `probes`
-cells whose landmarks are nearest to the query. Queries are grouped by cell, so that each cell is one matrix product for
-all queries that look into it. Projections (cells.py), or codes, rule out most of its rows before any is measured.
+cells whose landmarks are nearest to the query. Queries are grouped by cell, so that one matrix product per cell serves
+all queries that probe it. Projections (cells.py) or codes rule out most of its rows before any row is measured.
 
-Distances are exact float64 values, or those of the codes if full rows are not stored. A neighbor in a cell that was not
-probed is missed. A search that finds fewer than k rows probes more cells.
+Distances are exact float64 values, or those of the codes if full rows are not stored. The search misses a neighbor in a
+cell that was not probed. A query that finds fewer than k rows probes more cells.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ from kway.search.power_scaling import Unit
 from kway.search.results import Heaps, Ids, Neighbors, empty_heaps, whole_k
 from kway.threads import even_spans, pmap, spans
 
-PROBES = 24  # cells that are probed unless tuned: a recall near 0.996 on images with 2 sqrt(n) cells (T3)
+# Cells that a query probes if probes="auto" is not tuned. The landmarks benchmark (T3) decides the number: with
+PROBES = 24  # 2 sqrt(n) cells, the recall on images is about 0.996
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,13 @@ class Landmarks(Recipe):
     n_landmarks : int or "auto", default="auto"
         Number of cells; "auto" is twice the square root of the rows.
     probes : int or "auto", default="auto"
-        Cells that a query looks into. A NeighborsClassifier tunes "auto" until its votes agree with exact search. An
-        index that is built directly uses 24 and guarantees no recall: if rows are not in clusters, as on random
-        directions, most neighbors may be missed. Compare it with `Flat` on some queries.
+        Number of cells that a query probes. A NeighborsClassifier tunes "auto" until its votes agree with exact search.
+        An index that is built directly uses 24 and guarantees no recall: if rows do not form clusters, it may miss most
+        neighbors. Compare it with `Flat` on a sample of queries.
     seed : int, default=0
         Seed of the samples and of the first landmarks.
     store : None, Int8 or Bits, default=None
-        How rows are stored: in full, as bytes or as bits.
+        How rows are stored: in full (None), as bytes or as bits.
     verbose : bool, default=False
         Whether to show the progress of k-means.
 
@@ -95,11 +96,11 @@ class Landmarks(Recipe):
 
     @property
     def exact(self) -> bool:
-        """Whether results are exact: never, cells that are not probed may contain a neighbor."""
+        """False: a cell that is not probed may contain a neighbor."""
         return False
 
     def check(self, metric: Metric, sparse: bool = False) -> None:
-        """Raise an error for rows or metrics that cannot be searched, such as codes under manhattan or haversine.
+        """Raise CombinationError for rows or metrics that cells cannot search, such as codes under haversine.
 
         Parameters
         ----------
@@ -144,12 +145,12 @@ class Landmarks(Recipe):
         index.unit = Unit.from_exponent(0, np.dtype(np.float32), picked.distance, self._narrow)  # blocks are not scaled
         return index
 
-    def _live(self, rows: Any, metric: Metric, ids: Ids) -> LandmarksIndex:
+    def _make_index(self, rows: Any, metric: Metric, ids: Ids) -> LandmarksIndex:
         index = LandmarksIndex(self, metric, ids, rows.shape[1])
         index._train(rows)
         return index
 
-    def _revive(
+    def _restore_index(
         self, rows: Any, metric: Metric, ids: Ids, facts: dict[str, Any], arrays: dict[str, NDArray]
     ) -> LandmarksIndex:
         index = LandmarksIndex(self, metric, ids, facts["n_features"])
@@ -161,14 +162,14 @@ class Landmarks(Recipe):
 
 
 class Probed(NamedTuple):
-    """The result of a search with some number of probes, and the mean number of rows measured per query."""
+    """The result of a search with a number of probes, and the mean number of rows measured per query."""
 
-    found: Neighbors
+    neighbors: Neighbors
     touched: float
 
 
 class LandmarksIndex(Index):
-    """Live cells; `probes` may be set at any time."""
+    """Rows in the cells of landmarks; `probes` may be set at any time."""
 
     recipe: Landmarks
     _projection: Projection
@@ -187,8 +188,8 @@ class LandmarksIndex(Index):
         return len(self._landmarks)
 
     @property
-    def most_probes(self) -> int:
-        """Largest number of probes worth trying: with half of the cells, exact search is cheaper."""
+    def max_probes(self) -> int:
+        """Largest number of probes that tuning tries: half of the cells, because then exact search is cheaper."""
         return max(1, self.n_landmarks // 2)
 
     @property
@@ -198,7 +199,7 @@ class LandmarksIndex(Index):
 
     @property
     def ends_exact(self) -> bool:
-        """Whether a search of all cells gives the answer that a guarantee refers to."""
+        """Whether a search of all cells gives the result of exact search, to which a guarantee refers."""
         return self._table.ends_exact
 
     @property
@@ -231,13 +232,14 @@ class LandmarksIndex(Index):
         distance, n = self.metric.distance, n or len(rows)
         sample = distance.place(projection_sample(rows, recipe.seed))
         learned = learn_projection(sample, distance.order > 0, recipe.seed)
-        whole = recipe.keeper.learns_long and learned.basis.shape[1] > 0
-        self._projection = replace(learned, length=learned.basis.shape[1]) if whole else learned
-        wanted = round(2.0 * n**0.5) if recipe.n_landmarks == "auto" else int(recipe.n_landmarks)
-        count = min(len(rows), max(1, wanted))
-        some = self._projection.of(distance.place(kmeans_sample(rows, count, rng)), long=False).lead
+        if recipe.keeper.learns_long and learned.basis.shape[1] > 0:
+            learned = replace(learned, length=learned.basis.shape[1])
+        self._projection = learned
+        n_landmarks = round(2.0 * n**0.5) if recipe.n_landmarks == "auto" else int(recipe.n_landmarks)
+        n_landmarks = min(len(rows), max(1, n_landmarks))
+        leads = self._projection.of(distance.place(kmeans_sample(rows, n_landmarks, rng)), long=False).lead
         with progress.bar("landmarks", ROUNDS, asked=recipe.verbose) as tell:
-            self._landmarks = frozen(place_centers(some, count, rng, tell=tell))
+            self._landmarks = frozen(place_centers(leads, n_landmarks, rng, tell=tell))
         self._trained = n
 
     def _arrange(self, kept: StoredRows, cells: NDArray[np.int64]) -> None:
@@ -254,26 +256,23 @@ class LandmarksIndex(Index):
 
     def _nearest_landmarks(self, rows: Any) -> NDArray[np.int64]:
         """Return the nearest landmark (n,) of rows (n, d), part by part."""
-        near, place = np.empty(len(rows), dtype=np.int64), self.metric.distance.place
+        cells, place = np.empty(len(rows), dtype=np.int64), self.metric.distance.place
 
         def work(part: slice) -> None:
             lead = self._projection.of(place(rows[part]), long=False).lead
-            near[part] = nearest_centers(lead, self._landmarks).centers
+            cells[part] = nearest_centers(lead, self._landmarks).centers
 
         pmap(work, spans(len(rows), rows_per_block(4 * rows.shape[1], 2 * CACHE_BYTES)))
-        return near
-
-    def _probes(self, probes: int | None) -> int:
-        return max(1, min(self.probes if probes is None else int(probes), self.n_landmarks))
+        return cells
 
     def _nearest(self, queries: NDArray, k: int, probes: int | None) -> Neighbors:
-        wanted = self._probes(probes)
+        probes = max(1, min(self.probes if probes is None else int(probes), self.n_landmarks))
         heaps = empty_heaps(len(queries), k)
         if len(queries) == 1:
-            measured = self._search(queries, heaps, wanted)
+            measured = self._search(queries, heaps, probes)
         else:
             blocks = even_spans(len(queries), self._block)
-            measured = sum(pmap(lambda b: self._search(queries[b], heaps.part(b), wanted), blocks))
+            measured = sum(pmap(lambda b: self._search(queries[b], heaps.part(b), probes), blocks))
         self._touched = measured / len(queries)
         return heaps.neighbors()
 
@@ -297,60 +296,60 @@ class LandmarksIndex(Index):
         list of Probed
             Neighbors, and rows measured per query, of each step.
         """
-        checked, k = self.unit.queries(self._prepared(queries, "queries")), whole_k(k)
-        rows, ask = checked.rows, self._asked(checked, k)
+        scaled, k = self.unit.queries(self._prepared(queries, "queries")), whole_k(k)
+        rows, n_search = scaled.rows, self._n_to_search(scaled, k)
         q = len(rows)
-        kept = [empty_heaps(q, ask) for _ in steps]
+        results = [empty_heaps(q, n_search) for _ in steps]
         blocks = even_spans(q, min(self._block, max(64, rows_per_block(16 * self.n_landmarks))))
-        work = pmap(lambda b: self._widen(rows[b], [heaps.part(b) for heaps in kept], steps), blocks)
+        measured = pmap(lambda b: self._search_steps(rows[b], [heaps.part(b) for heaps in results], steps), blocks)
         probed = []
-        for step, heaps, touched in zip(steps, kept, np.sum(work, axis=0) / q):
-            found = heaps.neighbors()
-            short = np.flatnonzero(found.ids[:, -1] < 0)
+        for step, heaps, touched in zip(steps, results, np.sum(measured, axis=0) / q):
+            neighbors = heaps.neighbors()
+            short = np.flatnonzero(neighbors.ids[:, -1] < 0)
             if len(short):  # `nearest` probes more cells for these queries
-                found.ids[short], found.distances[short] = self._nearest(rows[short], ask, step)
-            probed.append(Probed(self._named(checked, found, k, step), float(touched)))
+                neighbors.ids[short], neighbors.distances[short] = self._nearest(rows[short], n_search, step)
+            probed.append(Probed(self._finish_result(scaled, neighbors, k, step), float(touched)))
         return probed
 
-    def _widen(self, queries: NDArray, kept: list[Heaps], steps: Sequence[int]) -> list[int]:
-        """Search more and more cells; at each step copy the heaps and note the rows measured so far."""
+    def _search_steps(self, queries: NDArray, results: list[Heaps], steps: Sequence[int]) -> list[int]:
+        """Search more and more cells; copy the heaps after each step, and return the rows measured up to each step."""
         exact = frozen(queries.astype(np.float64))
         projected = self._projection.of(self.metric.distance.place(exact), self._table.long.shape[1] > 0)
         keys = self._finder.marks - projected.lead @ self._landmarks.T  # (q, c)
         cells = np.argsort(keys, axis=1, kind="stable")  # nearest first
         keys = np.take_along_axis(keys, cells, axis=1)
-        heaps, measured = empty_heaps(len(queries), kept[0].ids.shape[1]), 0
-        done, touched = 0, []
-        for step, copy in zip(steps, kept):
-            groups = self._groups(slice(done, step), cells, keys, projected, heaps)
+        heaps = empty_heaps(len(queries), results[0].ids.shape[1])
+        previous, measured, totals = 0, 0, []
+        for step, result in zip(steps, results):
+            groups = self._groups(slice(previous, step), cells, keys, projected, heaps)
             measured += self._table.search_groups(exact, projected, heaps, groups)
-            copy.distances[:], copy.ids[:] = heaps
-            touched.append(measured)
-            done = step
-        return touched
+            result.distances[:], result.ids[:] = heaps
+            totals.append(measured)
+            previous = step
+        return totals
 
     @property
     def _block(self) -> int:
-        """Number of queries that are searched together (T3)."""
+        """Number of queries per block, decided by the landmarks benchmark (T3): large, so that cells are shared."""
         return min(8192, max(256, rows_per_block(16 * self.n_features)))
 
     def _search(self, queries: NDArray, heaps: Heaps, probes: int) -> int:
-        """Search a block of queries; those that found fewer than k rows probe four times as many cells."""
+        """Search a block of queries; those that find fewer than k rows probe four times as many cells."""
         exact = frozen(queries.astype(np.float64))
-        placed = frozen(self.metric.distance.place(exact)) if self.metric.distance.moves else exact
+        placed = frozen(self.metric.distance.place(exact)) if self.metric.distance.transforms_rows else exact
         if len(queries) == 1:
             measured = self._table.search_single(exact, placed, self._finder, probes, heaps)
-        else:  # the nearest cell first: it gives a small k-th distance, which rules out more rows of the others
+        else:  # the nearest cell first: it gives a small k-th distance, which rules out more rows of other cells
             projected = self._projection.of(placed, self._table.long.shape[1] > 0)
             keys, cells = self._probe(projected, probes)  # (q, probes), nearest first
             measured = self._table.search_groups(exact, projected, heaps, by_cell(cells[:, :1], self.n_landmarks))
             others = self._groups(slice(1, None), cells, keys, projected, heaps)
             measured += self._table.search_groups(exact, projected, heaps, others)
-        (where,) = (heaps.distances[:, 0] >= EMPTY).nonzero()
-        if probes < self.n_landmarks and len(where):
-            again = empty_heaps(len(where), heaps.ids.shape[1])
-            measured += self._search(queries[where], again, min(4 * probes, self.n_landmarks))
-            heaps.distances[where], heaps.ids[where] = again
+        short = np.flatnonzero(heaps.distances[:, 0] >= EMPTY)
+        if probes < self.n_landmarks and len(short):
+            new_heaps = empty_heaps(len(short), heaps.ids.shape[1])
+            measured += self._search(queries[short], new_heaps, min(4 * probes, self.n_landmarks))
+            heaps.distances[short], heaps.ids[short] = new_heaps
         return measured
 
     def _groups(
@@ -358,17 +357,18 @@ class LandmarksIndex(Index):
     ) -> CellGroups:
         """Group queries by a range of their cells (q, any); cells whose bounds exclude all their rows are left out."""
         bounds = self._table.bounds
-        some = cells[:, ring] if bounds is None else bounds.near(ring, cells, keys, projected, heaps.distances[:, 0])
-        return by_cell(some, self.n_landmarks)
+        if bounds is None:
+            return by_cell(cells[:, ring], self.n_landmarks)
+        return by_cell(bounds.near(ring, cells, keys, projected, heaps.distances[:, 0]), self.n_landmarks)
 
     def _probe(self, projected: Projected, probes: int) -> Heaps:
-        """Return keys and names (q, probes) of the nearest cells of each query, nearest first."""
+        """Return keys and numbers (q, probes) of the nearest cells of each query, nearest first."""
         q = len(projected.short)
         products = projected.lead @ self._landmarks.T  # (q, c)
         marks = self._finder.marks
-        scale, names = frozen(np.full_like(marks, -1)), np.arange(len(marks))
-        heaps, nothing, which = empty_heaps(q, probes), frozen(np.empty((q, 0))), np.arange(q)
-        offer(KEY, products, scale, marks, nothing, nothing, names, which, np.zeros(q), 0.0, 0.0, 0.0, *heaps)
+        scale, cells = frozen(np.full_like(marks, -1)), np.arange(len(marks))
+        heaps, no_rows, which = empty_heaps(q, probes), frozen(np.empty((q, 0))), np.arange(q)
+        offer(KEY, products, scale, marks, no_rows, no_rows, cells, which, np.zeros(q), 0.0, 0.0, 0.0, *heaps)
         settle(*heaps)
         return heaps
 

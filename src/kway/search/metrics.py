@@ -1,4 +1,4 @@
-"""Metrics that users choose. Every search uses a distance d(q, x), lower is nearer.
+"""Metrics that users choose. Every search minimizes a distance d(q, x).
 
     "euclidean"   ||q - x||_2                          "manhattan"  ||q - x||_1
     "cosine"      1 - q.x / (||q|| ||x||)              "dot"        -q.x
@@ -9,7 +9,10 @@
 A zero vector has cosine distance 1 to every row, as in scikit-learn. `score` turns distances into scores, higher is
 better. `log_similarity` weights votes, in log space so that no kernel underflows.
 
-A metric is a distance that the engine computes (distances.py), with units and a similarity.
+A metric consists of a distance that the engine computes (distances.py), units and a similarity. To add one, write a
+class, add it to `_KINDS`, and to METRICS if it needs no parameter. To store it in model files, also list it in
+modelfile/values.py, and in modelfile/schemas/index.py if its name differs from that of its distance. A metric that is
+not listed can be used, but not saved.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.errors import CombinationError, InputError
+from kway.errors import CombinationError, InputError, ModelFileError
 from kway.parameters import above
 from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, HAMMING, MANHATTAN, Distance
 
@@ -34,15 +37,16 @@ class Metric:
 
     name: ClassVar[str]
     distance: ClassVar[Distance]
-    top: ClassVar[float] = 0.0  # score of rows at distance 0
+    best_score: ClassVar[float] = 0.0  # score of rows at distance 0
 
     @property
-    def bare(self) -> bool:
-        """Whether the metric adds nothing to its distance: no change of units, and scores by subtraction."""
-        return all(getattr(type(self), part) is getattr(Metric, part) for part in ("prepare", "finish", "score"))
+    def is_plain_distance(self) -> bool:
+        """Whether distances and scores are those of the engine: no method that converts them is overridden."""
+        hooks = ("prepare", "finish", "score")
+        return all(getattr(type(self), hook) is getattr(Metric, hook) for hook in hooks)
 
     def check(self, n_features: int) -> None:
-        """Raise InputError if the metric cannot measure rows of so many columns.
+        """Raise InputError if the metric cannot measure rows with this number of columns.
 
         Parameters
         ----------
@@ -93,7 +97,7 @@ class Metric:
         ndarray
             Scores, higher is better.
         """
-        return self.top - distances  # -distances would give -0.0 for a perfect match
+        return self.best_score - distances  # -distances would give -0.0 for a perfect match
 
     def log_similarity(self, distances: NDArray) -> NDArray:
         """Return the logarithm of the similarity of rows at these distances.
@@ -114,7 +118,7 @@ class Metric:
         )
 
     def facts(self) -> dict[str, Any]:
-        """Return the JSON facts that a model file contains about the metric; `from_facts` reverses this.
+        """Return the name and the parameters of the metric as JSON facts; `from_facts` reverses this.
 
         Returns
         -------
@@ -122,6 +126,24 @@ class Metric:
             The name of the metric and its parameters.
         """
         return {"name": self.name, **asdict(self)}
+
+    def file_facts(self) -> dict[str, Any]:
+        """Return `facts()` for a model file; raise ModelFileError if kway could not read them back.
+
+        Returns
+        -------
+        dict
+            The name of the metric and its parameters.
+        """
+        from kway.modelfile.schemas.index import base_of  # no prediction needs the schemas
+
+        facts = self.facts()
+        if type(self) not in _KINDS or base_of({"metric": facts}) != self.distance.name:
+            raise ModelFileError(
+                f"the metric {self.name!r} is a {type(self).__module__}.{type(self).__name__}, which a model file "
+                "cannot contain; use a metric of kway, or pickle the estimator instead"
+            )
+        return facts
 
 
 @dataclass(frozen=True)
@@ -142,11 +164,11 @@ class Manhattan(Metric):
 
 @dataclass(frozen=True)
 class Cosine(Metric):
-    """1 - cos(q, x); similarity cos(q, x), clipped at 0 in votes."""
+    """1 - cos(q, x); the similarity is cos(q, x), clipped at 0 in votes."""
 
     name = "cosine"
     distance = COSINE
-    top = 1.0  # scores are cos(q, x)
+    best_score = 1.0  # so that scores are cos(q, x)
 
     def log_similarity(self, distances: NDArray) -> NDArray:
         """Return log max(0, cos(q, x))."""
@@ -155,7 +177,7 @@ class Cosine(Metric):
 
 @dataclass(frozen=True)
 class Dot(Metric):
-    """-q.x; similarity q.x, clipped at 0 in votes. It may be negative, so it is no distance in the strict sense."""
+    """-q.x; the similarity is q.x, clipped at 0 in votes. It can be negative, so it is not a true distance."""
 
     name = "dot"
     distance = DOT
@@ -206,17 +228,17 @@ class Haversine(Metric):
             raise InputError(f"haversine needs 2 columns (latitude, longitude), got {n_features}; pass only those two")
 
     def prepare(self, rows: NDArray) -> NDArray:
-        """Convert rows to radians.
+        """Convert rows to radians in float64, because float32 would round a place on earth by up to half a meter.
 
         Parameters
         ----------
-        rows : ndarray of shape (n, d)
-            Rows.
+        rows : ndarray of shape (n, 2)
+            Latitudes and longitudes.
 
         Returns
         -------
         ndarray of shape (n, 2)
-            Radians in float64: float32 would round a place on earth by up to half a meter.
+            Radians in float64.
         """
         rows = np.ascontiguousarray(rows, dtype=np.float64)
         return np.radians(rows) if self.degrees else rows
@@ -227,7 +249,7 @@ class Haversine(Metric):
         Parameters
         ----------
         distances : ndarray
-            Distances in the units of the engine.
+            Distances in radians.
 
         Returns
         -------
@@ -239,7 +261,7 @@ class Haversine(Metric):
 
 @dataclass(frozen=True)
 class _Kernel(Metric):
-    """A distance whose similarity is a kernel of width sigma."""
+    """Base class of distances whose similarity is a kernel of width sigma."""
 
     sigma: float
 
@@ -298,7 +320,7 @@ class Gaussian(_Kernel):
         ndarray
             -d^2 / sigma^2.
         """
-        with np.errstate(over="ignore"):  # a row too far away for its square has similarity 0
+        with np.errstate(over="ignore"):  # a row whose squared distance overflows has similarity 0
             return -np.square(distances / self.sigma)
 
 
@@ -337,10 +359,9 @@ class Laplacian(_Kernel):
         return -distances / self.sigma
 
 
-_KINDS: tuple[type[Metric], ...] = (Euclidean, Manhattan, Cosine, Dot, Hamming, Haversine, Gaussian, Laplacian)
-METRICS: dict[str, Metric] = {
-    kind.name: kind() for kind in (Manhattan, Euclidean, Cosine, Dot, Haversine, Hamming)
-}  # the names that need no parameter
+_NAMED = (Manhattan, Euclidean, Cosine, Dot, Haversine, Hamming)  # metrics that need no parameter
+_KINDS: tuple[type[Metric], ...] = (*_NAMED, Gaussian, Laplacian)  # metrics that a model file can contain
+METRICS: dict[str, Metric] = {kind.name: kind() for kind in _NAMED}
 
 
 def pick_metric(metric: str | Metric) -> Metric:
@@ -363,20 +384,20 @@ def pick_metric(metric: str | Metric) -> Metric:
     >>> pick_metric("euclidian")
     Traceback (most recent call last):
     ...
-    kway.errors.InputError: unknown metric 'euclidian'; did you mean 'euclidean'? Known: 'manhattan', 'euclidean', ...
+    kway.errors.InputError: unknown metric 'euclidian'; did you mean 'euclidean'? Use one of 'manhattan', ...
     """
     if isinstance(metric, Metric):
         return metric
     if isinstance(metric, str) and metric in METRICS:
         return METRICS[metric]
-    near = difflib.get_close_matches(str(metric).lower(), [*METRICS, "gaussian", "laplacian"], n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ";"
-    known = ", ".join(map(repr, METRICS))
-    raise InputError(f"unknown metric {metric!r}{hint} Known: {known}, Gaussian(sigma), Laplacian(sigma)")
+    similar = difflib.get_close_matches(str(metric).lower(), [*METRICS, "gaussian", "laplacian"], n=1)
+    hint = f"; did you mean {similar[0]!r}? Use" if similar else "; use"
+    names = ", ".join(map(repr, METRICS))
+    raise InputError(f"unknown metric {metric!r}{hint} one of {names}, Gaussian(sigma), Laplacian(sigma)")
 
 
 def from_facts(facts: dict[str, Any]) -> Metric:
-    """Return the metric that `facts()` described."""
+    """Return the metric from its facts, as `Metric.facts` returned them."""
     kinds = {kind.name: kind for kind in _KINDS}
     parameters = {key: value for key, value in facts.items() if key != "name"}
     return kinds[facts["name"]](**parameters)

@@ -1,10 +1,10 @@
 """`kway.pairwise(A, B, metric)`: all distances between the rows of A (n, d) and of B (m, d), as an (n, m) array.
 
-    euclidean, manhattan, haversine, hamming, cosine, dot    the distance that searches use, lower is nearer
-    Gaussian(sigma), Laplacian(sigma)                        the kernel matrix: similarities, higher is nearer
+    euclidean, manhattan, haversine, hamming, cosine, dot    the distance of a search: a smaller value means nearer
+    Gaussian(sigma), Laplacian(sigma)                        the kernel matrix: a larger similarity means nearer
 
-Each distance computes blocks of its own (distances.py), by a matrix product if it has one. Pairs that lose digits by
-cancellation (rows that almost coincide) are measured again directly, so identical rows have distance exactly 0.
+Each distance fills blocks of the array (distances.py), by a matrix product if it has one. Pairs that lose digits by
+cancellation (rows that almost coincide) are computed again directly, so identical rows have distance exactly 0.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from kway.errors import InputError
 from kway.kernels.jit import frozen
 from kway.search.metrics import Gaussian, Laplacian, Metric, pick_metric
-from kway.search.power_scaling import Unit, peak
+from kway.search.power_scaling import Unit, max_abs
 from kway.threads import pmap, shares, spans_of
 from kway.validation import plain_rows
 
@@ -42,21 +42,22 @@ def pairwise(A: ArrayLike, B: ArrayLike | None = None, metric: str | Metric = "e
     >>> pairwise([[0, 0], [3, 4]], [[0, 0]]).ravel().tolist()
     [0.0, 5.0]
     """
-    picked = pick_metric(metric)
+    metric = pick_metric(metric)
     left = plain_rows(A, "A")
     right = left if B is None else plain_rows(B, "B")
     if left.shape[1] != right.shape[1]:
         raise InputError(f"A has {left.shape[1]} columns and B has {right.shape[1]}; pass rows of the same length")
-    picked.check(left.shape[1])
-    a, b = (np.asarray(picked.prepare(rows), dtype=np.float64) for rows in (left, right))
-    unit = Unit.of(a if len(a) and peak(a) >= peak(b) else b, picked.distance, narrow=False)
+    metric.check(left.shape[1])
+    a, b = (np.asarray(metric.prepare(rows), dtype=np.float64) for rows in (left, right))
+    unit = Unit.of(a if len(a) and max_abs(a) >= max_abs(b) else b, metric.distance, narrow=False)
     a, b = frozen(unit.rows(a)), frozen(unit.rows(b))
     out = np.empty((len(a), len(b)))
+    distance = metric.distance
 
-    def work(where: slice) -> None:
-        for part in spans_of(where, 256):
-            picked.distance.fill(a[part], b, out[part])
+    def work(span: slice) -> None:
+        for part in spans_of(span, 256):
+            distance.fill(a[part], b, out[part])
 
     pmap(work, shares(len(a), least=16))
-    distances = picked.finish(unit.finish(out))
-    return picked.score(distances) if isinstance(picked, Gaussian | Laplacian) else distances
+    distances = metric.finish(unit.finish(out))
+    return metric.score(distances) if isinstance(metric, Gaussian | Laplacian) else distances

@@ -1,12 +1,13 @@
 """Rows and queries scaled by powers of two, so that squares neither overflow nor underflow.
 
-    rows     x -> 2^e x          one exponent e for the whole index; one per row if lengths do not count (cosine)
-    queries  q -> 2^(e + f) q    f (q,) is 0 except for a query so far away that float64 hardly tells the rows apart
-    d -> 2^-(e + f) d            2^-(2 e + f) for products (dot)
+    rows     x -> 2^e x          one exponent e per index; one per row if only directions count (cosine)
+    queries  q -> 2^(e + f) q    f (q,) is 0, except for a query so far away that its squares would overflow
+    d -> 2^-(e + f) d            for products (dot): d -> 2^-(2 e + f) d
 
-A power of two changes no digit. e is 0 in the usual range (`PowerSpan`), and nothing is copied. Rows that no single
-power of two can hold (squared differences of 1e-200 next to values of 1e200) raise an error with the column and the
-value.
+Multiplication by a power of two changes no digit of a normal number. The exponent e is 0, and nothing is copied, if the
+largest value of the rows is in the usual range (`PowerSpan`). float32 rows outside this range are converted to float64,
+in which every float32 value and its square is normal. Rows that no single power of two can represent, such as squared
+differences of 1e-200 next to values of 1e200, raise an error with the column and the value.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ if TYPE_CHECKING:
     from kway.search.distances import Distance
 
 
-def peak(rows: Any) -> float:
-    """Return the largest |value|."""
+def max_abs(rows: Any) -> float:
+    """Return the largest absolute value of rows (n, d), dense or CSR; 0 if there are none."""
     if sp.issparse(rows):
         return float(np.abs(rows.data).max(initial=0.0))
     return max(float(rows.max(initial=0.0)), -float(rows.min(initial=0.0)))
 
 
-def all_below(rows: Any, most: float) -> bool:
-    """Return whether every |value| is below most; for few values, the sum of squares decides first."""
+def all_below(rows: Any, limit: float) -> bool:
+    """Return whether every absolute value is below the limit; for few values, one sum of squares usually decides."""
     few = isinstance(rows, np.ndarray) and rows.size <= FEW_VALUES
-    return (few and float(np.vdot(rows, rows)) < most * most) or peak(rows) < most
+    return (few and float(np.vdot(rows, rows)) < limit * limit) or max_abs(rows) < limit
 
 
 def row_peaks(rows: Any) -> NDArray[np.float64]:
-    """Return the largest |value| of each row (n,)."""
+    """Return the largest absolute value of each row (n,)."""
     if sp.issparse(rows):
         return np.asarray(abs(rows).max(axis=1).toarray(), dtype=np.float64).ravel()
     peaks = np.empty(len(rows))
@@ -56,57 +57,65 @@ def row_peaks(rows: Any) -> NDArray[np.float64]:
 
 
 def exponents(peaks: NDArray) -> NDArray[np.int64]:
-    """Return e (n,) with 2^(e - 1) <= peak < 2^e; 0 for 0."""
+    """Return e (n,) with 2^(e - 1) <= peak < 2^e; 0 for a peak of 0."""
     return np.asarray(np.frexp(peaks)[1], dtype=np.int64)
 
 
-def by_power(rows: Any, powers: Any) -> Any:
-    """Return rows times 2^powers, one for all or one per row (n,), in their own type.
+def scale_by_powers(rows: Any, powers: Any) -> Any:
+    """Return rows (n, d) times 2^powers in their own float type; powers is one number or one per row (n,).
 
-    >>> by_power(np.ones((2, 1)), np.array([1, -1])).ravel().tolist()
+    >>> scale_by_powers(np.ones((2, 1)), np.array([1, -1])).ravel().tolist()
     [2.0, 0.5]
     """
-    each = np.asarray(powers, dtype=np.int32)
+    powers = np.asarray(powers, dtype=np.int32)
     if sp.issparse(rows):
-        each = np.repeat(each, np.diff(rows.indptr)) if each.ndim else each
-        return sp.csr_matrix((np.ldexp(rows.data, each), rows.indices, rows.indptr), shape=rows.shape)
-    return np.ldexp(rows, each[:, None] if each.ndim else each)
+        powers = np.repeat(powers, np.diff(rows.indptr)) if powers.ndim else powers
+        return sp.csr_matrix((np.ldexp(rows.data, powers), rows.indices, rows.indptr), shape=rows.shape)
+    return np.ldexp(rows, powers[:, None] if powers.ndim else powers)
 
 
-def near_one(rows: Any) -> Any:
-    """Scale every row by its own power of two to a largest |value| from 1/2 to 1; zero rows stay zero."""
-    return by_power(rows, -exponents(row_peaks(rows)))
+def scale_each_row(rows: Any) -> Any:
+    """Scale every row by its own power of two, so that its largest absolute value is in [1/2, 1); zero rows stay."""
+    return scale_by_powers(rows, -exponents(row_peaks(rows)))
 
 
 class PowerSpan(NamedTuple):
-    """Powers of two between which the largest value of rows is not scaled, and the largest power of a query."""
+    """Range of the arithmetic of an index: rows whose largest value is in 2^min_power..2^max_power are not scaled.
 
-    least: int
-    most: int
-    farthest: int
+    `max_query` is the largest power of two that a query may reach after scaling.
+    """
+
+    min_power: int
+    max_power: int
+    max_query: int
+
+    @property
+    def limit(self) -> float:
+        """The power of two L such that values in (1 / L, L) need no scaling."""
+        return 2.0 ** min(self.max_power, -self.min_power)
 
 
-_WIDE = PowerSpan(-40, 150, 400)  # float64 throughout
+_DOUBLE = PowerSpan(-40, 150, 400)  # float64 rows, whose squares are float64
 SINGLE = PowerSpan(-40, 40, 400)  # float32 rows, whose squares are float64
-NARROW = PowerSpan(-24, 24, 55)  # float32 squares: 2^110 d stays below 2^127
+NARROW = PowerSpan(-24, 24, 55)  # float32 squares: (2^55)^2 d = 2^110 d stays below 2^127
 
 
 class Scaled(NamedTuple):
-    """Queries (q, d) in the units of an index, their own exponents f (q,) or None, and the float type of answers."""
+    """Queries (q, d) in the scale of an index, their own exponents f (q,) or None, and the float type of the result."""
 
     rows: Any
     exponents: NDArray[np.int64] | None
-    kind: np.dtype
+    result_type: np.dtype
 
-    def part(self, which: Any) -> Scaled:
-        """Return some of the queries."""
-        own = None if self.exponents is None else self.exponents[which]
-        return Scaled(self.rows[which], own, self.kind)
+    def part(self, positions: Any) -> Scaled:
+        """Return the queries at these positions."""
+        powers = None if self.exponents is None else self.exponents[positions]
+        return Scaled(self.rows[positions], powers, self.result_type)
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Scaling of an index: exponent e, and the span of powers that its arithmetic can represent."""
+    """Scaling of an index: the exponent e, and the span of powers that its arithmetic can represent."""
 
     distance: Distance
     span: PowerSpan
@@ -115,25 +124,27 @@ class Unit:
 
     @staticmethod
     def of(rows: Any, distance: Distance, narrow: bool) -> Unit:
-        """Return the scaling for rows (n, d) of an index."""
+        """Return the scaling for rows (n, d) of an index; narrow: whether its squares are float32."""
         span = _span(rows.dtype, narrow)
         if not distance.scales:
             return Unit(distance, span)
         peaks = row_peaks(rows)
-        held = peaks[peaks > 0]
-        if not len(held):
+        nonzero = peaks[peaks > 0]
+        if not len(nonzero):
             return Unit(distance, span)
-        low, high = (int(np.frexp(value)[1]) for value in (held.min(), held.max()))
+        low, high = (int(np.frexp(value)[1]) for value in (nonzero.min(), nonzero.max()))
         if distance.by_angle:
-            return Unit(distance, span, by_row=low < span.least or high > min(span.most, -span.least))
-        exponent = 0 if span.least <= high <= span.most else -high
+            return Unit(distance, span, by_row=low < span.min_power or high > min(span.max_power, -span.min_power))
+        if span == SINGLE and not span.min_power <= high <= span.max_power:
+            span = _DOUBLE
+        exponent = 0 if span.min_power <= high <= span.max_power else -high
         if (exponent and rows.dtype == np.float32) or (distance.order == 2 and rows.dtype == np.float64):
-            _refuse_uneven(rows, high, low)
+            _check_range(rows, high, low)
         return Unit(distance, span, exponent)
 
     @staticmethod
     def from_exponent(exponent: int, dtype: np.dtype, distance: Distance, narrow: bool) -> Unit:
-        """Return the scaling of a model file."""
+        """Return the scaling of stored rows of this dtype, whose exponent is known."""
         return Unit(distance, _span(dtype, narrow), exponent)
 
     @property
@@ -141,97 +152,108 @@ class Unit:
         """Whether rows are not scaled."""
         return self.exponent == 0 and not self.by_row
 
+    def stored_type(self, dtype: np.dtype) -> np.dtype:
+        """Return the dtype in which rows of this dtype are stored: float64 if the arithmetic needs its range."""
+        return np.dtype(np.float64) if self.span == _DOUBLE else dtype
+
     def rows(self, rows: Any) -> Any:
-        """Return scaled rows (n, d)."""
+        """Return scaled rows (n, d) in their stored type."""
+        rows = rows.astype(self.stored_type(rows.dtype), copy=False)
         if self.by_row:
-            return near_one(rows)
-        return by_power(rows, self.exponent) if self.exponent else rows
+            return scale_each_row(rows)
+        return scale_by_powers(rows, self.exponent) if self.exponent else rows
 
     def more_rows(self, rows: Any) -> Any:
-        """Return later rows scaled; raise an error if they are too large for the scaling of the index."""
+        """Return later rows scaled; raise InputError if they are too large for the scaling of the index."""
         if not self.distance.scales or not rows.shape[0]:
             return rows
         if self.distance.by_angle:
-            return near_one(rows) if self._wild(row_peaks(rows)) else rows
-        if int(np.frexp(peak(rows))[1]) + self.exponent > self.span.most + 2:
-            most = 2.0 ** (self.span.most - self.exponent)
+            return scale_each_row(rows) if self._needs_scaling(row_peaks(rows)) else rows
+        if int(np.frexp(max_abs(rows))[1]) + self.exponent > self.span.max_power + 2:
+            limit = 2.0 ** (self.span.max_power - self.exponent)
             raise InputError(
-                f"rows hold {largest_value(rows)}, more than was prepared for ({most:.3g}) by the rows before; "
-                "learn again from all rows, or scale the column"
+                f"rows contain {largest_value(rows)}, but the scaling chosen from the first rows allows at most "
+                f"{limit:.3g}; fit or build again with all rows, or scale the column"
             )
         return self.rows(rows)
 
     def given(self, rows: Any) -> Any:
-        """Return stored rows as they were given; rows with scalings of their own as they are stored."""
-        return by_power(rows, -self.exponent) if self.exponent and hasattr(rows, "astype") else rows
+        """Return stored rows in the units of the caller; rows with their own powers stay as they are stored."""
+        return scale_by_powers(rows, -self.exponent) if self.exponent and hasattr(rows, "astype") else rows
 
     def queries(self, rows: Any) -> Scaled:
         """Return scaled queries (q, d); distant ones, and those under angles or products, get powers of their own."""
-        kind = rows.dtype
+        result_type = rows.dtype
         if not self.distance.scales or not rows.shape[0]:
-            return Scaled(rows, None, kind)
+            return Scaled(rows, None, result_type)
         if self.distance.degree == 1:
-            if self.exponent == 0 and all_below(rows, 2.0**self.span.farthest):
-                return Scaled(rows, None, kind)
+            if self.exponent == 0 and all_below(rows, 2.0**self.span.max_query):
+                return Scaled(rows, None, result_type)
             peaks = row_peaks(rows)
-            own = np.minimum(0, self.span.farthest - self.exponent - exponents(peaks))
-            own[peaks == 0] = 0  # a zero row needs no power of its own
-            return Scaled(by_power(rows.astype(np.float64), own + self.exponent), own, kind)
+            powers = np.minimum(0, self.span.max_query - self.exponent - exponents(peaks))
+            powers[peaks == 0] = 0
+            return Scaled(scale_by_powers(rows.astype(np.float64), powers + self.exponent), powers, result_type)
         peaks = row_peaks(rows)
-        if not self._wild(peaks) and self.exponent == 0:
-            return Scaled(rows, None, kind)
-        own = -exponents(peaks)  # products and angles: exact at any length
-        wider = kind if self.distance.by_angle else np.dtype(np.float64)  # products exceed float32 before values do
-        return Scaled(by_power(rows.astype(np.float64), own), own - self.exponent, wider)
+        if not self._needs_scaling(peaks) and self.exponent == 0:
+            return Scaled(rows, None, result_type)
+        powers = -exponents(peaks)  # products and angles are exact at any length
+        if not self.distance.by_angle:
+            result_type = np.dtype(np.float64)  # products exceed float32 before values do
+        return Scaled(scale_by_powers(rows.astype(np.float64), powers), powers - self.exponent, result_type)
 
     def finish(self, distances: NDArray, queries: Scaled | None = None) -> NDArray:
         """Return distances (q, k) without the scaling; one beyond the range of float64 becomes its largest value."""
-        own = None if queries is None else queries.exponents
-        if (self.exponent == 0 and own is None) or self.distance.by_angle:
+        powers = None if queries is None else queries.exponents
+        if (self.exponent == 0 and powers is None) or self.distance.by_angle:
             return distances
-        power = -(self.distance.degree * self.exponent + (0 if own is None else own[:, None]))
+        total = -(self.distance.degree * self.exponent + (0 if powers is None else powers[:, None]))
         with np.errstate(over="ignore"):
-            given = np.ldexp(distances, np.broadcast_to(power, distances.shape).astype(np.int32))
-        most = np.finfo(np.float64).max
-        return np.where(np.isinf(distances), distances, np.clip(given, -most, most))
+            unscaled = np.ldexp(distances, np.broadcast_to(total, distances.shape).astype(np.int32))
+        largest = np.finfo(np.float64).max
+        return np.where(np.isinf(distances), distances, np.clip(unscaled, -largest, largest))
 
-    def _wild(self, peaks: NDArray) -> bool:
-        held = peaks[peaks > 0]
-        limit = min(self.span.most, -self.span.least)
-        return bool(len(held)) and not (held.min() > 2.0**-limit and held.max() < 2.0**limit)
+    def _needs_scaling(self, peaks: NDArray) -> bool:
+        nonzero = peaks[peaks > 0]
+        limit = self.span.limit
+        return bool(len(nonzero)) and not (nonzero.min() > 1 / limit and nonzero.max() < limit)
 
 
 def _span(dtype: np.dtype, narrow: bool) -> PowerSpan:
-    return NARROW if narrow else SINGLE if dtype == np.float32 else _WIDE
+    if narrow:
+        return NARROW
+    return SINGLE if dtype == np.float32 else _DOUBLE
 
 
-def _refuse_uneven(rows: Any, high: int, low: int) -> None:
-    """Raise an error for rows that no common power of two can scale; `high`, `low`: exponents of the row peaks."""
-    normal = -np.finfo(rows.dtype).minexp  # squares of float32 are float64, those of float64 must be normal themselves
-    holds = normal if rows.dtype == np.float32 else normal // 2
-    if high - low > holds:
+def _check_range(rows: Any, high: int, low: int) -> None:
+    """Raise InputError for rows that no common power of two can scale; high and low are exponents of the row peaks.
+
+    After scaling, the smallest row peak and the differences of rows must be normal numbers of the dtype. Squares of
+    float32 values are computed in float64, but squares of float64 values must be normal float64 numbers themselves.
+    """
+    normal = -np.finfo(rows.dtype).minexp
+    max_span = normal if rows.dtype == np.float32 else normal // 2
+    if high - low > max_span:
         peaks = row_peaks(rows)
-        least = int(np.where(peaks > 0, peaks, np.inf).argmin())
+        smallest = int(np.where(peaks > 0, peaks, np.inf).argmin())
         raise InputError(
-            f"rows hold {largest_value(rows)} beside a row of values up to {peaks[least]:.3g} (row "
-            f"{least}): their distances span more than {rows.dtype} holds; drop that row, or scale (or take the log "
-            "of) the column"
+            f"rows contain {largest_value(rows)}, but the largest value of row {smallest} is {peaks[smallest]:.3g}; "
+            f"{rows.dtype} cannot represent both after scaling. Drop that row, or scale (or take the log of) the column"
         )
-    spread = _spread(rows)
-    if 0 < spread < 2.0 ** (high - holds):
+    spread = _max_column_range(rows)
+    if 0 < spread < 2.0 ** (high - max_span):
         raise InputError(
-            f"rows differ by at most {spread:.3g} while they hold {largest_value(rows)}: "
-            f"more than {rows.dtype} holds at once; drop the constant columns, or scale the others"
+            f"rows differ by at most {spread:.3g} but contain {largest_value(rows)}; {rows.dtype} cannot represent "
+            "both after scaling. Drop the constant columns, or scale the others"
         )
 
 
-def _spread(rows: Any) -> float:
-    """Return the widest range of a column."""
+def _max_column_range(rows: Any) -> float:
+    """Return the largest difference of two values of a column."""
     if sp.issparse(rows):
-        high, low = (end(axis=0).toarray() for end in (rows.max, rows.min))
+        high, low = (extreme(axis=0).toarray() for extreme in (rows.max, rows.min))
     else:
         high, low = rows[0].copy(), rows[0].copy()
         for part in row_blocks(rows):
             np.maximum(high, rows[part].max(axis=0), out=high)
             np.minimum(low, rows[part].min(axis=0), out=low)
-    return float((0.5 * high - 0.5 * low).max())  # halves: the difference itself may overflow
+    return float((0.5 * high - 0.5 * low).max())  # halves, because the difference itself may overflow

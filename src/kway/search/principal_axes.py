@@ -1,7 +1,7 @@
 """Approximate principal axes, from which projections of rows are made.
 
-Any orthonormal axes give valid bounds. Principal axes give the tightest, and approximate ones nearly as tight. `eigh`
-of the whole matrix would take ten times as long (T1f, T3).
+Any orthonormal axes give valid bounds. Principal axes give the tightest bounds, and approximate axes nearly as tight
+ones. A full eigendecomposition would take ten times as long (benchmarks T1f and T3).
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from kway.threads import pmap, shares, single_blas, spans
 def leading_axes(values: NDArray[np.float32], count: int, rng: np.random.Generator) -> NDArray[np.float32]:
     """Return about the `count` leading principal axes (d, count) of values Z (s, d), by subspace iteration on Z'Z."""
 
-    small = values.shape[1] <= len(values)  # then Z'Z takes no more memory than Z; it is multiplied three times
-    gram = _cross(values, values) if small else values[:0]
+    forms_gram = values.shape[1] <= len(values)  # then Z'Z takes no more memory than Z
+    gram = _cross(values, values) if forms_gram else values[:0]
 
-    def spread(basis: NDArray[np.float32]) -> NDArray[np.float32]:
-        return pooled_product(gram, basis) if small else _cross(values, pooled_product(values, basis))
+    def multiply(basis: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return Z'Z basis."""
+        return pooled_product(gram, basis) if forms_gram else _cross(values, pooled_product(values, basis))
 
     with single_blas():  # BLAS threads would slow down qr and eigh; the pool computes the products
         basis = rng.standard_normal((values.shape[1], count)).astype(np.float32)
-        basis = qr(spread(spread(basis)).astype(np.float64), mode="economic", overwrite_a=True)[0]
-        turn = eigh(basis.T @ spread(basis.astype(np.float32)), driver="evd", overwrite_a=True)[1]
-        return np.ascontiguousarray((basis @ turn)[:, ::-1], np.float32)
+        basis = qr(multiply(multiply(basis)).astype(np.float64), mode="economic", overwrite_a=True)[0]
+        rotation = eigh(basis.T @ multiply(basis.astype(np.float32)), driver="evd", overwrite_a=True)[1]
+        return np.ascontiguousarray((basis @ rotation)[:, ::-1], np.float32)
 
 
 def pooled_product(values: NDArray[np.float32], axes: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -3,10 +3,10 @@
 TopK, Neighbors    the result of a search
 Ids                the caller's ids of positions 0..n-1
 Heaps              the k best of each query while rows are offered in blocks (kernels/topk.py)
-ordered            the rule for ties: by the returned distance, then by the lower position
+ordered            applies the rule for ties: rows are ordered by the returned distance, then by position
 
-A search finds k + 1 rows in float64. If none of them tie in the precision of the result, the first k are the result. If
-the last row ties with the k-th, rows of lower position may follow, and the query is searched again for more.
+A search finds k + 1 rows in float64. If no two of them tie in the precision of the result, the first k are the result.
+If the last row ties with the k-th, rows with lower positions may be missing, and the query is searched again for more.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ class Neighbors(NamedTuple):
         return self._table().html()
 
 
-def _best_first(name: str, values_name: str, ids: Any, values: Any, most: int = 5) -> Table:
-    """Return a table of the first rows of results (q, k), with at most so many columns."""
+def _best_first(name: str, values_name: str, ids: Any, values: Any, max_columns: int = 5) -> Table:
+    """Return a table of the first rows of results (q, k)."""
     ids, values = np.asarray(ids), np.asarray(values)
     if ids.ndim != 2 or ids.shape != values.shape:  # built by a user
         return Table(f"{name}: ids of shape {ids.shape}, {values_name} of shape {values.shape}", (), ())
     q, k = ids.shape
-    shown = min(k, most)
+    shown = min(k, max_columns)
     title = f"{name}: {q:,} rows x {k:,} best, with their {values_name}" + (
         f" (the first {shown})" if k > shown else ""
     )
@@ -103,12 +103,12 @@ class Ids:
     """Ids (n,) of the rows at positions 0..n-1."""
 
     def __init__(self, ids: NDArray[np.int64] | range) -> None:
-        self._ids = ids  # a range costs no memory
-        self._order: NDArray[np.int64] | None = None  # computed at the first look-up
+        self._ids = ids  # a range, which takes no memory, if ids are the positions
+        self._order: NDArray[np.int64] | None = None  # positions sorted by id, computed by the first `find`
 
     @staticmethod
     def of(n: int, ids: ArrayLike | None) -> Ids:
-        """Return the given ids, checked, or 0..n-1."""
+        """Return the ids of the caller, checked, or 0..n-1 for None."""
         return Ids(range(n) if ids is None else _checked(ids, n))
 
     def __len__(self) -> int:
@@ -116,7 +116,7 @@ class Ids:
 
     @property
     def plain(self) -> bool:
-        """Whether ids are the positions, so that nothing is looked up or stored."""
+        """Whether the ids are the positions."""
         return isinstance(self._ids, range)
 
     @property
@@ -129,7 +129,7 @@ class Ids:
         return positions if self.plain else np.where(positions >= 0, self.ids[np.maximum(positions, 0)], -1)
 
     def joined(self, n: int, ids: ArrayLike | None) -> Ids:
-        """Return these ids and those of n more rows; they continue after the largest unless given."""
+        """Return these ids followed by those of n more rows; None continues after the largest id."""
         if ids is None and self.plain:
             return Ids(range(len(self) + n))
         if ids is None:
@@ -137,23 +137,25 @@ class Ids:
             more = np.arange(first, first + n)
         else:
             more = _checked(ids, n)
-            known = more[self.find(more) >= 0]
-            if len(known):
-                raise InputError(f"ids {_few(known)} are already in the index; remove them first, or pass other ids")
+            duplicates = more[self.find(more) >= 0]
+            if len(duplicates):
+                raise InputError(
+                    f"ids {_first_few(duplicates)} are already in the index; remove them first, or pass other ids"
+                )
         return Ids(np.concatenate([self.ids, more]))
 
     def known(self, ids: ArrayLike) -> NDArray[np.int64]:
-        """Return the sorted positions of ids, without duplicates; raise an error for unknown ids."""
-        named = np.atleast_1d(np.asarray(ids))
-        if named.dtype.kind not in "iu" and named.size:
-            raise InputError(f"ids must be whole numbers, got dtype {named.dtype}")
-        named = np.unique(named.astype(np.int64))
-        found = self.find(named)
-        if (found < 0).any():
+        """Return the sorted positions of ids, without duplicates; raise InputError for unknown ids."""
+        unique = np.atleast_1d(np.asarray(ids))
+        if unique.dtype.kind not in "iu" and unique.size:
+            raise InputError(f"ids must be whole numbers, got dtype {unique.dtype}")
+        unique = np.unique(unique.astype(np.int64))
+        positions = self.find(unique)
+        if (positions < 0).any():
             raise InputError(
-                f"ids {_few(named[found < 0])} are not in the index; pass ids that `add` or `build` returned"
+                f"ids {_first_few(unique[positions < 0])} are not in the index; pass ids that `add` or `build` returned"
             )
-        return np.sort(found)
+        return np.sort(positions)
 
     def find(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the positions of ids, -1 for unknown ids."""
@@ -163,11 +165,11 @@ class Ids:
             return np.where((ids >= 0) & (ids < len(self)), ids, -1)
         if self._order is None:
             self._order = np.argsort(self.ids, kind="stable")
-        at = self._order[np.minimum(np.searchsorted(self.ids, ids, sorter=self._order), len(self) - 1)]
-        return np.where(self.ids[at] == ids, at, -1)
+        positions = self._order[np.minimum(np.searchsorted(self.ids, ids, sorter=self._order), len(self) - 1)]
+        return np.where(self.ids[positions] == ids, positions, -1)
 
     def without(self, positions: NDArray[np.int64]) -> Ids:
-        """Return the ids except those at positions; later ones move up."""
+        """Return the ids except those at positions."""
         return Ids(np.delete(self.ids, positions))
 
 
@@ -182,26 +184,26 @@ def _checked(ids: ArrayLike, n: int) -> NDArray[np.int64]:
         raise InputError(f"ids must not be negative (-1 means not found), got {int(array.min())}")
     values, counts = np.unique(array, return_counts=True)
     if (counts > 1).any():
-        raise InputError(f"ids {_few(values[counts > 1])} occur more than once; pass a different id per row")
+        raise InputError(f"ids {_first_few(values[counts > 1])} occur more than once; pass a different id per row")
     return array
 
 
-def _few(ids: NDArray[np.int64]) -> str:
+def _first_few(ids: NDArray[np.int64]) -> str:
     return ", ".join(map(str, ids[:5])) + (", ..." if len(ids) > 5 else "")
 
 
 class Heaps(NamedTuple):
-    """The k best so far of each query, worst first: distances (q, k) float64 and positions (q, k) int64."""
+    """The k best rows so far of each query, with the worst first: distances (q, k) float64, positions (q, k) int64."""
 
     distances: NDArray[np.float64]
     ids: NDArray[np.int64]
 
-    def part(self, where: slice) -> Heaps:
-        """Return the heaps of some queries, sharing memory."""
-        return Heaps(self.distances[where], self.ids[where])
+    def part(self, queries: slice) -> Heaps:
+        """Return views of the heaps of a range of queries."""
+        return Heaps(self.distances[queries], self.ids[queries])
 
     def neighbors(self) -> Neighbors:
-        """Sort in place, nearest first; -1 and inf for empty places."""
+        """Sort the heaps in place, nearest first, and return them; -1 and inf stand for empty entries."""
         if not settle(self.distances, self.ids):
             empty = self.ids == NO_ROW
             self.ids[empty] = -1
@@ -210,72 +212,76 @@ class Heaps(NamedTuple):
 
 
 def empty_heaps(q: int, k: int) -> Heaps:
-    """Return empty heaps, into which any row is accepted."""
+    """Return heaps without rows."""
     heaps = Heaps(np.empty((q, k)), np.empty((q, k), dtype=np.int64))
-    heaps.distances.fill(EMPTY)  # a third of the time of np.full (T7)
+    heaps.distances.fill(EMPTY)  # takes a third of the time of np.full (latency benchmark T7)
     heaps.ids.fill(NO_ROW)
     return heaps
 
 
 _SINGLE = np.dtype(np.float32)
 
-Again = Callable[[NDArray[np.int64], int], Neighbors]  # (some queries, k) -> their nearest positions
+SearchAgain = Callable[[NDArray[np.int64], int], Neighbors]  # (numbers of queries, k) -> their k nearest positions
 
 
-class GivenDistances(NamedTuple):
-    """Distances (q, k) as returned, and whether any two neighbors tie."""
+class RoundedDistances(NamedTuple):
+    """Distances (q, k) in float32, and whether two adjacent distances of a query tie."""
 
     distances: NDArray
-    tied: bool
+    has_ties: bool
 
 
-def in_precision(distances: NDArray[np.float64]) -> GivenDistances:
-    """Return distances in float32; infinity, for an empty place, stays."""
-    given = np.empty(distances.shape, _SINGLE)
-    return GivenDistances(given, narrow(np.ascontiguousarray(distances), given))
+def round_distances(distances: NDArray[np.float64]) -> RoundedDistances:
+    """Return distances in float32; infinity, which stands for an empty entry, stays."""
+    rounded = np.empty(distances.shape, _SINGLE)
+    return RoundedDistances(rounded, narrow(np.ascontiguousarray(distances), rounded))
 
 
-def ordered(found: Neighbors, k: int, kind: np.dtype, n_rows: int, again: Again) -> Neighbors:
-    """Return the k nearest by (distance in that precision, position) from those found (q, k + 1, or all n_rows)."""
-    if kind != _SINGLE:
-        return Neighbors(found.ids[:, :k], found.distances[:, :k])
-    given, any_tied = in_precision(found.distances)
-    ids, distances = found.ids[:, :k], given[:, :k]
-    if not any_tied:  # the usual case
+def ordered(neighbors: Neighbors, k: int, result_type: np.dtype, n_rows: int, search_again: SearchAgain) -> Neighbors:
+    """Return the k nearest by (distance in the result type, position).
+
+    `neighbors` are k + 1 rows per query or all n_rows, ordered by (float64 distance, position).
+    """
+    if result_type != _SINGLE:
+        return Neighbors(neighbors.ids[:, :k], neighbors.distances[:, :k])
+    rounded, has_ties = round_distances(neighbors.distances)
+    ids, distances = neighbors.ids[:, :k], rounded[:, :k]
+    if not has_ties:
         return Neighbors(ids, distances)
-    keys = _tie_keys(found.distances, given)
+    keys = _tie_keys(neighbors.distances, rounded)
     tied = np.flatnonzero((keys[:, 1:] == keys[:, :-1]).any(axis=1))
-    ids, ask = ids.copy(), found.ids.shape[1]
-    settled = _by_position(Neighbors(found.ids[tied], keys[tied]), k)
-    ids[tied] = settled.ids
-    rest = tied[_crosses(keys[tied], k)]
-    while len(rest) and ask < n_rows:
-        ask = min(2 * ask + 8, n_rows)
-        left = []
-        for part in spans(len(rest), rows_per_block(16 * ask)):
-            some = rest[part]
-            more = again(some, ask)
-            more = Neighbors(more.ids, _tie_keys(more.distances, in_precision(more.distances).distances))
-            ids[some], keys = _by_position(more, k)  # an approximate search may find nearer rows too
-            distances[some] = in_precision(keys).distances
-            left.append(some[_crosses(more.distances, k)])
-        rest = np.concatenate(left)
+    ids = ids.copy()
+    ids[tied] = _by_position(Neighbors(neighbors.ids[tied], keys[tied]), k).ids
+    open_queries = tied[_may_miss_ties(keys[tied], k)]
+    n_search = neighbors.ids.shape[1]
+    while len(open_queries) and n_search < n_rows:
+        n_search = min(2 * n_search + 8, n_rows)
+        still_open = []
+        for part in spans(len(open_queries), rows_per_block(16 * n_search)):
+            queries = open_queries[part]
+            more = search_again(queries, n_search)
+            more = Neighbors(more.ids, _tie_keys(more.distances, round_distances(more.distances).distances))
+            ids[queries], keys = _by_position(more, k)  # an approximate search may find nearer rows too
+            distances[queries] = round_distances(keys).distances
+            still_open.append(queries[_may_miss_ties(more.distances, k)])
+        open_queries = np.concatenate(still_open)
     return Neighbors(ids, distances)
 
 
-def _tie_keys(distances: NDArray[np.float64], given: NDArray) -> NDArray[np.float64]:
-    """Return the returned distances, or those of float64 beyond the range of float32: equal ones tie."""
-    keys = given.astype(np.float64)
-    beyond = np.isfinite(distances) & (np.abs(distances) > np.finfo(_SINGLE).max)
-    keys[beyond] = distances[beyond]
+def _tie_keys(distances: NDArray[np.float64], rounded: NDArray) -> NDArray[np.float64]:
+    """Return the distances that decide ties: the rounded ones, or those in float64 beyond the range of float32."""
+    keys = rounded.astype(np.float64)
+    overflows = np.isfinite(distances) & (np.abs(distances) > np.finfo(_SINGLE).max)
+    keys[overflows] = distances[overflows]
     return keys
 
 
-def _by_position(found: Neighbors, k: int) -> Neighbors:
-    order = np.lexsort((found.ids, found.distances), axis=1)[:, :k]
-    return Neighbors(*(np.take_along_axis(values, order, axis=1) for values in found))
+def _by_position(neighbors: Neighbors, k: int) -> Neighbors:
+    """Return the k nearest by (distance, position)."""
+    order = np.lexsort((neighbors.ids, neighbors.distances), axis=1)[:, :k]
+    return Neighbors(*(np.take_along_axis(values, order, axis=1) for values in neighbors))
 
 
-def _crosses(distances: NDArray, k: int) -> NDArray[np.bool_]:
-    """Return whether the last row found ties with the k-th, so that more ties may follow."""
+def _may_miss_ties(distances: NDArray, k: int) -> NDArray[np.bool_]:
+    """Return whether the last row found ties with the k-th, so that rows that tie may be missing."""
     return (distances[:, -1] == distances[:, k - 1]) & np.isfinite(distances[:, -1])

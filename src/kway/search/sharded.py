@@ -3,13 +3,13 @@
     Sharded(Flat(), shards=8)                       eight flat indexes in this process
     with kway.cluster(): the same, `.build(rows)`   eight actors on the cluster's nodes, `replicas` of each
 
-Shard s has the positions from e_s on. Each returns its k nearest as (distance in float64, e_s + position). The first k
-of all by (distance, position) are the result. If the inner index is exact, the result is that of one index over all
-rows, to the last bit. A query sends 4 d bytes to each shard and receives 16 k bytes.
+Shard s contains the rows from position e_s on. Each shard returns its k nearest rows as (distance in float64, e_s +
+position). The first k of all by (distance, position) are the result. If the inner index is exact, the result is that of
+one index over all rows, to the last bit. A query sends 4 d bytes to each shard and receives 16 k bytes.
 
-If the cluster has a folder (`kway.cluster(folder=...)`), each shard is written to it under a name that contains a hash
-of recipe, metric and rows (for rows in a file: its time, its length and some values). A shard that starts again, on any
-node, opens its file, and an interrupted build resumes after the finished shards.
+If the cluster has a folder (`kway.cluster(folder=...)`), each shard is written to it. The name of the file contains a
+digest of recipe, metric and rows (for rows in a file: its path, time and size, and a sample of the rows). A shard that
+starts again on any node opens its file, and an interrupted build resumes after the finished shards.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from kway.errors import InputError, ModelFileError
 from kway.kernels.topk import merge
@@ -35,10 +34,9 @@ from kway.modelfile.schemas.index import check_index
 from kway.parameters import check_parameters, whole
 from kway.rows.cluster.session import shared_folder
 from kway.rows.cluster.shards import Carried, FilePlace, Shards, make_shards, row_source
-from kway.search.codecs.stores import drop_rows, join_rows, row_arrays
 from kway.search.distances import DISTANCES
 from kway.search.flat import Flat
-from kway.search.index import Index, Recipe
+from kway.search.index import Index, Recipe, RowsIndex
 from kway.search.metrics import Metric
 from kway.search.power_scaling import Unit
 from kway.search.results import Ids, Neighbors, empty_heaps
@@ -48,21 +46,21 @@ from kway.threads import at_most, cores, workers
 class ShardAnswer(NamedTuple):
     """Positions within the shard with their float64 distances, (q, k) each, and rows measured per query."""
 
-    found: Neighbors
+    neighbors: Neighbors
     touched: float
 
 
 @dataclass
 class Shard:
-    """Live index over one part of the rows."""
+    """A live index over one part of the rows."""
 
     index: Index
 
     def nearest(self, queries: Any, k: int, n_jobs: int | None, probes: int | None) -> ShardAnswer:
-        """Return the k nearest of its rows, all of them if there are fewer."""
+        """Return the k nearest of its rows, or all of them if there are fewer."""
         with at_most(n_jobs):
-            found = self.index._nearest(queries, min(k, self.index.n_rows), probes)
-        return ShardAnswer(found, self.index.touched_)
+            neighbors = self.index._nearest(queries, min(k, self.index.n_rows), probes)
+        return ShardAnswer(neighbors, self.index.touched_)
 
     def held_bytes(self) -> int:
         """Return the bytes of the index, including rows."""
@@ -72,42 +70,43 @@ class Shard:
 def open_shard(
     recipe: Recipe, metric: Metric, source: FilePlace | Carried, folder: Path | None = None, n_jobs: int | None = None
 ) -> Shard:
-    """Open the index from the folder if it was written before, else build it; rows are prepared and scaled."""
+    """Open the index from the folder if it was written before, else build it over prepared and scaled rows."""
     rows = source.rows()
     if folder is None:
-        return Shard(_built(recipe, metric, rows, n_jobs))
+        return Shard(_build(recipe, metric, rows, n_jobs))
     file = folder / f"shard-{_digest(recipe, metric, source, rows)}.kway"
     try:
-        return _opened(recipe, file, rows.shape)
-    except (FileNotFoundError, ModelFileError):
-        # no file yet, an incomplete one, or one of other rows
-        facts, arrays = _built(recipe, metric, rows, n_jobs).parts()
+        return _open(recipe, file, rows.shape)
+    except (FileNotFoundError, ModelFileError):  # there is no file, or it is incomplete or damaged
+        facts, arrays = _build(recipe, metric, rows, n_jobs).parts()
         container.write(file, {"index": facts}, arrays)
-        return _opened(recipe, file, rows.shape)
+        return _open(recipe, file, rows.shape)
 
 
-def _opened(recipe: Recipe, file: Path, shape: tuple[int, int]) -> Shard:
-    held = container.read(file)
-    check_index(held.manifest.get("index"), held.tensors, shape)
-    return Shard(type(recipe).restore(held.manifest["index"], held.tensors))
+def _open(recipe: Recipe, file: Path, shape: tuple[int, int]) -> Shard:
+    """Return the shard from its file, checked."""
+    stored = container.read(file)
+    check_index(stored.manifest.get("index"), stored.tensors, shape)
+    return Shard(type(recipe).restore(stored.manifest["index"], stored.tensors))
 
 
-def _built(recipe: Recipe, metric: Metric, rows: Any, n_jobs: int | None) -> Index:
+def _build(recipe: Recipe, metric: Metric, rows: Any, n_jobs: int | None) -> Index:
+    """Build the index over rows that are prepared and scaled."""
     with at_most(n_jobs):
-        index = recipe._live(rows, metric, Ids.of(rows.shape[0], None))
+        index = recipe._make_index(rows, metric, Ids.of(rows.shape[0], None))
     index._n_jobs = n_jobs
     index.unit = Unit.from_exponent(0, rows.dtype, metric.distance, recipe._narrow)
     return index
 
 
 def _digest(recipe: Recipe, metric: Metric, source: FilePlace | Carried, rows: Any) -> str:
-    """Return a digest of what the index is built from; of a file, which may be large, some evenly spaced rows."""
+    """Return a digest of what the index is built from; of a file, which may be large, evenly spaced rows only."""
     facts = [recipe.facts(), metric.facts(), rows.shape, rows.dtype.str]
     if isinstance(source, FilePlace):
-        known = os.stat(source.path)
-        facts += [source.path, source.offset, known.st_size, known.st_mtime_ns]
-        some = rows_per_block(rows.dtype.itemsize * rows.shape[1], CACHE_BYTES)
-        rows = rows[np.unique(np.linspace(0, rows.shape[0] - 1, some).astype(np.int64))]
+        status = os.stat(source.path)
+        facts += [source.path, source.offset, status.st_size, status.st_mtime_ns]
+        n_sampled = rows_per_block(rows.dtype.itemsize * rows.shape[1], CACHE_BYTES)
+        rows = rows[np.unique(np.linspace(0, rows.shape[0] - 1, n_sampled).astype(np.int64))]
     digest = hashlib.blake2b(json.dumps(facts, sort_keys=True).encode())
     for array in (rows.data, rows.indices, rows.indptr) if sp.issparse(rows) else (rows,):
         digest.update(np.ascontiguousarray(array).view(np.uint8).data)
@@ -139,7 +138,7 @@ class Sharded(Recipe):
 
     name = "sharded"
     distances = DISTANCES
-    sparse = True  # if the inner recipe accepts them
+    sparse = True  # `check` asks the inner recipe
 
     def __post_init__(self) -> None:
         if not isinstance(self.recipe, Recipe) or isinstance(self.recipe, Sharded):
@@ -156,7 +155,7 @@ class Sharded(Recipe):
         return self.recipe._narrow
 
     def check(self, metric: Metric, sparse: bool = False) -> None:
-        """Raise an error for what the inner index cannot search.
+        """Raise CombinationError for a metric, or sparse rows, that the inner index cannot search.
 
         Parameters
         ----------
@@ -186,72 +185,58 @@ class Sharded(Recipe):
         inner = INDEXES[facts["recipe"]["index"]].from_facts(facts["recipe"])
         return cls(inner, facts["shards"], facts["replicas"])
 
-    def _live(self, rows: Any, metric: Metric, ids: Ids) -> ShardedIndex:
+    def _make_index(self, rows: Any, metric: Metric, ids: Ids) -> ShardedIndex:
         return ShardedIndex(self, metric, ids, rows)
 
 
-class ShardedIndex(Index):
-    """Live shards; `coverage_` is the share of rows that the last search covered: 1 unless a shard was lost."""
+class ShardedIndex(RowsIndex):
+    """The shards of an index; `coverage_` is the share of rows that the last search covered, 1 if no shard is lost."""
 
     recipe: Sharded
     _shards: Shards
-    _edges: list[int]  # the first position of every shard, and n
+    _edges: list[int]  # first position of every shard, then n
 
     def __init__(self, recipe: Sharded, metric: Metric, ids: Ids, rows: Any) -> None:
-        super().__init__(recipe, metric, ids, rows.shape[1])
-        self._rows = rows
+        super().__init__(recipe, metric, ids, rows)
         self.coverage_ = 1.0
-        self._settle()
+        self._rebuild()
 
-    def _settle(self) -> None:
-        """Build the shards, in parallel on a cluster; actors end with the last search that uses them."""
+    def _rebuild(self) -> None:
+        """Build the shards, in parallel on a cluster; old actors end with the last search that uses them."""
         recipe, n = self.recipe, self._rows.shape[0]
         shards = min(recipe.shards, n)
         self._edges = [n * s // shards for s in range(shards)] + [n]
         sources = [row_source(self._rows, slice(a, b)) for a, b in itertools.pairwise(self._edges)]
-        opened = partial(open_shard, recipe.recipe, self.metric, folder=shared_folder(), n_jobs=_limit())
-        self._shards = make_shards([partial(opened, source) for source in sources], recipe.replicas)
+        make = partial(open_shard, recipe.recipe, self.metric, folder=shared_folder(), n_jobs=_n_jobs())
+        self._shards = make_shards([partial(make, source) for source in sources], recipe.replicas)
         self.why_ = f"{shards} shard{'' if shards == 1 else 's'} of {recipe.recipe.name} {self._shards.place}"
 
     @property
     def nbytes(self) -> int:
         """Bytes in memory on all nodes, including rows."""
-        return sum(found or 0 for found in self._shards.ask("held_bytes"))
-
-    @property
-    def rows(self) -> Any:
-        """Rows (n_rows, d) in the order of their positions."""
-        return self.unit.given(self._rows)
+        return sum(size or 0 for size in self._shards.ask("held_bytes"))
 
     def _nearest(self, queries: Any, k: int, probes: int | None) -> Neighbors:
         inner = self.recipe.recipe
         if sp.issparse(queries) and (not inner.sparse or inner.keeper.bits_per_value):
             queries = queries.toarray()
-        answers = self._shards.ask("nearest", queries, k, _limit(), probes)
-        heaps, heard, touched = empty_heaps(queries.shape[0], k), 0, 0.0
+        answers = self._shards.ask("nearest", queries, k, _n_jobs(), probes)
+        heaps, n_covered, touched = empty_heaps(queries.shape[0], k), 0, 0.0
         for (first, last), answer in zip(itertools.pairwise(self._edges), answers):
-            if answer is None:
+            if answer is None:  # no replica of the shard answered
                 continue
-            ids, distances = answer.found
+            ids, distances = answer.neighbors
             merge(*heaps, distances.astype(np.float64), np.where(ids >= 0, ids + first, -1))
-            heard, touched = heard + last - first, touched + answer.touched
-        self._touched, self.coverage_ = touched, heard / self._edges[-1]
+            n_covered += last - first
+            touched += answer.touched
+        self._touched, self.coverage_ = touched, n_covered / self._edges[-1]
         return heaps.neighbors()
-
-    def _append(self, rows: Any) -> None:
-        self._rows, self._stale = join_rows(self._rows, rows), True
-
-    def _drop(self, positions: NDArray[np.int64]) -> None:
-        self._rows, self._stale = drop_rows(self._rows, positions), True
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
-        return {}, row_arrays(self._rows)
 
     def close(self) -> None:
         """End the actors of the shards and free their memory."""
         self._shards.close()
 
 
-def _limit() -> int | None:
-    """Return the number of threads of this call, None for all: other nodes have other numbers of cores."""
+def _n_jobs() -> int | None:
+    """Return the number of threads of this call; None for all, because nodes may have different numbers of cores."""
     return None if workers() == cores() else workers()

@@ -39,8 +39,8 @@ def test_battery_portable(case, distance, check, monkeypatch):
 def test_any_length_of_sketch(case, share, check, monkeypatch):
     """Lengths that no sample would choose: one coordinate, a few, half of them, all."""
     rows, queries = (np.ascontiguousarray(part, np.float32) for part in case)
-    few = int(np.ceil(share * rows.shape[1]))
-    monkeypatch.setattr(building, "choose_axes", lambda *_: SketchChoice(few, 0.0, 0.0, 1.0))
+    size = int(np.ceil(share * rows.shape[1]))
+    monkeypatch.setattr(building, "choose_axes", lambda *_: SketchChoice(size, 0.0, 0.0, 1.0))
     check(forced(rows, EUCLIDEAN), rows, queries, EUCLIDEAN, ks=(5,))
 
 

@@ -28,15 +28,17 @@ def _codes(rng, n, width, low, high, dtype, each):
 
 
 def _l2_inputs(rng, n, q, width, extreme, variant):
-    room = tiles.code_room(variant, width)
+    limits = tiles.code_limits(variant, width)
     rows, asked = whole_blocks(n, width, np.int8, 4), whole_blocks(q, width, np.int8, 4)[:q]
     for codes, count in ((rows, n), (asked, q)):
-        points = rng.integers(-150, 151, (count, width)).astype(np.float32)  # beyond the room: as large as codes can be
+        points = rng.integers(-150, 151, (count, width)).astype(
+            np.float32
+        )  # beyond the limits: as large as codes can be
         if extreme:
             points[:] = 1000 * (-1) ** (np.arange(count) % 2)[:, None]
             points[::3, 1:] = 0
-        code_l2(points, np.arange(count), 1.0, np.array(room), codes[:count], np.empty(count), np.empty(count))
-        assert np.abs(codes).max() <= room.top
+        code_l2(points, np.arange(count), 1.0, np.array(limits), codes[:count], np.empty(count), np.empty(count))
+        assert np.abs(codes).max() <= limits.max_code
     wide = rows.astype(np.int64)
     bias = np.ceil(-(wide**2).sum(1) / 2).astype(np.int64)
     lift = 0 if variant == tiles.PAIRS else 128

@@ -1,11 +1,13 @@
 """Sketches of rows and queries, from which bounds are computed: centered values, tail norms, signed sums, byte codes.
 
-Most steps never increase a distance (clipping to a box, norms of groups, signed sums). The others are roundings. Their
-size is measured or bounded, and returned, so that the bounds stay valid.
+Clipping to a box, norms of groups and signed sums never increase a distance. The other steps are roundings, whose size
+is measured or bounded and returned, so that the bounds of distances stay valid.
 
 Rows that pass the scan of codes are compared as bytes before their full distance is computed:
+
     code_bytes(values, step, codes, errors)   codes (b, d padded) int8 = round(z / step), z = clip(values, +-127 step)
-    byte_squares(rows, j, asked, i)           sum (q - x)^2 of two rows of codes, exact
+    byte_squares(rows, j, queries, i)         sum (q - x)^2 of two rows of codes, exact
+
 For any two rows, step |codes(q) - codes(x)| <= |q - x| + errors(q) + errors(x). Bytes take a quarter of the memory of
 float32. Unlike more principal coordinates, they need no matrix product with all rows when an index is built.
 """
@@ -23,8 +25,8 @@ from kway.kernels.lanes import cpu_has
 
 
 @strict_kernel
-def peaks_of(block, center, peaks):
-    """Compute peaks (b,), the largest |block - center| of each row; strict, because it may be infinite."""
+def row_deviations(block, center, peaks):
+    """Compute peaks (b,), the largest |block - center| of each row (b, d); strict, because it may be infinite."""
     for i in range(block.shape[0]):
         peak = 0.0
         for z in range(block.shape[1]):
@@ -62,51 +64,52 @@ def _norm_squared(matrix, i, first, last):
 
 
 @kernel
-def tails(lead, squares, whole, error, coarse, slack):
+def tails(lead, squares, is_complete, error, coarse, slack):
     """Append the norm of the remaining coordinates to the leading ones.
 
-    lead (b, m) are coordinates, squares (b,) are |z|^2; whole: whether the m coordinates are all coordinates.
-    coarse (b, m + 1) receives the coordinates and the norm of the rest.
-    slack (b,) receives a bound of the distance between coarse and its value in exact arithmetic; `error` |z| bounds the
-    rounding of the coordinates.
+    lead (b, m) are coordinates, squares (b,) are |z|^2, and is_complete is True if there are no other coordinates.
+    coarse (b, m + 1) receives the coordinates and the norm of the rest. slack (b,) receives a bound of the distance
+    between coarse and its value in exact arithmetic, if `error` |z| bounds the rounding of the coordinates.
+
+    rest = |z|^2 - |lead|^2 is wrong by at most (2 error + error^2) |z|^2, which is below 2.1 error |z|^2 because error
+    is below 0.1. The root of a number in [rest - e, rest + e] is wrong by at most the larger of the two differences.
     """
-    few = lead.shape[1]
+    n_axes = lead.shape[1]
     for i in range(lead.shape[0]):
-        rest = 0.0 if whole else max(squares[i] - _norm_squared(lead, i, 0, few), 0.0)
-        for z in range(few):
+        rest = 0.0 if is_complete else max(squares[i] - _norm_squared(lead, i, 0, n_axes), 0.0)
+        for z in range(n_axes):
             coarse[i, z] = lead[i, z]
-        coarse[i, few] = np.sqrt(rest)
-        # the error of rest = |z|^2 - |lead|^2 is at most 2 error |z|^2 + error^2 |z|^2; `off` bounds that of its root
-        off = 0.0
-        if not whole:
-            doubt = 2.1 * error * squares[i]
-            off = max(np.sqrt(rest) - np.sqrt(max(rest - doubt, 0.0)), np.sqrt(rest + doubt) - np.sqrt(rest))
-        slack[i] = np.sqrt(error * error * squares[i] + off * off)
+        coarse[i, n_axes] = np.sqrt(rest)
+        root_error = 0.0
+        if not is_complete:
+            e = 2.1 * error * squares[i]
+            root_error = max(np.sqrt(rest) - np.sqrt(max(rest - e, 0.0)), np.sqrt(rest + e) - np.sqrt(rest))
+        slack[i] = np.sqrt(error * error * squares[i] + root_error * root_error)
 
 
 @kernel
-def _gap_squares(rows, j, asked, i, first, last):
+def _gap_squares(rows, j, queries, i, first, last):
     total = np.float32(0)
     for z in range(np.uint64(first), np.uint64(last)):
-        gap = asked[np.uint64(i), z] - rows[np.uint64(j), z]
+        gap = queries[np.uint64(i), z] - rows[np.uint64(j), z]
         total += gap * gap
     return total
 
 
 @kernel
-def survivors(rows, tails, asked, asked_tails, edges, limits, counts):
+def survivors(rows, tails, queries, query_tails, edges, limits, counts):
     """Count the rows whose bound by the first edges[g] coordinates is below limits (a,); add them to counts (g,).
 
-    rows (s, p) and asked (a, p) are coordinates; tails (s, g) and asked_tails (a, g) are the norms of the remaining
-    coordinates; limits are squared distances. More coordinates never lower a bound, so the loop stops at the first
+    rows (s, p) and queries (a, p) are coordinates, tails (s, g) and query_tails (a, g) are the norms of the remaining
+    coordinates, and limits are squared distances. More coordinates never lower a bound, so the loop stops at the first
     bound that rules a row out.
     """
-    for i in range(asked.shape[0]):
+    for i in range(queries.shape[0]):
         for j in range(rows.shape[0]):
             lead, first = np.float32(0), 0
             for g in range(edges.size):
-                lead += _gap_squares(rows, j, asked, i, first, edges[g])
-                gap = tails[j, g] - asked_tails[i, g]
+                lead += _gap_squares(rows, j, queries, i, first, edges[g])
+                gap = tails[j, g] - query_tails[i, g]
                 if lead + gap * gap >= limits[i]:
                     break
                 counts[g] += 1
@@ -141,7 +144,7 @@ def signed_sums(values, columns, signs, size, sums):
 
 @kernel
 def _into_balls(row, norm):
-    """Scale columns 0, 1 of every four columns of a row to at most `norm`, and likewise columns 2, 3."""
+    """Scale each half of a row to a norm of at most `norm`: columns 0, 1 of every four columns, and columns 2, 3."""
     for first in (0, 2):
         square = 0.0
         for z in range(row.size):
@@ -154,14 +157,14 @@ def _into_balls(row, norm):
 
 
 @kernel
-def code_l2(coarse, members, step, room, codes, halves, errors):
+def code_l2(coarse, members, step, limits, codes, halves, errors):
     """Compute codes (m, w) int8 = round(e / step), halves = |codes|^2 / 2 and errors = |e - step codes|.
 
-    e is coarse[members], clipped to a box, and then each half of it (see `code_room`) to a ball; room (2,) contains the
-    limits of both in steps.
+    e is coarse[members], clipped to a box, and then each half of it (see `_into_balls`) to a ball. limits (2,) are the
+    limits of the box and of the ball in steps (`CodeLimits`). 1 + 1e-9 covers the float64 rounding of the errors.
     """
     width = np.uint64(coarse.shape[1])
-    top, ball, row = room[0] * step, room[1] * step, np.empty(coarse.shape[1])
+    top, ball, row = limits[0] * step, limits[1] * step, np.empty(coarse.shape[1])
     for r in range(members.size):
         i, length, square, norm = np.uint64(members[r]), 0.0, 0.0, 0
         for z in range(width):
@@ -194,34 +197,34 @@ def code_l1(coarse, members, low, step, codes, errors):
 
 
 @kernel
-def nearness_l1(values, asked, first, distances):
-    """Compute Manhattan distances of every row of `asked` to values (n, d), into distances (a, any) from `first` on."""
-    for i in range(asked.shape[0]):
+def nearness_l1(values, queries, first, distances):
+    """Write the Manhattan distances of queries (a, d) and values (n, d) to columns first.. of distances (a, any)."""
+    for i in range(queries.shape[0]):
         for j in range(values.shape[0]):
             total = np.float32(0)
             for z in range(np.uint64(0), np.uint64(values.shape[1])):
-                total += abs(asked[i, z] - values[j, z])
+                total += abs(queries[i, z] - values[j, z])
             distances[i, first + j] = total
 
 
 @kernel
 def pair_up(order, left, right, n):
     """Match greedily: take the pairs (left, right) in the given order; return the partner (n,) of each, or -1."""
-    mate = np.empty(n, np.int64)
+    partner = np.empty(n, np.int64)
     for i in range(n):
-        mate[i] = -1
+        partner[i] = -1
     for o in order:
-        if mate[left[o]] < 0 and mate[right[o]] < 0:
-            mate[left[o]] = right[o]
-            mate[right[o]] = left[o]
-    return mate
+        if partner[left[o]] < 0 and partner[right[o]] < 0:
+            partner[left[o]] = right[o]
+            partner[right[o]] = left[o]
+    return partner
 
 
-ROUND = 32  # bytes per round of the loop; rows are padded to a multiple (T1)
 MAX_COLUMNS = 2**17  # sums of 32 bits do not overflow: 2^17 / 16 lanes * 254^2 < 2^31
 
 _BYTES = ir.VectorType(I8, 16)
 _PAIRS = ir.VectorType(I16, 16)
+ROUND = 2 * _BYTES.count  # bytes per round of the loop; rows of codes are padded to a multiple
 
 
 def _squares(asm, gap, paired):
@@ -238,14 +241,14 @@ def _sum_of_squares(typing_context, x, q, rounds):
 
     def emit(context, builder, signature, arguments):
         asm = Assembler(builder)
-        ends, paired = arguments[:2], cpu_has("avx2")
+        bases, paired = arguments[:2], cpu_has("avx2")
         lanes = 8 if paired else 16
 
         def step(index, sums):
             new = []
             for half, total in enumerate(sums):
-                places = [builder.add(asm.at(end, index, ROUND), asm.number(16 * half)) for end in ends]
-                wide = [builder.sext(asm.load(place, _BYTES, 1), _PAIRS) for place in places]
+                addresses = [builder.add(asm.at(base, index, ROUND), asm.number(16 * half)) for base in bases]
+                wide = [builder.sext(asm.load(address, _BYTES, 1), _PAIRS) for address in addresses]
                 new.append(builder.add(total, _squares(asm, builder.sub(*wide), paired)))
             return new
 
@@ -257,22 +260,22 @@ def _sum_of_squares(typing_context, x, q, rounds):
 
 
 @kernel
-def byte_squares(rows, j, asked, i):
-    """Return sum (q - x)^2 of rows[j] and asked[i], both int8 with a multiple of ROUND columns."""
+def byte_squares(rows, j, queries, i):
+    """Return sum (q - x)^2 of rows[j] and queries[i], both int8 with a multiple of ROUND columns."""
     x = np.uint64(rows.ctypes.data + j * rows.strides[0])
-    q = np.uint64(asked.ctypes.data + i * asked.strides[0])
+    q = np.uint64(queries.ctypes.data + i * queries.strides[0])
     return _sum_of_squares(x, q, rows.shape[1] // ROUND)
 
 
 @kernel
 def code_bytes(values, step, codes, errors):
     """Compute codes (b, d padded) int8 of values (b, d) float32, and errors (b,) = |z - step codes|; see the module."""
-    d, share, top = np.uint64(values.shape[1]), np.float32(1 / step), np.float32(127 * step)
+    d, steps_per_unit, top = np.uint64(values.shape[1]), np.float32(1 / step), np.float32(127 * step)
     for i in range(np.uint64(values.shape[0])):
         square = np.float32(0)
         for z in range(d):
             value = max(min(values[i, z], top), -top)
-            code = np.int32(np.rint(value * share))
+            code = np.int32(np.rint(value * steps_per_unit))
             gap = value - np.float32(code) * np.float32(step)
             square += gap * gap
             codes[i, z] = code

@@ -1,18 +1,27 @@
 """Search of a panel of queries: a first radius, a scan of all codes, a filter by fine sketches, and exact distances.
 
-warm          ranks the rows of the nearest cells by their codes, and measures the best few
-sweep_rows    scans all codes, filters the survivors by their fine sketch, and measures the rows that remain
-visit, insert compute exact distances of the stored values and insert them into a query's list, by (distance, id)
+find_first_radius   ranks the rows of the nearest cells by their codes, and measures the best few
+sweep_rows          scans all codes, filters the survivors by their fine sketches, and measures the rows that remain
+measure_rows        computes exact distances of the stored values and inserts them into the list of a query
 
-Both distances share this plan. `bias` exists only for Euclidean codes. If it is None (Manhattan), numba removes the
-Euclidean branches when it compiles.
+Terms. A *panel* is the set of queries that one call searches. A *cell* is the set of rows whose nearest center is the
+same. The *codes* of a row are its coarse sketch, rounded to bytes. The *fine sketch* of a row is its values as bytes
+(Euclidean) or its partial sums over small groups of columns (Manhattan). Without fine sketches, all rows that survive
+the scan of codes are measured. A *list* has the k nearest rows so far of a query, ordered by (distance, id).
 
-Rows are in cell order. Chunks of blocks are scanned nearest first, and the thresholds are updated before each chunk, so
-for most chunks the k-th distance is nearly final. For query i, let t be its k-th distance so far (in units of the
-space of the codes) and |.| the norm of the distance. A row can only be a neighbor if both hold:
-    codes:  step |q - x|   <= t + reach     reach bounds the rounding to codes and to float32, of query and row
-    fine:   |f(q) - f(x)|  <= t + slack     f: whole rows as bytes, or finer sums (if there are none, rows are measured)
-A row is dropped only if the bound is strictly greater, so a row that ties with the k-th is measured.
+Euclidean and Manhattan distance share this code. `bias` is an array for Euclidean codes and None for Manhattan codes;
+it is an argument of its own, because numba removes the branches of the other distance only for arguments. Rows are in
+the order of their cells. Chunks of blocks are scanned nearest first, and the thresholds are updated before each chunk,
+so for most chunks the k-th distance is nearly final.
+
+For a query, let t be its k-th distance so far, in units of the frame, and |.| the norm of the distance. A row can be a
+neighbor only if both bounds allow it:
+
+    codes   step |q - x|  <= t + reach     q, x are codes; reach bounds their errors: rounding to bytes and to float32
+    fine    |f(q) - f(x)| <= t + slack     f is the fine sketch; slack bounds its errors
+
+A row is dropped only if a bound is strictly greater, so a row that ties with the k-th is measured. Every computed side
+of a comparison is rounded towards measuring too many rows; the comments state the margins.
 """
 
 from __future__ import annotations
@@ -28,243 +37,227 @@ from kway.kernels.float32 import FLOAT32_SAFE
 from kway.kernels.jit import BIG, kernel
 from kway.kernels.lanes import ctz, touch_row
 
+AHEAD = 4  # rows that are prefetched before they are compared, decided by the MNIST search benchmark (T1)
+TAU_LIMIT = (np.iinfo(np.int32).max + 1) // 2  # above any weight: tau = -TAU_LIMIT marks all rows, TAU_LIMIT none
+_NOT_FILLED = np.iinfo(np.int32).max
+
+
+class SweptRows(NamedTuple):
+    """The rows of an index; all arrays except `rows` are in the order of cells."""
+
+    packed: Any  # (blocks, words, 64) codes, int32 or int64
+    fine: Any  # (n, w) fine sketches, int8 or float32
+    ids: Any  # (n,) int32
+    start: Any  # (c + 1,) int64, first row of each cell
+    rows: Any  # (n, d) float32 or float64, in the order of their ids
+    step: float  # step of the codes
+    unit: float  # unit of the frame, a power of two
+    margin: float  # factor from a bound (squared if Euclidean) to a fine sum
+    variant: int  # instructions that scan the codes; see tiles.py
+
+
+class SweptPanel(NamedTuple):
+    """Queries that are searched together; slack, fine and queries are those of all queries, `members` selects some."""
+
+    members: Any  # (m,) int32
+    codes: Any  # (m padded, words) int32 or int64
+    base: Any  # (m,) float64, or None for Manhattan
+    reach: Any  # (m,) float64
+    tau: Any  # (m padded,) int32 thresholds; those of the padding mark no row and never change
+    slack: Any  # (q,) float64
+    fine: Any  # (q, w) fine sketches, int8 or float32
+    queries: Any  # (q, d) float32 or float64
+    order: Any  # chunks of blocks, nearest first
+
 
 @kernel
-def listed(found, i, j):
-    """Return whether row j is in the list of query i."""
-    present = False
-    for p in range(found.shape[1]):  # without an early exit, so that the loop is vectorized
-        present |= found[i, p] == j
-    return present
-
-
-@kernel
-def insert(best, found, i, value, j):
-    """Insert row j, which is not in the list, if it is among the k smallest by (value, j)."""
-    p = best.shape[1] - 1
-    if value > best[i, p] or (value == best[i, p] and j > found[i, p]):
+def insert(distances, ids, i, value, j):
+    """Insert row j into list i, which does not contain it, if it is among the k smallest by (value, j)."""
+    p = distances.shape[1] - 1
+    if value > distances[i, p] or (value == distances[i, p] and j > ids[i, p]):
         return
-    while p > 0 and (best[i, p - 1] > value or (best[i, p - 1] == value and found[i, p - 1] > j)):
-        best[i, p] = best[i, p - 1]
-        found[i, p] = found[i, p - 1]
+    while p > 0 and (distances[i, p - 1] > value or (distances[i, p - 1] == value and ids[i, p - 1] > j)):
+        distances[i, p] = distances[i, p - 1]
+        ids[i, p] = ids[i, p - 1]
         p -= 1
-    best[i, p] = value
-    found[i, p] = j
+    distances[i, p] = value
+    ids[i, p] = j
 
 
 @kernel
-def visit(rows, queries, i, near, n, squared, best, found):
-    """Measure the first n rows of `near` and insert them into the list of query i, which contains none of them.
+def measure_rows(rows, queries, i, candidates, n, euclidean, distances, ids):
+    """Measure the first n candidates, which list i does not contain, and insert them into list i.
 
-    squared: Euclidean distance, else Manhattan. Roots are compared, not squares: two different squares can have the
-    same root, and rows at the same distance are ordered by id.
+    Roots are compared, not squares: two different squares can have the same root, and rows at the same distance are
+    ordered by id.
     """
     width = rows.shape[1] * rows.itemsize
     for u in range(n):
         if u + 1 < n:
-            touch_row(rows, near[u + 1], 0, width)
-        query, row = queries[i], rows[near[u]]
-        value = np.sqrt(squared_gaps(query, row)) if squared else absolute_gaps(query, row)
-        insert(best, found, i, value, near[u])
+            touch_row(rows, candidates[u + 1], 0, width)
+        query, row = queries[i], rows[candidates[u]]
+        value = np.sqrt(squared_gaps(query, row)) if euclidean else absolute_gaps(query, row)
+        insert(distances, ids, i, value, candidates[u])
 
 
 @kernel
-def unpack_marks(marks, r, first, last, n, places):
-    """Write the numbers (< n) of the rows marked for query r in blocks first..last into `places`; return how many."""
+def nearest_cells(products, norms, cells):
+    """Find cells (q, p) int32, those of smallest |c|^2 - 2 q.c; products (q, c) are q.c, norms (c,) are |c|^2."""
+    values = np.full(cells.shape, BIG)
+    cells[:] = 0
+    for i in range(products.shape[0]):
+        for c in range(products.shape[1]):
+            insert(values, cells, i, norms[c] - 2 * products[i, c], c)
+
+
+@kernel
+def _insert_weights(weights, low, high, first, values, positions):
+    """Insert rows low..high of a block into the list of the smallest negative weights; `first` is the block's start."""
+    largest = weights[low]
+    for u in range(low, high):
+        largest = max(largest, weights[u])
+    if -largest > values[0, values.shape[1] - 1]:
+        return
+    for u in range(low, high):
+        insert(values, positions, 0, -weights[u], first + u)
+
+
+@kernel
+def find_first_radius(index, bias, cells, members, query_codes, queries, n_measured, distances, ids):
+    """Measure the `n_measured` rows with the best codes in cells[members[r]], for each query members[r] of a panel.
+
+    cells (q, p) are the nearest cells; query_codes (m padded, words) are the codes of the panel.
+    """
+    start = index.start
+    values, positions = np.empty((1, n_measured), np.int64), np.empty((1, n_measured), np.int64)
+    weights = np.empty(64, np.int32)
+    for r in range(members.size):
+        i = np.int64(members[r])
+        values[:] = _NOT_FILLED
+        for p in range(cells.shape[1]):
+            c = cells[i, p]
+            for b in range(start[c] // 64, (start[c + 1] + 63) // 64):
+                weigh_codes(index.packed, bias, b, query_codes, r, weights, index.variant)
+                low, high = max(0, start[c] - 64 * b), min(64, start[c + 1] - 64 * b)
+                _insert_weights(weights, low, high, 64 * b, values, positions)
+        count = 0
+        while count < n_measured and values[0, count] < _NOT_FILLED:
+            positions[0, count] = index.ids[positions[0, count]]
+            count += 1
+        measure_rows(index.rows, queries, i, positions[0], count, bias is not None, distances, ids)
+
+
+@kernel
+def _kth_distance(distances, i, unit):
+    """Return the k-th distance of query i so far in units of the frame; large but finite if its list is not full."""
+    return min(distances[i, distances.shape[1] - 1] * unit, FLOAT32_SAFE[1])
+
+
+@kernel
+def _set_thresholds(distances, members, base, reach, unit, step, bias, tau):
+    """Set tau (m padded,) so that the scan marks every row whose codes are within u = (t + reach) / step.
+
+    1 + 1e-9 covers the rounding of measured float64 distances, which is at most d 2^-52 < 3e-11 for d <= MAX_COLUMNS.
+    1e-12 covers that of the few float64 operations that compute u or u^2 / 2.
+
+    Manhattan: the weight is minus the sum of differences, an integer. sum <= u is equivalent to weight > -floor(u) - 1.
+    Euclidean: |q - x|^2 <= u^2 implies weight >= base - u^2 / 2, because the weight contains -|x|^2 / 2 rounded up. The
+    weight is an integer, so it is larger than floor(base - u^2 / 2) - 1, even if the subtraction was rounded.
+    """
+    for r in range(members.size):
+        u = (_kth_distance(distances, members[r], unit) * (1 + 1e-9) + reach[r]) / step
+        if bias is None:
+            tau[r] = np.int32(-np.floor(min(u * (1 + 1e-12), TAU_LIMIT)) - 1)
+        else:
+            tau[r] = np.int32(max(np.floor(base[r] - u * u * (0.5 + 1e-12)) - 1, -TAU_LIMIT))
+
+
+@kernel
+def unpack_marks(marks, r, first, last, n, positions):
+    """Write the positions (< n) of the rows marked for query r in blocks first..last; return their number."""
     count = 0
     for b in range(last - first):
         word = marks[r, b]
         while word != 0:
-            places[count] = (first + b) * 64 + ctz(word)
+            positions[count] = (first + b) * 64 + ctz(word)
             word &= word - np.uint64(1)
             count += 1
-    while count and places[count - 1] >= n:  # padding of the last block
+    while count and positions[count - 1] >= n:  # padding of the last block
         count -= 1
     return count
 
 
 @kernel
-def unlisted(ids, found, i, places, n):
-    """Convert places to row ids, without those in the list of query i; return how many remain."""
-    count = 0
+def _sketch_distance(fine, j, query_fine, i, bias):
+    """Return the sum of absolute differences of two fine sketches, or of squared differences if they are bytes."""
+    if bias is None:
+        total = np.float32(0)
+        for z in range(np.uint64(fine.shape[1])):  # a signed index would prevent vectorization
+            total += abs(query_fine[np.uint64(i), z] - fine[np.uint64(j), z])
+        return total
+    return byte_squares(fine, j, query_fine, i)
+
+
+@kernel
+def _filter_by_sketch(fine, query_fine, i, limit, bias, positions, n):
+    """Keep the positions whose fine sum is at most the limit; return their number."""
+    width, count = fine.strides[0], 0
+    if fine.shape[1] == 0:
+        return n
+    for u in range(min(n, AHEAD)):
+        touch_row(fine, positions[u], 0, width)
     for u in range(n):
-        j = ids[places[u]]
-        if not listed(found, i, j):
-            places[count] = j
+        if u + AHEAD < n:
+            touch_row(fine, positions[u + AHEAD], 0, width)
+        if _sketch_distance(fine, positions[u], query_fine, i, bias) <= limit:
+            positions[count] = positions[u]
             count += 1
     return count
 
 
 @kernel
-def nearest_cells(products, norms, near):
-    """Find near (q, p) int32, the cells of least |c|^2 - 2 q.c; products (q, c) are q.c, norms (c,) are |c|^2."""
-    probes = near.shape[1]
-    values = np.empty(probes, np.float32)
-    for i in range(products.shape[0]):
-        for p in range(probes):
-            values[p] = BIG
-            near[i, p] = 0
-        for c in range(products.shape[1]):
-            value = norms[c] - 2 * products[i, c]
-            if value < values[probes - 1]:
-                p = probes - 1
-                while p > 0 and values[p - 1] > value:
-                    values[p] = values[p - 1]
-                    near[i, p] = near[i, p - 1]
-                    p -= 1
-                values[p] = value
-                near[i, p] = c
+def _is_listed(ids, i, j):
+    present = False
+    for p in range(ids.shape[1]):  # without an early exit, so that the loop is vectorized
+        present |= ids[i, p] == j
+    return present
 
 
 @kernel
-def _keep_largest(weights, low, high, base, values, places, count):
-    """Merge weights low..high of a block into the list of the largest; return the length of the list."""
-    size = values.size
-    floor = values[size - 1] if count == size else np.int32(-(2**31) + 1)
-    top = floor
-    for u in range(low, high):
-        top = max(top, weights[u])
-    if top == floor:
-        return count
-    for u in range(low, high):
-        if weights[u] <= floor:
-            continue
-        p = min(count, size - 1)
-        count = min(count + 1, size)
-        while p > 0 and values[p - 1] < weights[u]:
-            values[p] = values[p - 1]
-            places[p] = places[p - 1]
-            p -= 1
-        values[p] = weights[u]
-        places[p] = base + u
-        if count == size:
-            floor = values[size - 1]
+def _drop_listed(row_ids, ids, i, positions, n):
+    """Convert positions to row ids in place, and drop those in list i; return the number of the others."""
+    count = 0
+    for u in range(n):
+        j = row_ids[positions[u]]
+        if not _is_listed(ids, i, j):
+            positions[count] = j
+            count += 1
     return count
 
 
-class SweptRows(NamedTuple):
-    """The rows of an index; all arrays except `rows` are in cell order."""
-
-    packed: Any  # (blocks, words, 64) codes
-    fine: Any  # (n, w)
-    ids: Any  # (n,)
-    start: Any  # (c + 1,) first row of each cell
-    rows: Any  # (n, d) in the order of their ids
-    step: float  # step of the codes
-    unit: float  # unit of the frame
-    margin: float  # factor from a bound (squared if Euclidean) to a fine sum
-    variant: int  # instructions that scan the codes; see tiles.py
-
-
 @kernel
-def warm(index, bias, near, members, asked, queries, keep, best, found):
-    """Measure the best `keep` rows, by their codes, of the cells near[members[r]] for each query members[r].
-
-    asked[r] are the codes of the query; bias is None for Manhattan codes.
-    """
-    ids, start = index.ids, index.start
-    values, places, weights = np.empty(keep, np.int32), np.empty(keep, np.int64), np.empty(64, np.int32)
-    for r in range(members.size):
-        i, count = np.int64(members[r]), 0
-        for p in range(near.shape[1]):
-            c = near[i, p]
-            for b in range(start[c] // 64, (start[c + 1] + 63) // 64):
-                weigh_codes(index.packed, bias, b, asked, r, weights, index.variant)
-                low, high = max(0, start[c] - 64 * b), min(64, start[c + 1] - 64 * b)
-                count = _keep_largest(weights, low, high, 64 * b, values, places, count)
-        for u in range(count):
-            places[u] = ids[places[u]]
-        visit(index.rows, queries, i, places, count, bias is not None, best, found)
-
-
-AHEAD = 4  # rows that are prefetched (T1)
-FLOOR = (np.iinfo(np.int32).max + 1) // 2  # above any sum of codes: tau = -FLOOR marks all rows, tau = FLOOR none
-
-
-@kernel
-def _kth(best, i, unit):
-    """Return the k-th distance of query i so far, in units of the space of the codes."""
-    return min(best[i, best.shape[1] - 1] * unit, FLOAT32_SAFE[1])
-
-
-@kernel
-def _gaps(fine, j, asked, i, bias):
-    """Return the sum of absolute differences of two rows, or of squared differences if they are bytes."""
-    if bias is None:
-        total = np.float32(0)
-        for z in range(np.uint64(fine.shape[1])):  # a signed index would prevent vectorization
-            total += abs(asked[np.uint64(i), z] - fine[np.uint64(j), z])
-        return total
-    return byte_squares(fine, j, asked, i)
-
-
-@kernel
-def _thresholds(best, members, base, reach, unit, step, bias, tau):
-    """Set tau (q,) so that the scan marks every row whose codes are within (t + reach) / step."""
-    for r in range(members.size):
-        u = (_kth(best, members[r], unit) * (1 + 1e-9) + reach[r]) / step
-        if bias is None:
-            tau[r] = np.int32(-np.floor(min(u * (1 + 1e-12), FLOOR)) - 1)
-        else:
-            tau[r] = np.int32(max(np.floor(base[r] - u * u * (0.5 + 1e-12)) - 1, -FLOOR))
-
-
-@kernel
-def _sift(fine, asked, i, limit, bias, places, n):
-    """Keep the places whose fine sum is within the limit; return how many."""
-    width, kept = fine.strides[0], 0
-    if fine.shape[1] == 0:
-        return n
-    for u in range(min(n, AHEAD)):
-        touch_row(fine, places[u], 0, width)
-    for u in range(n):
-        if u + AHEAD < n:
-            touch_row(fine, places[u + AHEAD], 0, width)
-        if _gaps(fine, places[u], asked, i, bias) <= limit:
-            places[kept] = places[u]
-            kept += 1
-    return kept
-
-
-class SweptPanel(NamedTuple):
-    """Queries that are searched together; slack, asked and queries are those of all, `members` selects some."""
-
-    members: Any  # (m,)
-    codes: Any  # (m padded, words)
-    base: Any  # (m,), or None for Manhattan
-    reach: Any  # (m,)
-    tau: Any  # (m padded,) thresholds; those of the padding mark no row and never change
-    slack: Any  # (q,)
-    asked: Any  # (q, w)
-    queries: Any  # (q, d)
-    order: Any  # chunks of blocks, nearest first
-
-
-@kernel
-def sweep_rows(index, bias, panel, blocks, best, found):
+def sweep_rows(index, bias, panel, chunk_blocks, distances, ids):
     """Complete the lists of a panel's queries; return the numbers of rows that were marked and measured.
 
-    index: SweptRows; panel: SweptPanel; blocks: blocks per chunk. bias is None for Manhattan codes; it is an argument
-    of its own, because numba removes branches only for arguments.
+    index is a SweptRows, panel a SweptPanel, chunk_blocks the number of blocks per chunk.
     """
-    members, codes, ids, packed = panel.members, panel.codes, index.ids, index.packed
-    marks = np.empty((codes.shape[0], blocks), np.uint64)
-    places = np.empty(64 * blocks, np.int64)
-    marked = visited = 0
-    for turn in range(panel.order.size):
-        chunk = panel.order[turn]
-        first, last = chunk * blocks, min(packed.shape[0], (chunk + 1) * blocks)
-        _thresholds(best, members, panel.base, panel.reach, index.unit, index.step, bias, panel.tau)
+    members, codes, packed = panel.members, panel.codes, index.packed
+    marks = np.empty((codes.shape[0], chunk_blocks), np.uint64)
+    candidates = np.empty(64 * chunk_blocks, np.int64)
+    n_marked = n_measured = 0
+    for chunk in panel.order:
+        first, last = chunk * chunk_blocks, min(packed.shape[0], (chunk + 1) * chunk_blocks)
+        _set_thresholds(distances, members, panel.base, panel.reach, index.unit, index.step, bias, panel.tau)
         scan_codes(packed, bias, first, last, codes, panel.tau, marks, index.variant)
         for r in range(members.size):
             i = np.int64(members[r])
-            n = unpack_marks(marks, r, first, last, ids.size, places)
-            marked += n
+            n = unpack_marks(marks, r, first, last, index.ids.size, candidates)
+            n_marked += n
             if n:
-                t = _kth(best, i, index.unit) + panel.slack[i]
+                t = _kth_distance(distances, i, index.unit) + panel.slack[i]
                 limit = t * index.margin if bias is None else t * t * index.margin
-                n = _sift(index.fine, panel.asked, i, limit, bias, places, n)
-                n = unlisted(ids, found, i, places, n)
-                visit(index.rows, panel.queries, i, places, n, bias is not None, best, found)
-                visited += n
-    return marked, visited
+                n = _filter_by_sketch(index.fine, panel.fine, i, limit, bias, candidates, n)
+                n = _drop_listed(index.ids, ids, i, candidates, n)
+                measure_rows(index.rows, panel.queries, i, candidates, n, bias is not None, distances, ids)
+                n_measured += n
+    return n_marked, n_measured

@@ -1,10 +1,10 @@
 """`certify` builds the bounds of an exact search, or returns None if they do not save time.
 
-The bounds hold for any axes and groups; how many numbers a sketch has decides the time of a search. Some rows serve as
-queries, with the distance of their k-th neighbor. On a sample of the other rows, the survivors of each bound are
-counted. Time per query = words scanned + survivors examined + rows measured + the sketch of the query and of one row
-(as many queries as rows are expected). Unless this is less than a comparison with all rows takes, no bounds are
-built.
+The bounds hold for any axes and groups. How many numbers a sketch has decides the time of a search, so the time is
+estimated for several lengths of the sketch. Some rows serve as queries, with the distance of their k-th neighbor. On a
+sample of the other rows, the rows that survive each bound are counted. The time per query is the sum of the time to
+scan all codes, to measure the survivors, and to compute the sketch of the query and of one row (as many queries as rows
+are expected). No bounds are built unless this is less than the time of a comparison with all rows.
 """
 
 from __future__ import annotations
@@ -27,26 +27,42 @@ from kway.search.certified.sketches import (
     Frame,
     ManhattanSpace,
     Space,
-    codes_taken,
     correlated_groups,
     euclidean_space,
     measure_frame,
     sketch_all,
+    take_rows,
 )
 from kway.search.principal_axes import leading_axes, pooled_product
 from kway.threads import pmap, shares, single_blas, spans
 
-MIN_ROWS = 1024  # below this a plain scan is as fast (T1b)
-FIRST_AXES = 128  # axes that are computed first; their number doubles if the choice needs all of them (T1, T1f)
+# Decided by the search benchmarks T1 (MNIST, Euclidean), T1b (fewer rows), T1f (the time of a fit) and T2 (Manhattan).
+MIN_ROWS = 1024  # with fewer rows, a plain scan is as fast (T1b)
+_QUERIES = 128  # rows that serve as queries; more lead to the same choice (T1f)
+NEIGHBORS = 10  # k for which the length of the sketch is chosen (T1, T2)
+# Time on one thread to fetch a row that survives the scan of codes (T1, T2). It includes the rows that survive because
+# codes are rounded and thresholds are not final, about 0.4 per expected survivor.
+_SURVIVOR_SECONDS = 50e-9
+_PRODUCTS_PER_SECOND = 42e9  # products, or differences, on one thread (T1, T2)
+_STEP = 16  # length of the shortest sketch that is compared; other lengths are multiples (T1f)
+
+
+class Sample(NamedTuple):
+    """Values (s, d) of rows and queries (a, d) in the frame; radius (a,) to the k-th neighbor among all n rows."""
+
+    values: NDArray[np.float32]
+    queries: NDArray[np.float32]
+    radius: NDArray[np.float32]
+    n: int
 
 
 class Job(NamedTuple):
-    """The rows, the frame, and a sample of the rows before and after scaling."""
+    """The rows (n, d), the frame, some rows before scaling, and the sample of rows and queries in the frame."""
 
     rows: NDArray
     frame: Frame
-    sample: NDArray
-    seen: Probe
+    raw_sample: NDArray
+    sample: Sample
     rng: np.random.Generator
     always: bool
 
@@ -57,6 +73,25 @@ class ChosenSpace(NamedTuple):
     space: Space
     variant: int
     why: str
+
+
+@dataclass(frozen=True)
+class SketchChoice:
+    """The chosen length of sketches, or the number of columns per group, with its estimated cost.
+
+    survivors is the expected number of rows that survive the scan of codes; seconds and plain_seconds are the time per
+    query and thread with bounds and of a plain search.
+    """
+
+    size: int
+    survivors: float
+    seconds: float
+    plain_seconds: float
+
+    @property
+    def pays(self) -> bool:
+        """Whether bounds save time."""
+        return self.seconds < self.plain_seconds
 
 
 def certify(scan: BlockScan, seed: int = 0, always: bool = False) -> BoundedScan | None:
@@ -70,181 +105,166 @@ def certify(scan: BlockScan, seed: int = 0, always: bool = False) -> BoundedScan
     rows = frozen(unit_rows(scan.rows) if scan.distance.by_angle else scan.rows)
     rng = np.random.default_rng(seed)
     drawn = draw_rows(len(rows), rng)
-    sample = rows[np.sort(drawn.others[:SAMPLE_ROWS])]
-    frame = measure_frame(sample)
+    raw_sample = rows[np.sort(drawn.others[:SAMPLE_ROWS])]
+    frame = measure_frame(raw_sample)
     if frame is None:
         return None
     with single_blas():
-        seen = probe(rows, frame.place(sample).values, drawn, frame, scan.distance.product)
-        choose = _euclidean if scan.distance.product else _manhattan
-        chosen = choose(Job(rows, frame, sample, seen, rng, always))
+        sample = measure_sample(rows, frame.place(raw_sample).values, drawn, frame, scan.distance.product)
+        choose_space = _euclidean if scan.distance.product else _manhattan
+        chosen = choose_space(Job(rows, frame, raw_sample, sample, rng, always))
         if chosen is None:
             return None
         sketch = sketch_all(rows, chosen.space)
         cells = make_cells(sketch.coarse, rng)
         codes = chosen.space.encode(sketch.coarse, cells.ids, chosen.variant)
-        sketch = sketch._replace(fine=codes_taken(sketch.fine, cells.ids))
+        sketch = sketch._replace(fine=take_rows(sketch.fine, cells.ids))
         return BoundedScan(scan, rows, chosen.space, cells, codes, sketch, chosen.why, always)
 
 
 def _euclidean(job: Job) -> ChosenSpace | None:
-    variant, most = best_variant(tiles.L2_VARIANTS), min(job.rows.shape[1], tiles.MAX_DIMS)
-    count = 0
-    while True:  # until there are more axes than the choice needs
-        count = min(most, max(FIRST_AXES, 2 * count))
-        axes = leading_axes(job.seen.values, count, job.rng)
-        choice = choose_axes(job.seen, axes, tiles.L2_VARIANTS[variant].words_per_second, tiles.MAX_DIMS)
-        if count == most or choice.few < count - 1:
+    variant = best_variant(tiles.L2_VARIANTS)
+    max_axes = min(job.rows.shape[1], tiles.MAX_DIMS)
+    n_axes = min(max_axes, tiles.MAX_DIMS // 3)  # enough for most data; the loop doubles it if not
+    while True:
+        axes = leading_axes(job.sample.values, n_axes, job.rng)
+        choice = choose_axes(job.sample, axes, tiles.L2_VARIANTS[variant].words_per_second, tiles.MAX_DIMS)
+        if n_axes == max_axes or choice.size < n_axes - 1:
             break
+        n_axes = min(max_axes, 2 * n_axes)
     if not (choice.pays or job.always):
         return None
-    axes = np.ascontiguousarray(axes[:, : choice.few])
-    space = euclidean_space(job.frame, axes, job.sample[:512], job.rng)
+    axes = np.ascontiguousarray(axes[:, : choice.size])
+    space = euclidean_space(job.frame, axes, job.raw_sample[:512], job.rng)
     n, d = job.rows.shape
-    why = f"certified: {choice.few} of {d} dimensions scanned, about {choice.survivors:.0f} of {n} rows survive"
+    why = f"certified: {choice.size} of {d} dimensions scanned, about {choice.survivors:.0f} of {n} rows survive"
     return ChosenSpace(space, variant, why)
 
 
 def _manhattan(job: Job) -> ChosenSpace | None:
     variant = best_variant(tiles.L1_VARIANTS)
     n, d = job.rows.shape
-    levels, values = 4 if d >= 64 else 2, job.seen.values
+    levels, values = 4 if d >= 64 else 2, job.sample.values
     left, right = (values[job.rng.choice(len(values), 2000)] for _ in range(2))
     groups = correlated_groups(left - right, levels)
     sizes = [2**level for level in range(levels + 1)]
-    choice = choose_groups(job.seen, groups, sizes, tiles.L1_VARIANTS[variant].words_per_second, tiles.L1_MAX_DIMS)
+    choice = choose_groups(job.sample, groups, sizes, tiles.L1_VARIANTS[variant].words_per_second, tiles.L1_MAX_DIMS)
     if choice is None or not (choice.pays or job.always):
         return None
-    why = f"certified: sums of {choice.few} of {d} features scanned, about {choice.survivors:.0f} of {n} rows survive"
-    return ChosenSpace(ManhattanSpace(job.frame, groups, choice.few), variant, why)
+    why = f"certified: sums of {choice.size} of {d} features scanned, about {choice.survivors:.0f} of {n} rows survive"
+    return ChosenSpace(ManhattanSpace(job.frame, groups, choice.size), variant, why)
 
 
-NEIGHBORS = 10  # k for which the choice is made (T1, T2)
-_ASKED = 128  # rows that serve as queries; more lead to the same choice (T1f)
-_WARM = 1.04  # radius of the scan relative to the true one: codes are rounded, and thresholds not final (T1b)
-LOOK, BYTE = 30e-9, 0.03e-9  # seconds per survivor of the scan on one thread, and per column (T1, T2)
-_PLAIN = 42e9  # products (or differences) per second and thread of a plain search (T1, T2)
-_STEP = 16  # length of the shortest sketch that is compared, and the unit of all lengths (T1f)
-
-
-class Probe(NamedTuple):
-    """Sampled values (s, d) and queries asked (a, d) in the frame; radius (a,) to the k-th neighbor among n rows."""
-
-    values: NDArray[np.float32]
-    asked: NDArray[np.float32]
-    radius: NDArray[np.float32]
-    n: int
+# ---- the sample
 
 
 class DrawnRows(NamedTuple):
-    """Row numbers: `asked` serve as queries; `others` (at least SAMPLE_ROWS) are searched for their neighbors."""
+    """Positions of rows that serve as queries, and of other rows (at least SAMPLE_ROWS) that they search."""
 
-    asked: NDArray[np.int64]
+    queries: NDArray[np.int64]
     others: NDArray[np.int64]
 
 
 def draw_rows(n: int, rng: np.random.Generator) -> DrawnRows:
-    """Draw rows; if `others` are one row in NEIGHBORS, the nearest of them is about as far as the k-th of all."""
-    asked = min(_ASKED, n // 8)
-    picked = rng.choice(n, min(n, asked + max(SAMPLE_ROWS, n // NEIGHBORS)), replace=False)
-    return DrawnRows(picked[:asked], picked[asked:])
+    """Draw rows. If one row in NEIGHBORS is drawn, the nearest drawn row is about as far as the k-th of all rows."""
+    n_queries = min(_QUERIES, n // 8)
+    drawn = rng.choice(n, min(n, n_queries + max(SAMPLE_ROWS, n // NEIGHBORS)), replace=False)
+    return DrawnRows(drawn[:n_queries], drawn[n_queries:])
 
 
-def probe(rows: NDArray, values: NDArray[np.float32], drawn: DrawnRows, frame: Frame, product: bool) -> Probe:
+def measure_sample(
+    rows: NDArray, values: NDArray[np.float32], drawn: DrawnRows, frame: Frame, euclidean: bool
+) -> Sample:
     """Measure the radius of the drawn queries; values (s, d) are the first of the other rows, in the frame."""
-    asked = frame.place(rows[drawn.asked]).values
-    near = np.empty((len(asked), len(drawn.others)), np.float32)
-    squares = np.einsum("ij,ij->i", asked, asked)
+    queries = frame.place(rows[drawn.queries]).values
+    distances = np.empty((len(queries), len(drawn.others)), np.float32)  # squared if Euclidean
+    squares = np.einsum("ij,ij->i", queries, queries)
 
     def work(part: slice) -> None:
         block = frame.place(rows[drawn.others[part]])
-        if product:
-            near[:, part] = squares[:, None] + block.squares.astype(np.float32) - 2 * asked @ block.values.T
+        if euclidean:
+            products = queries @ block.values.T
+            distances[:, part] = squares[:, None] + block.squares.astype(np.float32) - 2 * products
         else:
-            nearness_l1(block.values, asked, part.start, near)
+            nearness_l1(block.values, queries, part.start, distances)
 
     pmap(work, spans(len(drawn.others), 1024))
     k = max(1, round(NEIGHBORS * len(drawn.others) / len(rows))) - 1
-    radius = np.partition(near, k, axis=1)[:, k]
-    if product:
+    radius = np.partition(distances, k, axis=1)[:, k]
+    if euclidean:
         radius = np.sqrt(np.maximum(radius, 0))
-    return Probe(values, asked, radius, len(rows))
+    return Sample(values, queries, radius, len(rows))
 
 
-@dataclass(frozen=True)
-class SketchChoice:
-    """The chosen length, its expected survivors, and the seconds per query and thread, with those of a plain search."""
-
-    few: int
-    survivors: float
-    seconds: float
-    plain: float
-
-    @property
-    def pays(self) -> bool:
-        """Whether bounds save time."""
-        return self.seconds < self.plain
+# ---- the length of sketches
 
 
-def _plain(n: int, d: int) -> float:
-    return n * d / _PLAIN + n * 1e-9 + 1e-6  # n * 1e-9: writing n distances and selecting the best
+def _plain_seconds(n: int, d: int) -> float:
+    """Return the time of a plain search; 1e-9 s are needed to write a distance and to compare it with the k-th."""
+    return n * d / _PRODUCTS_PER_SECOND + n * 1e-9 + 1e-6
 
 
-def sketch_widths(most: int) -> NDArray[np.int64]:
-    """Return the lengths of sketches to compare, up to `most`: multiples of _STEP, a quarter of an octave apart."""
-    octaves = np.arange(4 * np.log2(most / _STEP)) / 4
+def _survivor_seconds(d: int) -> float:
+    """Return the time to compare a survivor of the scan: to fetch its row, and to compute d differences."""
+    return _SURVIVOR_SECONDS + d / _PRODUCTS_PER_SECOND
+
+
+def sketch_widths(max_width: int) -> NDArray[np.int64]:
+    """Return the lengths of sketches to compare: multiples of _STEP up to max_width, a quarter of an octave apart."""
+    octaves = np.arange(4 * np.log2(max_width / _STEP)) / 4
     return _STEP * np.unique(np.rint(2.0**octaves).astype(np.int64))
 
 
-def choose_axes(seen: Probe, axes: NDArray[np.float32], scan_rate: float, most_coarse: int) -> SketchChoice:
-    """Choose how many coordinates the Euclidean bounds use; scan_rate: words of four codes per second and thread."""
+def choose_axes(sample: Sample, axes: NDArray[np.float32], scan_rate: float, max_width: int) -> SketchChoice:
+    """Choose how many of the axes (d, p) the Euclidean bounds use; scan_rate: words of four codes per second."""
     d, p = axes.shape
-    grid = np.array([g - 1 for g in sketch_widths(most_coarse) if g - 1 < p] + [p])
-    values = np.concatenate([seen.values[::2], seen.asked])
-    coordinates, tails = pooled_product(values, axes), np.empty((len(values), len(grid)), np.float32)
-    tail_norms(coordinates, np.einsum("ij,ij->i", values, values), grid, tails)
-    counts = _survivors(seen, coordinates, tails, grid)  # (grid,)
-    words = np.ceil((grid + 1) / 4)
-    sketches = 2 * d * grid / _PLAIN  # of a query, and of a row
-    cost = seen.n * words / scan_rate + counts * (LOOK + BYTE * d) + sketches
-    cost[words * 4 > most_coarse] = np.inf
-    a = int(cost.argmin())
-    return SketchChoice(int(grid[a]), float(counts[a]), float(cost[a]), _plain(seen.n, d))
+    sizes = np.array([width - 1 for width in sketch_widths(max_width) if width - 1 < p] + [p])
+    values = np.concatenate([sample.values[::2], sample.queries])
+    coordinates, tails = pooled_product(values, axes), np.empty((len(values), len(sizes)), np.float32)
+    tail_norms(coordinates, np.einsum("ij,ij->i", values, values), sizes, tails)
+    counts = _expected_survivors(sample, coordinates, tails, sizes)
+    words = np.ceil((sizes + 1) / 4)
+    sketch_seconds = 2 * d * sizes / _PRODUCTS_PER_SECOND  # of a query, and of a row
+    seconds = sample.n * words / scan_rate + counts * _survivor_seconds(d) + sketch_seconds
+    seconds[words * 4 > max_width] = np.inf
+    best = int(seconds.argmin())
+    return SketchChoice(int(sizes[best]), float(counts[best]), float(seconds[best]), _plain_seconds(sample.n, d))
 
 
-def _survivors(
-    seen: Probe, coordinates: NDArray[np.float32], tails: NDArray[np.float32], grid: NDArray[np.int64]
+def _expected_survivors(
+    sample: Sample, coordinates: NDArray[np.float32], tails: NDArray[np.float32], sizes: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return the expected number of rows (grid,) within _WARM times the radius by the bound of each length.
+    """Return the expected number of rows (g,) within the radius by the bound of each length.
 
-    coordinates (s + a, p), and tails (s + a, grid), the norms of the remaining ones: of rows, then of queries.
+    coordinates (s + a, p) are those of rows, then of queries; tails (s + a, g) are the norms of the remaining ones.
     """
-    n = len(coordinates) - len(seen.asked)
-    limits = (_WARM * seen.radius) ** 2
+    n = len(coordinates) - len(sample.queries)
 
     def count(part: slice) -> NDArray[np.int64]:
-        counts, own = np.zeros(len(grid), np.int64), slice(n + part.start, n + part.stop)
-        survivors(coordinates[:n], tails[:n], coordinates[own], tails[own], grid, limits[part], counts)
+        counts, queries = np.zeros(len(sizes), np.int64), slice(n + part.start, n + part.stop)
+        limits = sample.radius[part] ** 2
+        survivors(coordinates[:n], tails[:n], coordinates[queries], tails[queries], sizes, limits, counts)
         return counts
 
-    counts = np.add.reduce(pmap(count, shares(len(seen.asked))))
-    return np.asarray(counts * (seen.n / (len(seen.asked) * n)))
+    counts = np.add.reduce(pmap(count, shares(len(sample.queries))))
+    return np.asarray(counts * (sample.n / (len(sample.queries) * n)))
 
 
 def choose_groups(
-    seen: Probe, groups: FeatureGroups, sizes: list[int], scan_rate: float, most_coarse: int
+    sample: Sample, groups: FeatureGroups, sizes: list[int], scan_rate: float, max_width: int
 ) -> SketchChoice | None:
-    """Choose the features per group (`few`) of the Manhattan bounds; scan_rate: words of eight codes per second."""
-    d, choices = seen.values.shape[1], []
+    """Choose the columns per group of the Manhattan bounds; scan_rate: words of eight codes per second."""
+    d, choices = sample.values.shape[1], []
     for size in sizes:
         width = -(-d // size)
-        rows, asked = (np.empty((len(part), width), np.float32) for part in (seen.values, seen.asked))
-        signed_sums(seen.values, *groups, size, rows)
-        signed_sums(seen.asked, *groups, size, asked)
-        bound = np.empty((len(asked), len(rows)), np.float32)
-        nearness_l1(rows, asked, 0, bound)
-        survivors = float((bound < _WARM * seen.radius[:, None]).mean()) * seen.n
-        seconds = seen.n * -(-width // 8) / scan_rate + survivors * (LOOK + BYTE * d)
-        if width <= most_coarse:
-            choices.append(SketchChoice(size, survivors, seconds, _plain(seen.n, d)))
+        if width > max_width:
+            continue
+        rows, queries = (np.empty((len(values), width), np.float32) for values in (sample.values, sample.queries))
+        signed_sums(sample.values, *groups, size, rows)
+        signed_sums(sample.queries, *groups, size, queries)
+        bounds = np.empty((len(queries), len(rows)), np.float32)
+        nearness_l1(rows, queries, 0, bounds)
+        count = float((bounds < sample.radius[:, None]).mean()) * sample.n
+        seconds = sample.n * -(-width // 8) / scan_rate + count * _survivor_seconds(d)
+        choices.append(SketchChoice(size, count, seconds, _plain_seconds(sample.n, d)))
     return min(choices, key=lambda choice: choice.seconds, default=None)

@@ -1,12 +1,14 @@
-"""Sketches: a few numbers per row whose distances are lower bounds of the distances of rows.
+"""Sketches: a n_axes numbers per row whose distances are lower bounds of the distances of rows.
 
 Frame: z = clip((x - center) * unit, +-limit), float32, |z_i| <= 1. Centering keeps the digits if rows have a large
 offset. The unit is a power of two, so scaling is exact, and no square overflows. Projection on a box never increases a
 distance (Euclidean or Manhattan), so clipping only weakens the bounds of outliers and extreme queries.
 
 A sketch never overestimates a distance. For any row x and query q, in units of the frame,
+
     |coarse(q) - coarse(x)| <= |q - x| + coarse_slack(q) + coarse_slack(x)
     |fine(q) - fine(x)|     <= |q - x| + slack(q) + slack(x)
+
 The norm and the distance are both Euclidean or both Manhattan. The slacks include all rounding to float32.
 
 **Euclidean.** Let v(x) be the first few principal coordinates of z, and r(x) the length of the remaining part. By the
@@ -15,11 +17,12 @@ triangle inequality for the remaining parts,
     |v(q) - v(x)|^2 + (r(q) - r(x))^2 <= |q - x|^2,
 
 so e(x) = [v(x), r(x)] satisfies |e(q) - e(x)| <= |q - x|. The coarse sketch is e(x), centered and rotated at random.
-The fine sketch is the whole row, rounded to bytes (`code_bytes`).
+The fine sketch is all values of the row, rounded to bytes (`code_bytes`).
 
 Rounding errors, with u = 2^-24: a coordinate is computed as sums of PIECE products, which are then added. Its error is
-at most (PIECE + pieces + 2) u |axis| |z|, and the error of all `few` coordinates is at most sqrt(few) times that. The
-error from axes that are not exactly orthogonal is their `orthogonality_error`.
+at most (PIECE + pieces + 2) u |axis| |z|, and the error of m coordinates is at most sqrt(m) times that. The error from
+axes that are not exactly orthogonal is their `orthogonality_error`. The factors 1.01 in the code are larger than
+1 + k u for every number k of roundings that they cover, so that terms of second order need no bound.
 
 **Manhattan.** The sketches are signed sums over groups of correlated features:
 
@@ -45,18 +48,18 @@ from kway.kernels.certified.sketch import (
     code_l1,
     code_l2,
     pair_up,
-    peaks_of,
     place,
+    row_deviations,
     signed_sums,
     tails,
 )
-from kway.kernels.certified.tiles import L1_QUERIES, QUERIES, CodeRoom, code_room, lifts_l2, prepare_l2
+from kway.kernels.certified.tiles import L1_QUERIES, QUERIES, CodeLimits, code_limits, lifts_l2, prepare_l2
 from kway.kernels.jit import frozen
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.threads import pmap, single_blas, spans
 
 ROUNDING = float(np.finfo(np.float32).eps) / 2  # largest relative rounding error of float32
-UNDERFLOW = ROUNDING**2  # more than the root of a sum of squares below 1e-38, which may underflow
+UNDERFLOW = ROUNDING**2  # 4e-15, above the root of a sum of up to 2^17 squares that underflow (each below 1e-38)
 
 
 class FramedRows(NamedTuple):
@@ -88,40 +91,34 @@ def measure_frame(sample: NDArray) -> Frame | None:
     with np.errstate(over="ignore", invalid="ignore"):
         center = sample.mean(axis=0, dtype=np.float64)
     peaks = np.empty(len(sample))
-    peaks_of(frozen(sample), center, peaks)
-    usual = 4 * float(np.quantile(peaks, 0.99))
-    reach = min(float(peaks.max()), usual) if usual > 0 else float(peaks.max())
-    if not 1e-60 < reach < 1e60:  # also false for nan and inf; other units are out of the range of float64
+    row_deviations(frozen(sample), center, peaks)
+    typical = 4 * float(np.quantile(peaks, 0.99))
+    limit = min(float(peaks.max()), typical) if typical > 0 else float(peaks.max())
+    if not 1e-60 < limit < 1e60:  # also false for nan and inf; other units are out of the range of float64
         return None
-    unit = 2.0 ** -np.ceil(np.log2(reach))
-    return Frame(frozen(center), float(unit), float(reach * unit))
+    unit = 2.0 ** -np.ceil(np.log2(limit))
+    return Frame(frozen(center), float(unit), float(limit * unit))
 
 
 class QueryCodes(NamedTuple):
-    """Codes of queries: words (m padded, w) as the variant reads them; base (m,), a constant of the sums per query."""
+    """Codes of m queries as the variant reads them, a constant of the sums per query, and the rounding errors."""
 
-    words: NDArray
-    base: NDArray[np.float64] | None
-    errors: NDArray[np.float64]  # (m,) rounding error of each
+    words: NDArray  # (m padded, w)
+    base: NDArray[np.float64] | None  # (m,) |q|^2 / 2 + 128 sum(q); None for Manhattan
+    errors: NDArray[np.float64]  # (m,)
 
 
 @dataclass(frozen=True)
 class SketchCodes:
-    """Coarse sketches of rows as bytes.
+    """Coarse sketches of rows as bytes; kernels/certified/tiles.py defines `packed`, `variant` and `bias`."""
 
-    packed (blocks, words, 64) and variant (instructions that scan them, 0 on any CPU): see kernels/certified/tiles.py.
-    limits: range of the codes, as their kernel reads it. step: of the codes, in units of the frame. error: the largest
-    rounding error of a row. margin: factor from a bound (squared if Euclidean) to a fine sum. bias (blocks, 64):
-    initial values of the rows' sums; None for Manhattan.
-    """
-
-    packed: NDArray
-    limits: NDArray[np.float64]
-    step: float
-    error: float
-    margin: float
-    variant: int
-    bias: NDArray[np.int32] | None = None
+    packed: NDArray  # (blocks, words, 64)
+    limits: NDArray[np.float64]  # range of the codes, as the kernel that encodes them reads it
+    step: float  # step of the codes, in units of the frame
+    error: float  # the largest rounding error of a row
+    margin: float  # factor from a bound (squared if Euclidean) to a fine sum; it covers the rounding of the sum
+    variant: int  # instructions that scan the codes, 0 on any CPU
+    bias: NDArray[np.int32] | None = None  # (blocks, 64); None for Manhattan
 
     @property
     def nbytes(self) -> int:
@@ -130,12 +127,12 @@ class SketchCodes:
 
 
 class BoundSketch(NamedTuple):
-    """Sketches: coarse (b, w) float32, fine (b, W) of the space's fine_type, slack (b,), coarse_slack (b,)."""
+    """Coarse and fine sketches of b rows, and bounds of their errors."""
 
-    coarse: NDArray[np.float32]
-    fine: NDArray
-    slack: NDArray[np.float64]
-    coarse_slack: NDArray[np.float64]
+    coarse: NDArray[np.float32]  # (b, w)
+    fine: NDArray  # (b, W) int8 or float32
+    slack: NDArray[np.float64]  # (b,) of fine
+    coarse_slack: NDArray[np.float64]  # (b,)
 
     def part(self, rows: slice) -> BoundSketch:
         """Return a view of these rows."""
@@ -167,8 +164,8 @@ def aligned(n: int, width: int, dtype: type = np.float32) -> NDArray:
     return raw[first : first + n * width].reshape(n, width)
 
 
-def codes_taken(matrix: NDArray, ids: NDArray) -> NDArray:
-    """Return matrix[ids], aligned."""
+def take_rows(matrix: NDArray, ids: NDArray) -> NDArray:
+    """Return matrix[ids] as an aligned array, copied by all threads."""
     out = aligned(len(ids), matrix.shape[1], matrix.dtype.type)
 
     def work(part: slice) -> None:
@@ -193,10 +190,13 @@ def packed_words(codes: NDArray, word: type) -> NDArray:
 
 
 def orthogonality_error(axes: NDArray[np.float32]) -> float:
-    """Return a bound of the distance (2-norm) from the axes to the nearest orthonormal ones: |V'V - I| in float64."""
-    wide = axes.astype(np.float64)
+    """Return a bound of the distance (2-norm) from the axes V to the nearest orthonormal ones: |V'V - I|.
+
+    A singular value s of V is wrong by |s - 1| <= |s^2 - 1|. 1e-12 covers the float64 rounding of the product.
+    """
+    exact = axes.astype(np.float64)
     with single_blas():
-        return float(np.linalg.norm(wide.T @ wide - np.eye(wide.shape[1]))) + 1e-12
+        return float(np.linalg.norm(exact.T @ exact - np.eye(exact.shape[1]))) + 1e-12
 
 
 def random_rotation(width: int, rng: np.random.Generator) -> NDArray[np.float32]:
@@ -204,7 +204,8 @@ def random_rotation(width: int, rng: np.random.Generator) -> NDArray[np.float32]
     return np.ascontiguousarray(np.linalg.qr(rng.standard_normal((width, width)))[0], np.float32)
 
 
-PIECE = 196  # products per sum: shorter sums have a smaller bound of the rounding error, but take longer (T1f)
+# Products per sum: shorter sums have a smaller bound of the rounding error, but take longer.
+PIECE = 196  # decided by the benchmark of a fit (T1f)
 
 
 def sketch_product(values: NDArray[np.float32], axes: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -217,7 +218,7 @@ def sketch_product(values: NDArray[np.float32], axes: NDArray[np.float32]) -> ND
 
 @dataclass(frozen=True)
 class EuclideanSpace:
-    """Computes the sketches of rows, from the principal axes (d, few), a rotation and the step of the bytes."""
+    """Computes the sketches of rows, from the principal axes (d, n_axes), a rotation and the step of the bytes."""
 
     frame: Frame
     axes: NDArray[np.float32]
@@ -228,15 +229,15 @@ class EuclideanSpace:
     step: float  # difference between neighboring bytes of the fine sketch
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether there are as many axes as columns, so that the remaining part is 0."""
         return self.axes.shape[0] == self.axes.shape[1]
 
     @property
     def widths(self) -> tuple[int, int]:
         """Number of columns of the coarse and of the fine sketch."""
-        d, few = self.axes.shape
-        return few + 1, -(-d // ROUND) * ROUND
+        d, n_axes = self.axes.shape
+        return n_axes + 1, -(-d // ROUND) * ROUND
 
     @property
     def fine_type(self) -> type[np.int8]:
@@ -245,18 +246,20 @@ class EuclideanSpace:
 
     def sketch(self, block: NDArray, into: BoundSketch) -> None:
         """Write the sketches of block (b, d), and the bounds of their errors, into arrays of b rows."""
-        placed = self.frame.place(block)
-        raw = np.empty(into.coarse.shape, np.float32)
-        lead = sketch_product(placed.values, self.axes)  # (b, few)
-        tails(lead, placed.squares, self.whole, self.error, raw, into.coarse_slack)
-        raw -= self.coarse_mean
-        np.matmul(raw, self.rotation, out=into.coarse)
-        sizes = np.sqrt(placed.squares)
-        length = sizes + float(np.linalg.norm(self.coarse_mean))  # bounds |raw|
+        framed = self.frame.place(block)
+        unrotated = np.empty(into.coarse.shape, np.float32)
+        lead = sketch_product(framed.values, self.axes)  # (b, n_axes)
+        tails(lead, framed.squares, self.is_complete, self.error, unrotated, into.coarse_slack)
+        unrotated -= self.coarse_mean
+        np.matmul(unrotated, self.rotation, out=into.coarse)
+        norms = np.sqrt(framed.squares)
+        length = norms + float(np.linalg.norm(self.coarse_mean))  # at least |unrotated|, because |e(x)| <= |z|
         into.coarse_slack[:] += 1.01 * self.rotation_error * length + 2 * UNDERFLOW
-        code_bytes(placed.values, self.step, into.fine, into.slack)
-        into.slack[:] *= 1 + 2 * len(self.axes) * ROUNDING  # sums in float32
-        into.slack[:] += 4 * ROUNDING * sizes + UNDERFLOW
+        code_bytes(framed.values, self.step, into.fine, into.slack)
+        # The kernel adds d squares in float32: the sum is wrong by a factor of at most 1 + (d + 2) u, its root by half
+        # of that. Values are rounded when they enter the frame, and so is the product of code and step: below 4 u |z|.
+        into.slack[:] *= 1 + 2 * len(self.axes) * ROUNDING
+        into.slack[:] += 4 * ROUNDING * norms + UNDERFLOW
 
     @property
     def nbytes(self) -> int:
@@ -264,13 +267,14 @@ class EuclideanSpace:
         return self.axes.nbytes + self.rotation.nbytes + self.coarse_mean.nbytes + self.frame.center.nbytes
 
     def encode(self, coarse: NDArray[np.float32], ids: NDArray[np.int32], variant: int) -> SketchCodes:
-        """Encode coarse sketches (n, w) of rows as signed bytes; the limits of the bytes are a CodeRoom."""
+        """Encode coarse sketches (n, w) of rows as signed bytes, in the order of ids; their limits are a CodeLimits."""
         n, width = coarse.shape
-        room = code_room(variant, width)
-        step = _step(coarse[:: max(1, n // 8192)], room)
-        limits = frozen(np.array(room, np.float64))
+        code_range = code_limits(variant, width)
+        step = _step(coarse[:: max(1, n // 8192)], code_range)
+        limits = frozen(np.array(code_range, np.float64))
         words, errors = -(-width // 4), np.empty(n)
-        packed, bias = np.empty((-(-n // 64), words, 64), np.int32), np.empty((-(-n // 64), 64), np.int32)
+        packed = np.empty((-(-n // 64), words, 64), np.int32)
+        bias = np.empty((-(-n // 64), 64), np.int32)
         coarse = frozen(coarse)
 
         def work(part: slice) -> None:
@@ -283,33 +287,34 @@ class EuclideanSpace:
             bias[blocks] = np.ceil(-halves).reshape(-1, 64)
 
         pmap(work, spans(n, 4096))
-        margin = (1 + 1e-9) / self.step**2
+        margin = (1 + 1e-9) / self.step**2  # byte_squares is exact; 1e-9 covers the rounding of the distances in t
         return SketchCodes(frozen(packed), limits, step, float(errors.max()), margin, variant, frozen(bias))
 
     def encode_queries(self, codes: SketchCodes, coarse: NDArray[np.float32], members: NDArray[np.int32]) -> QueryCodes:
-        """Encode queries coarse[members], padded to whole tiles."""
+        """Encode queries coarse[members], padded to is_complete tiles."""
         m = len(members)
-        own = np.zeros((-(-m // QUERIES) * QUERIES, 4 * codes.packed.shape[1]), np.int8)
+        query_codes = np.zeros((-(-m // QUERIES) * QUERIES, 4 * codes.packed.shape[1]), np.int8)
         halves, errors = np.empty(m), np.empty(m)
-        code_l2(coarse, members, codes.step, codes.limits, own, halves, errors)
-        words, base = prepare_l2(own.view(np.int32), codes.variant), halves + lifts_l2(own[:m], codes.variant)
-        return QueryCodes(words, base, errors)
+        code_l2(coarse, members, codes.step, codes.limits, query_codes, halves, errors)
+        base = halves + lifts_l2(query_codes[:m], codes.variant)
+        return QueryCodes(prepare_l2(query_codes.view(np.int32), codes.variant), base, errors)
 
 
 def euclidean_space(
     frame: Frame, axes: NDArray[np.float32], sample: NDArray, rng: np.random.Generator
 ) -> EuclideanSpace:
-    """Return the space of the axes (d, few); the coarse sketch is centered on its mean over the sample (s, d)."""
-    d, few = axes.shape
+    """Return the space of the axes (d, n_axes); the coarse sketch is centered on its mean over the sample (s, d)."""
+    d, n_axes = axes.shape
     pieces = -(-d // PIECE)
-    error = (PIECE + pieces + 2) * ROUNDING * 1.01 * np.sqrt(few) * 1.01 + orthogonality_error(axes) + 6 * ROUNDING
-    rotation = random_rotation(few + 1, rng)
-    rotation_error = (few + 9) * ROUNDING * 1.01 * np.sqrt(few + 1) + orthogonality_error(rotation) + 8 * ROUNDING
-    zero, identity = np.zeros(few + 1, np.float32), np.eye(few + 1, dtype=np.float32)
-    plain = EuclideanSpace(frame, frozen(axes), identity, zero, error, rotation_error, _byte_step(frame, sample))
-    out = empty_sketch(len(sample), plain)
-    plain.sketch(sample, out)
-    return replace(plain, rotation=frozen(rotation), coarse_mean=frozen(out.coarse.mean(0)))
+    rotation = random_rotation(n_axes + 1, rng)
+    # sums of products, axes that are not orthogonal, and the roundings of values to the frame and of sums to float32
+    error = (PIECE + pieces + 2) * ROUNDING * 1.01 * np.sqrt(n_axes) * 1.01 + orthogonality_error(axes) + 6 * ROUNDING
+    rotation_error = (n_axes + 9) * ROUNDING * 1.01 * np.sqrt(n_axes + 1) + orthogonality_error(rotation) + 8 * ROUNDING
+    zero, identity = np.zeros(n_axes + 1, np.float32), np.eye(n_axes + 1, dtype=np.float32)
+    unrotated = EuclideanSpace(frame, frozen(axes), identity, zero, error, rotation_error, _byte_step(frame, sample))
+    out = empty_sketch(len(sample), unrotated)
+    unrotated.sketch(sample, out)
+    return replace(unrotated, rotation=frozen(rotation), coarse_mean=frozen(out.coarse.mean(0)))
 
 
 def _byte_step(frame: Frame, sample: NDArray) -> float:
@@ -318,14 +323,14 @@ def _byte_step(frame: Frame, sample: NDArray) -> float:
     return float(np.float32((np.quantile(peaks, 0.99) or peaks.max() or 1.0) / 127))
 
 
-def _step(sample: NDArray[np.float32], room: CodeRoom) -> float:
+def _step(sample: NDArray[np.float32], limits: CodeLimits) -> float:
     """Return one step for all coordinates, such that nearly all rows of the sample (s, w) are within the limits."""
     peaks = np.abs(sample).max(axis=1)
-    usual = float(np.quantile(peaks, 0.99)) * room.top / 64
-    step = min(float(peaks.max()), usual or np.inf) / room.top
+    typical = float(np.quantile(peaks, 0.99)) * limits.max_code / 64
+    step = min(float(peaks.max()), typical or np.inf) / limits.max_code
     first = np.arange(sample.shape[1]) & 2 == 0
     norms = [np.quantile(np.linalg.norm(sample[:, half], axis=1), 0.99) for half in (first, ~first)]
-    return max(step, float(max(norms)) / room.norm) or 1.0
+    return max(step, float(max(norms)) / limits.max_norm) or 1.0
 
 
 # ---- Manhattan
@@ -339,14 +344,14 @@ class FeatureGroups(NamedTuple):
 
 
 def correlated_groups(differences: NDArray[np.float32], levels: int) -> FeatureGroups:
-    """Return groups from differences (s, d) of random pairs of rows."""
+    """Return groups of up to 2^levels columns, learned from differences (s, d) of random pairs of rows."""
     d = differences.shape[1]
     members = [np.array([i]) for i in range(d)]
     signs, sums = np.ones(d, np.float32), differences
     for _ in range(levels):
-        mate, inverse = _mates(sums)
+        partner, inverse = _pair_columns(sums)
         joined, columns = [], []
-        for i, j in enumerate(mate):
+        for i, j in enumerate(partner):
             if j < 0:
                 joined.append(members[i])
                 columns.append(sums[:, i])
@@ -360,15 +365,15 @@ def correlated_groups(differences: NDArray[np.float32], levels: int) -> FeatureG
     return FeatureGroups(columns_order, signs[columns_order])
 
 
-def _mates(sums: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _pair_columns(sums: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return the partner of each column (-1: none), and whether their correlation is negative."""
     n = sums.shape[1]
-    spread = np.sqrt(np.einsum("ij,ij->j", sums, sums)) + 1e-30
-    alike = (sums / spread).T @ (sums / spread)
+    units = sums / (np.sqrt(np.einsum("ij,ij->j", sums, sums)) + 1e-30)
+    correlation = units.T @ units
     left, right = np.triu_indices(n, 1)
-    strength = alike[left, right]
-    mate = pair_up(np.argsort(-np.abs(strength), kind="stable"), left, right, n)
-    return mate, alike[np.arange(n), mate] < 0
+    strength = np.abs(correlation[left, right])
+    partner = pair_up(np.argsort(-strength, kind="stable"), left, right, n)
+    return partner, correlation[np.arange(n), partner] < 0
 
 
 @dataclass(frozen=True)
@@ -381,7 +386,7 @@ class ManhattanSpace:
 
     @property
     def widths(self) -> tuple[int, int]:
-        """Number of columns of coarse and of fine (in whole cache lines)."""
+        """Number of columns of coarse and of fine (whole cache lines)."""
         d, finer = len(self.groups.columns), self.size // 4
         return -(-d // self.size), -(-d // (16 * finer)) * 16 if finer > 1 else 0
 
@@ -391,12 +396,16 @@ class ManhattanSpace:
         return np.float32
 
     def sketch(self, block: NDArray, into: BoundSketch) -> None:
-        """Write the sketch of block (b, d) into arrays of b rows."""
-        placed = self.frame.place(block)
-        signed_sums(placed.values, *self.groups, self.size, into.coarse)
+        """Write the sketches of block (b, d), and the bounds of their errors, into arrays of b rows.
+
+        Values and sums are rounded to float32 once each: 2 u times the sum of absolute values, with 2.1 instead of 2
+        for terms of second order.
+        """
+        framed = self.frame.place(block)
+        signed_sums(framed.values, *self.groups, self.size, into.coarse)
         if self.widths[1]:
-            signed_sums(placed.values, *self.groups, self.size // 4, into.fine)
-        into.slack[:] = 2.1 * ROUNDING * placed.sizes + UNDERFLOW
+            signed_sums(framed.values, *self.groups, self.size // 4, into.fine)
+        into.slack[:] = 2.1 * ROUNDING * framed.sizes + UNDERFLOW
         into.coarse_slack[:] = into.slack
 
     @property
@@ -407,7 +416,7 @@ class ManhattanSpace:
     def encode(self, coarse: NDArray[np.float32], ids: NDArray[np.int32], variant: int) -> SketchCodes:
         """Encode coarse sketches (n, w) as unsigned bytes; their limits are the smallest value of each column."""
         n, width = coarse.shape
-        low, step = _range(coarse)
+        low, step = _column_range(coarse)
         codes, errors = whole_blocks(n, width, np.uint8, 8), np.empty(n)
         coarse = frozen(coarse)
 
@@ -415,18 +424,19 @@ class ManhattanSpace:
             code_l1(coarse, ids[part], low, step, codes[part], errors[part])
 
         pmap(work, spans(n, 8192))
-        margin = 1 + (self.widths[1] + 16) * 4 * ROUNDING
+        margin = 1 + (self.widths[1] + 16) * 4 * ROUNDING  # the kernel adds the differences in float32
         return SketchCodes(frozen(packed_words(codes, np.int64)), low, step, float(errors.max()), margin, variant)
 
     def encode_queries(self, codes: SketchCodes, coarse: NDArray[np.float32], members: NDArray[np.int32]) -> QueryCodes:
-        """Encode queries coarse[members], padded to whole tiles."""
+        """Encode queries coarse[members], padded to is_complete tiles."""
         m = len(members)
-        own, errors = np.zeros((-(-m // L1_QUERIES) * L1_QUERIES, 8 * codes.packed.shape[1]), np.uint8), np.empty(m)
-        code_l1(coarse, members, codes.limits, codes.step, own, errors)
-        return QueryCodes(own.view(np.int64), None, errors)
+        query_codes = np.zeros((-(-m // L1_QUERIES) * L1_QUERIES, 8 * codes.packed.shape[1]), np.uint8)
+        errors = np.empty(m)
+        code_l1(coarse, members, codes.limits, codes.step, query_codes, errors)
+        return QueryCodes(query_codes.view(np.int64), None, errors)
 
 
-def _range(coarse: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
+def _column_range(coarse: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
     """Return low (w,) and one step for all columns: 255 steps contain all values of a sample of the widest column."""
     sample = coarse[:: max(1, len(coarse) // 8192)].astype(np.float64)
     low, high = sample.min(axis=0), sample.max(axis=0)
