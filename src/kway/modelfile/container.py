@@ -36,7 +36,8 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError, ModelFileError
 from kway.memory import MAX_EXPANSION, MIN_CHECKED, rows_per_block
-from kway.modelfile.schema import LARGEST, FileLimit
+from kway.modelfile.schema import FileLimit
+from kway.modelfile.value_checks import LARGEST_INT
 from kway.tables.outputs import describe_kind, replacing, resolve_output
 
 
@@ -288,7 +289,7 @@ def _refuse_constant(name: str) -> None:
 def _row(name: str, value: Any, path: Path) -> TensorInfo:
     try:
         shape, (start, end), dtype = tuple(value["shape"]), value["data_offsets"], value["dtype"]
-        whole = all(type(v) is int and 0 <= v <= LARGEST for v in (*shape, start, end))
+        whole = all(type(v) is int and 0 <= v <= LARGEST_INT for v in (*shape, start, end))
         fits = whole and dtype in _DTYPES and end - start == math.prod(shape) * np.dtype(_DTYPES[dtype]).itemsize
     except (TypeError, KeyError, ValueError):
         fits = False

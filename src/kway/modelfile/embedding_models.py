@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kway.errors import InputError, ModelFileError
-from kway.modelfile.schema import short_repr
+from kway.modelfile.value_checks import short_repr
 
 AllowedModels = str | Path | Collection[str | Path] | Callable[[Any], Any] | None
 

@@ -26,21 +26,21 @@ class Codes:
     """The levels of a column, the most frequent first."""
 
     name: str
-    kept: tuple[str, ...]
+    levels: tuple[str, ...]
 
     @property
-    def made(self) -> tuple[str, ...]:
+    def output_names(self) -> tuple[str, ...]:
         """Name of the one column of the result."""
         return (self.name,)
 
     @property
     def is_category(self) -> bool:
         """Whether trees divide the levels into sets; else they compare them by frequency."""
-        return len(self.kept) <= MOST_CODES
+        return len(self.levels) <= MOST_CODES
 
     def apply(self, column: Any) -> NDArray[np.float64]:
         """Return codes (n, 1), NaN for missing values and unknown levels."""
-        found = pc.index_in(as_words(column), value_set=pa.array(self.kept, pa.large_string()))
+        found = pc.index_in(as_words(column), value_set=pa.array(self.levels, pa.large_string()))
         return np.array(found.cast("float64").to_numpy(zero_copy_only=False), np.float64)[:, None]
 
 

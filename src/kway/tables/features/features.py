@@ -372,7 +372,7 @@ class Features(TransformerMixin, BaseEstimator):
         for part in self.parts_:
             encoder = getattr(part, "encoder", None)
             found += [width] if isinstance(encoder, Codes) and encoder.is_category else []
-            width += len(part.made)
+            width += len(part.output_names)
         return found
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray:
@@ -390,7 +390,7 @@ class Features(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "parts_")
         if not self.parts_:
             return np.array(default_names(self.n_features_out_), dtype=object)
-        return np.array([name for part in self.parts_ for name in part.made], dtype=object)
+        return np.array([name for part in self.parts_ for name in part.output_names], dtype=object)
 
     def column_sources(self) -> NDArray[np.int64]:
         """Return the column of the input that each column of the result is made of.

@@ -54,7 +54,7 @@ class Numbers:
         return out
 
     @property
-    def made(self) -> tuple[str, ...]:
+    def output_names(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
         names = self.names or default_names(len(self.mean))
         return (*names, *(f"{names[j]} is missing" for j in self.flagged))
@@ -154,7 +154,7 @@ class SparseScaling:
         return sp.csr_matrix(X).multiply(1.0 / self.most).tocsr().astype(np.float32)
 
     @property
-    def made(self) -> tuple[str, ...]:
+    def output_names(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
         return self.names or default_names(len(self.most))
 

@@ -79,7 +79,7 @@ class Shapes:
         return np.hstack(quarters)
 
     @property
-    def made(self) -> tuple[str, ...]:
+    def output_names(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
         n_patches = 8 * self.filters.shape[1]
         seen = [f"edges {j}" for j in range(len(self.mean) - n_patches)]

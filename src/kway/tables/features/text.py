@@ -47,7 +47,7 @@ class Terms:
     piece_idf: NDArray[np.float32]
 
     @property
-    def made(self) -> tuple[str, ...]:
+    def output_names(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
         words, pieces = (vocabulary.terms for vocabulary in self._vocabularies)
         return (*(f"{self.name}: {term}" for term in words), *(f"{self.name}: '{term}'" for term in pieces))
