@@ -52,17 +52,20 @@ _FORM = list_of(whole_number(1, _PIXELS), 3)
 @cache
 def _part_checks() -> dict[str, Check]:
     """Return a check per type of part."""
-    from kway.tables.features import parts  # loads scikit-learn, which most models do not need
+    # these modules load scikit-learn, which most models do not need
+    from kway.tables.features import parts
+    from kway.tables.features.numbers import Numbers, SparseScaling
+    from kway.tables.features.shapes import Shapes
 
-    width = {"width": whole_number(1)}
+    width: dict[str, Check] = {"width": whole_number(1)}
     checks: dict[type, dict[str, Check]] = {
         parts.NumbersPart: {},
         parts.WordsPart: {},
         parts.VectorPart: width,
         parts.EmbeddedPart: width,
-        parts.Numbers: {},
-        parts.SparseScaling: {},
-        parts.Shapes: {"form": _FORM, "top": number(0.0, exclusive=True)},
+        Numbers: {},
+        SparseScaling: {},
+        Shapes: {"form": _FORM, "top": number(0.0, exclusive=True)},
     }
     return {cls.__name__: dataclass_object(cls, type=one_of(cls.__name__), **checks[cls]) for cls in checks}
 
