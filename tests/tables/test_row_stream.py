@@ -42,7 +42,7 @@ def write(path, table):
         out.writerows(zip(*table.values()))
 
 
-LIKE = RowRequirements(("size", "word"), words=("word",), text_labels=True)
+LIKE = RowRequirements(("size", "word"), text_columns=("word",), text_labels=True)
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet"])

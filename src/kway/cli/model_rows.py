@@ -161,8 +161,8 @@ def _in_training_format(required: RowRequirements, notes: Any) -> RowRequirement
         ReadOptions().in_form(form)  # checks it
         written = {str(c): str(how) for c, how in notes.get("written", {}).items()}
         known = {c: how for c, how in written.items() if how in (".", ",") or "%" in how}
-        before = required.before._replace(written={**required.before.written, **known})
-        return required._replace(form=form, before=before, id=notes.get("id"))
+        earlier = required.earlier._replace(formats={**required.earlier.formats, **known})
+        return required._replace(form=form, earlier=earlier, id=notes.get("id"))
     except (TypeError, KeyError, AttributeError, ValueError):  # notes that kway did not write
         return required
 

@@ -5,7 +5,7 @@ begin with its position among the parts, for example "features.0.numbers.mean".
 
     NumbersPart      p source columns, and Numbers if they are scaled
     VectorPart       one column of vectors, and Numbers if they are scaled
-    WordsPart        one column of text or categories, encoded by Levels, Codes or Terms
+    WordsPart        one column of text or categories, encoded by Levels, LevelCodes or Terms
     EmbeddedPart     one column of texts that a language model embeds
     Numbers          fill, mean, spread (p,) and flagged (f,) < p; outputs p + f columns
     SparseScaling    the largest absolute values (p,) of sparse columns
@@ -231,7 +231,7 @@ def _measure_part(part: Mapping[str, Any], place: str, sizes: Mapping[str, int])
     encoder = part["encoder"]
     if encoder["type"] == "Levels":
         return _PartWidth(len(encoder["levels"]) + encoder["has_others"] + encoder["has_missing"])
-    if encoder["type"] == "Codes":
+    if encoder["type"] == "LevelCodes":
         return _PartWidth(1)
     return _PartWidth(sum(sizes[f"{family}s of {place}.encoder*"] for family in ("word", "piece")))
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError, ModelFileError
 from kway.suggest import listing
-from kway.tables.features.codes import Codes, learn_codes, repeats_levels
+from kway.tables.features.codes import LevelCodes, learn_codes, repeats_levels
 from kway.tables.features.columns import ColumnKind, as_numbers, as_parts, as_vectors, as_words, kind_as_asked, kind_of
 from kway.tables.features.numbers import (
     MANY_FEATURES,
@@ -141,7 +141,7 @@ class _ColumnPart:
 class WordsPart(_ColumnPart):
     """A category or a text column."""
 
-    encoder: Levels | Terms | Codes
+    encoder: Levels | Terms | LevelCodes
 
     @property
     def output_names(self) -> tuple[str, ...]:
@@ -448,7 +448,7 @@ _TYPES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         *(NumbersPart, WordsPart, VectorPart, EmbeddedPart),
-        *(Source, Numbers, Levels, Terms, Codes, SparseScaling, Shapes),
+        *(Source, Numbers, Levels, Terms, LevelCodes, SparseScaling, Shapes),
     )
 }
 
