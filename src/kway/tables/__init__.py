@@ -1,6 +1,7 @@
 """Read tables, images and arrays, turn them into numbers, and write output files.
 
 reading         read_rows reads a file, a folder, a built-in dataset or rows in memory as LabeledRows
+table_rows      tables -> LabeledRows: separates the features from the other columns
 read_options    ReadOptions and TextForm: the options of the user and the form of a text file
 labeled_rows    LabeledRows, RowRequirements, and the rows as a matrix of numbers
 row_stream      rows in pieces, the parts of a file, and the size of a file

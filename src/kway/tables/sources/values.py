@@ -151,8 +151,9 @@ def convert(
     """
     decimal = decimal or ("," if needs_comma(table, keep_as_text) else ".")
     formats, notes = list[ColumnFormat](), list[str]()
-    for j, name in enumerate(table.column_names):
-        column, given_kind = table.column(name), (types or {}).get(name)
+    names, columns = table.column_names, table.columns  # Arrow's lookup of a column by name is linear in their number
+    for j, (name, column) in enumerate(zip(names, table.columns)):
+        given_kind = (types or {}).get(name)
         known_format, known_kind = earlier.formats.get(name), earlier.kinds.get(name)
         if is_number(column.type) and (given_kind == "date" or known_format in _WHOLE_NUMBER_FORMATS):
             column = _whole_numbers_as_text(column)
@@ -165,7 +166,7 @@ def convert(
             conversion = _detect(words, decimal, given_kind or known_kind, 0.0 if known_kind else MOSTLY)
         if conversion is None:
             continue
-        table = table.set_column(j, name, conversion.column)
+        columns[j] = conversion.column
         stray = pc.and_(is_present(words), pc.is_null(conversion.column))
         if pc.any(stray).as_py():
             kind = _kind_of(conversion.column, known_kind)
@@ -175,7 +176,7 @@ def convert(
             notes.append(_stray_note(name, words, stray, kind, earlier.n_rows))
         if conversion.how:
             formats.append(ColumnFormat(name, conversion.how, _first(present(words)), conversion.note))
-    return ConvertedTable(table, tuple(formats), tuple(notes))
+    return ConvertedTable(pa.Table.from_arrays(columns, names), tuple(formats), tuple(notes))
 
 
 def _kind_of(column: Any, known_kind: str | None) -> str:
