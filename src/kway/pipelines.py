@@ -90,7 +90,8 @@ class FeaturedClassifier(DelegatedAnswers):
         X_transformed = features.fit_transform(X)
         estimator = self._fresh()
         _set_categorical_features(estimator, features)
-        self._join(features, estimator.fit(X_transformed, y, **fit_params), X_transformed)
+        passed = self._passed_on(fit_params, X_transformed.shape[0])
+        self._join(features, estimator.fit(X_transformed, y, **passed), X_transformed)
         return self
 
     def _join(self, features: Features, estimator: Any, X_transformed: Any = None) -> None:

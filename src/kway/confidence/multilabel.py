@@ -7,9 +7,9 @@
     prediction         { c : p_c >= t_c }
 
 `slope`, `base` and `shift` are the same for all labels and minimize the log loss of held-out rows (`calibrate`). The
-thresholds t_c maximize the F1 of held-out rows (`choose_thresholds`). One threshold for all labels maximizes the micro F1: calibrated probabilities of
-different labels are comparable, so the best decisions of a total F1 use the same threshold [1]_. A threshold per label
-maximizes the macro F1.
+thresholds t_c maximize the F1 of held-out rows (`choose_thresholds`). One threshold for all labels maximizes the micro
+F1: calibrated probabilities of different labels are comparable, so the best decisions of a total F1 use the same
+threshold [1]_. A threshold per label maximizes the macro F1.
 
 References
 ----------
@@ -300,9 +300,8 @@ def calibrate(z: NDArray, Y: NDArray, rates: NDArray[np.float64], steps: int = 5
     loss = _mean_log_loss(calibration @ features, y)
     for _ in range(steps):
         p = sigmoid(calibration @ features)
-        hessian = (features * (p * (1 - p))) @ features.T / y.size + 1e-9 * np.eye(
-            3
-        )  # it is singular if all rates are equal
+        hessian = (features * (p * (1 - p))) @ features.T / y.size
+        hessian += 1e-9 * np.eye(3)  # it is singular if all labels have the same rate
         step = np.linalg.solve(hessian, features @ (p - y) / y.size)
         while (new := _mean_log_loss((calibration - step) @ features, y)) > loss and np.abs(step).max() > 1e-9:
             step = step / 2

@@ -134,6 +134,7 @@ def _codes(y: ArrayLike, n_classes: int, classes: ArrayLike | None) -> NDArray[n
     present, codes = np.unique(labels, return_inverse=True)
     if len(present) != n_classes:
         raise InputError(
-            f"y contains {len(present)} classes, proba has {n_classes} columns; pass the labels of the columns: classes="
+            f"y contains {len(present)} classes, proba has {n_classes} columns; pass classes=, "
+            "the labels of the columns"
         )
     return codes

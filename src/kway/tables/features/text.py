@@ -181,7 +181,7 @@ class _Occurrences(NamedTuple):
 
 def _list_terms(texts: Characters, part: slice, family: str) -> _Occurrences:
     starts, ends, number = texts.starts[part], texts.ends[part], TERM_FAMILIES.index(family)
-    room = int(ngrams.room_for((ends - starts).sum() + len(starts), number))
+    room = int(ngrams.max_terms((ends - starts).sum() + len(starts), number))
     indptr, keys, first = np.zeros(len(starts) + 1, np.int64), np.empty(room, np.uint64), np.empty(room, np.int64)
     found = _Occurrences(indptr, keys, first, np.empty_like(first), np.zeros(room, np.uint8))
     ngrams.list_terms(texts.chars, texts.kinds, starts, ends, number, *found)
