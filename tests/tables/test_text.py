@@ -64,7 +64,7 @@ def test_many_texts_in_many_shares_and_a_table_that_grows(family, monkeypatch):
 
 def test_only_the_terms_of_most_texts_where_there_are_too_many():
     texts = characters(["a b c", "a b", "a"])
-    found = learn_vocabulary(texts, "word", most=2)
+    found = learn_vocabulary(texts, "word", max_terms=2)
     assert found.vocabulary.terms == ["a", "b"]
     np.testing.assert_array_equal(found.texts_with, [3, 2])
 

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from kway.memory import BLOCK_BYTES
 from kway.modelfile.schema import Array, ArrayRule, Schema, StoredObject, ascending, finite, index_below, positive
 from kway.modelfile.schemas.wrappers import inner_manifest, reasons, same_labels
 from kway.modelfile.value_checks import (
@@ -43,10 +44,10 @@ from kway.modelfile.value_checks import (
 )
 from kway.tables.features.shapes import LEAST_SIDE, patch_values, shape_columns
 
-_PIXELS = 2**24  # values of an image: 4096 x 4096 gray pixels. Prediction resizes pictures to this form
+_MAX_PIXELS = BLOCK_BYTES // 4  # 2^24 values of an image, such as 4096 x 4096 gray pixels: a block of float32
 
 _NAMES = list_of(text())
-_FORM = list_of(whole_number(1, _PIXELS), 3)
+_FORM = list_of(whole_number(1, _MAX_PIXELS), 3)
 
 
 @cache
@@ -79,7 +80,7 @@ def _check_part(value: Any) -> str | None:
 
 def _check_image_form(value: Any) -> str | None:
     problem = _FORM(value)
-    if problem is None and math.prod(value) > _PIXELS:
+    if problem is None and math.prod(value) > _MAX_PIXELS:
         return f"is {value}, expected the form of images of at most 2^24 values"
     return problem
 
@@ -143,7 +144,7 @@ def _numbers(place: str) -> dict[str, Array]:
 
 
 def _sparse_scaling(place: str) -> dict[str, Array]:
-    return {f"{place}.most": Array(("float64",), (f"p of {place}",), (positive,))}
+    return {f"{place}.max_abs": Array(("float64",), (f"p of {place}",), (positive,))}
 
 
 def _shapes(place: str) -> dict[str, Array]:
