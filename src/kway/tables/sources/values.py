@@ -149,6 +149,7 @@ def convert(
     source : str
         Beginning of error messages.
     """
+    keep_as_text = set(keep_as_text)  # may be a list of all columns
     decimal = decimal or ("," if needs_comma(table, keep_as_text) else ".")
     formats, notes = list[ColumnFormat](), list[str]()
     names, columns = table.column_names, table.columns  # Arrow's lookup of a column by name is linear in their number
