@@ -9,9 +9,9 @@ import pytest
 
 import kway
 from kway.auto.fit_options import FitOptions
+from kway.declared_options import options_of
 from kway.errors import InputError
-from kway.options import options_of
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 
 QUICK = {"models": ["centroid"], "also": ()}
 
@@ -55,7 +55,7 @@ def test_a_file_is_read_as_is_said():
 
 
 WRONG = {
-    "no such option": ({"typs": {}}, "no option 'typs' .did you mean 'types'"),
+    "no such option": ({"typs": {}}, "unknown option 'typs' .did you mean 'types'"),
     "no such kind": ({"types": {"code": "numbr"}}, "types is 'numbr' for column 'code' .did you mean 'number'"),
     "no mapping": ({"types": "code=number"}, "types is 'code=number'; it must map columns to kinds"),
     "no such column": ({"types": {"cod": "number"}}, "no such column 'cod' .did you mean 'code'"),

@@ -12,9 +12,10 @@ pipelines.py a classifier behind its features    planning     what a job will co
 modelfile    model files                         datasets.py  datasets by name (kway.datasets)
 tables       reading files, features, datasets   rows         rows in memory, in files, on a GPU or cluster
 validation.py, labels.py                         checks of input; labels as class codes
-kernels      every numba function                threads.py, versions.py, memory.py, suggest.py, options.py
-measures.py, probabilities.py                    log loss, balanced accuracy, F1; softmax and sigmoid
-progress.py, parameters.py, text_tables.py, units.py, lazy_names.py, private_names.py, errors.py
+kernels      every numba function                measures.py, probabilities.py
+
+errors.py, parameters.py, declared_options.py, progress.py, threads.py, memory.py, units.py, text_tables.py, suggest.py,
+lazy_names.py, versions.py, private_names.py (private names of other libraries)
 """
 
 from __future__ import annotations

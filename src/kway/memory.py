@@ -1,10 +1,10 @@
 """The one memory budget: how many bytes this process may still use.
 
-available   the least of MemAvailable (/proc/meminfo) and what every cgroup above this process leaves;
-            $KWAY_MEMORY (24GB, say) replaces both
+The budget is the minimum of MemAvailable (/proc/meminfo) and of the memory that each cgroup above this process has
+left. $KWAY_MEMORY, such as 24GB, replaces both.
 
-Work on many rows goes block by block, and two sizes serve all of it: BLOCK_BYTES if a block only has to bound memory,
-CACHE_BYTES if its values are read again and should still be in the cache.
+Work on many rows is done block by block, with two sizes: BLOCK_BYTES if a block only has to bound memory, CACHE_BYTES
+if its values are read again and should still be in the cache.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from kway.units import format_bytes, parse_bytes
 
 MEMINFO, CGROUPS, OWN_CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
-BLOCK_BYTES = 2**26  # bytes of a block that is held at a time: a few of them fit the 256 MB of a prediction (T9)
-MIN_CHECKED = 4 * BLOCK_BYTES  # bytes up to which nothing is checked: reading the budget costs more (T12)
-CACHE_BYTES = 2**21  # bytes of a block that one thread reads more than once: about the L2 cache of a core (T1, T4)
-MAX_EXPANSION = 200  # how many times its bytes on disk a large file may take: tables take 3 to 30 (test_bad_files)
+BLOCK_BYTES = 2**26  # bytes of a block; a few fit into the 256 MB of a prediction in the memory benchmark (T9)
+MIN_CHECKED = 4 * BLOCK_BYTES  # bytes up to which the budget is not read, because that is slow for single rows (T12)
+CACHE_BYTES = 2**21  # bytes of a block that a thread reads again: about the L2 cache of a core (T1, T4)
+MAX_EXPANSION = 200  # largest memory of a large file, in multiples of its bytes on disk; tables take 3 to 30
 
 
 def rows_per_block(row_bytes: float, block_bytes: int = BLOCK_BYTES) -> int:
-    """Return how many rows of so many bytes each a block holds; at least one."""
+    """Return the number of rows of `row_bytes` that fit into a block, at least one."""
     return max(1, int(block_bytes // max(1, row_bytes)))
 
 
 def expands_too_much(packed: int, unpacked: int) -> bool:
-    """Return whether a file of `packed` bytes would take far more memory than data files do: an attack, or damage."""
+    """Return whether `unpacked` bytes are far more than data files of `packed` bytes contain: an attack, or damage."""
     return unpacked > max(16 * BLOCK_BYTES, MAX_EXPANSION * packed)
 
 
@@ -43,9 +43,9 @@ def available_bytes() -> int:
 
 
 def has_room(need: float) -> bool:
-    """Return whether so many bytes fit into the budget."""
-    small = need <= MIN_CHECKED and "KWAY_MEMORY" not in os.environ
-    return small or need <= available_bytes()
+    """Return whether `need` bytes fit into the budget."""
+    unchecked = need <= MIN_CHECKED and "KWAY_MEMORY" not in os.environ
+    return unchecked or need <= available_bytes()
 
 
 def check_answer(n: int, n_classes: int, itemsize: int, what: str) -> None:
@@ -68,16 +68,17 @@ def _read_free() -> int:
 
 
 def _read_cgroups() -> list[int]:
-    """Return what each limited cgroup leaves; file pages that it could drop at once do not count as used."""
+    """Return the memory left in each limited cgroup; file pages that it can drop at once do not count as used."""
     left = []
     for folder in _list_cgroups():
         try:
-            most, used = (folder / "memory.max").read_text().strip(), int((folder / "memory.current").read_text())
+            limit = (folder / "memory.max").read_text().strip()
+            used = int((folder / "memory.current").read_text())
             stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
         except (OSError, ValueError):
             continue
-        if most != "max":
-            left.append(int(most) - used + int(stat.get("inactive_file", 0)))
+        if limit != "max":
+            left.append(int(limit) - used + int(stat.get("inactive_file", 0)))
     return left
 
 

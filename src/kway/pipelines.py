@@ -1,8 +1,12 @@
-"""Classifiers that transform rows first: by features, a learned map of the columns, or the steps of a Pipeline.
+"""Classifiers that transform rows before another classifier predicts: each has `estimator_`, fitted on the new rows.
 
-FeaturedClassifier    table -> Features -> X (n, d) -> estimator: raw rows of a table in, labels out, one model file
-MappedClassifier      X -> a map learned from the labels -> estimator: informative columns get larger weights
-PipelinedClassifier   a scikit-learn Pipeline as model files store it: the arrays of its steps, and the classifier
+FeaturedClassifier    rows of a table -> Features -> numbers (n, d) -> estimator
+MappedClassifier      X (n, d) -> a linear map of the columns, learned from the labels -> estimator
+PipelinedClassifier   a fitted scikit-learn Pipeline in the form that model files store
+
+Each class overrides hooks of the base class (base/wrappers.py): `_rows` transforms the rows of a prediction, and
+`_passed` returns X unchanged for a classifier outside this one, because the raw rows are transformed only here.
+`_facts` and `_restore_facts` write and read what a model file stores besides the inner estimator.
 """
 
 from __future__ import annotations
@@ -34,11 +38,32 @@ _FEATURES = "features."  # prefix of the features' arrays in a model file
 
 
 class FeaturedClassifier(DelegatedAnswers):
-    """`estimator` (default SoftmaxClassifier) on the output of `features` (default Features())."""
+    """A classifier of tables: features turn the rows into numbers, and an estimator is fitted on these.
+
+    Parameters
+    ----------
+    estimator : classifier, default=None
+        A classifier of numbers; None means `SoftmaxClassifier()`.
+    features : Features, default=None
+        Unfitted features; None means `Features()`.
+
+    Attributes
+    ----------
+    estimator_ : classifier
+        The fitted estimator.
+    features_ : Features
+        The fitted features.
+    classes_ : ndarray of shape (n_classes,)
+        The labels, sorted.
+    spread_ : ndarray of shape (d,) or None
+        Standard deviations of the training columns, for `explain`; None if the estimator has no weights.
+    reasons_ : dict or None
+        The important features that the main job found, for an estimator without weights.
+    """
 
     features_: Features
-    spread_: NDArray | None = None  # (d,) standard deviations of the training columns, if the model has weights
-    reasons_: dict[str, Any] | None = None  # the important features that the fit found, if the model has no weights
+    spread_: NDArray | None = None
+    reasons_: dict[str, Any] | None = None
 
     def __init__(self, estimator: Any = None, features: Features | None = None) -> None:
         self.estimator = estimator
@@ -50,34 +75,38 @@ class FeaturedClassifier(DelegatedAnswers):
         return SoftmaxClassifier()
 
     @classmethod
-    def of(cls, features: Features, estimator: Any, numbers: Any = None) -> FeaturedClassifier:
-        """Combine fitted features and an estimator that was fitted on their output, `numbers` (n, d)."""
+    def of(cls, features: Features, estimator: Any, X_transformed: Any = None) -> FeaturedClassifier:
+        """Combine fitted features and an estimator that was fitted on their output `X_transformed` (n, d)."""
         check_is_fitted(features, "parts_")
         check_is_fitted(estimator)
-        whole = cls(estimator, features)
-        whole._join(features, estimator, numbers)
-        return whole
+        model = cls(estimator, features)
+        model._join(features, estimator, X_transformed)
+        return model
 
     @on_own_threads
     def fit(self, X: Any, y: Any, **fit_params: Any) -> FeaturedClassifier:
         """Fit the features to the rows of X, then the estimator to their output."""
         features = Features() if self.features is None else clone(self.features)
-        numbers = features.fit_transform(X)
-        self._join(features, _with_categories(self._fresh(), features).fit(numbers, y, **fit_params), numbers)
+        X_transformed = features.fit_transform(X)
+        estimator = self._fresh()
+        _set_categorical_features(estimator, features)
+        passed = self._passed_on(fit_params, X_transformed.shape[0])
+        self._join(features, estimator.fit(X_transformed, y, **passed), X_transformed)
         return self
 
-    def _join(self, features: Features, estimator: Any, numbers: Any = None) -> None:
+    def _join(self, features: Features, estimator: Any, X_transformed: Any = None) -> None:
+        """Store fitted features and a fitted estimator, and the spread of the columns if the estimator has weights."""
         self._forget()
         self.features_ = features
         self._adopt(estimator, features)
-        if numbers is not None and _weighs(estimator):
-            self.spread_ = np.minimum(column_spread(numbers), np.finfo(np.float32).max).astype(np.float32)
+        if X_transformed is not None and hasattr(innermost(estimator), "coef_"):
+            self.spread_ = np.minimum(column_spread(X_transformed), np.finfo(np.float32).max).astype(np.float32)
 
     # ---- predictions of the estimator for raw rows
 
     @on_own_threads
     def numbers(self, X: Any) -> Any:
-        """Return the output of the features, the X (n, d) of the estimator."""
+        """Return the output (n, d) of the features for the rows X."""
         check_is_fitted(self, "estimator_")
         return self.features_.transform(X)
 
@@ -88,16 +117,19 @@ class FeaturedClassifier(DelegatedAnswers):
         return X
 
     def _described(self, found: Any) -> Any:
-        """Return contributions by the columns of the raw rows, and deciding features with their names."""
+        """Return an explanation in terms of the input columns.
+
+        Contributions are summed per input column. Lists of deciding features get the names of the output columns.
+        """
         if isinstance(found, Contributions):
             parts = Parts(found.values, found.baseline).grouped(self.features_.column_sources(), self.n_features_in_)
-            found = replace(found, values=parts.values, names=None)
+            contributions = replace(found, values=parts.values, names=None)
             names = getattr(self, "feature_names_in_", None)
-            return found if names is None else found.named(names)
+            return contributions if names is None else contributions.named(names)
         return found.named(self.features_.get_feature_names_out()) if hasattr(found, "details") else found
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy; with several labels per row, the share of rows with exactly the right ones."""
+        """Return the accuracy; with several labels per row, the share of rows with exactly the correct set."""
         if label_separator(self) is not None:
             return float(self.estimator_.score(self.numbers(X), y, sample_weight))
         return super().score(X, y, sample_weight)
@@ -135,29 +167,22 @@ class FeaturedClassifier(DelegatedAnswers):
 
 def label_separator(model: Any) -> str | None:
     """Return the separator of the labels of a model that predicts several per row; None if it predicts one."""
-    inner: Any = getattr(model, "estimator_", None)
-    return inner.sep if type(inner).__name__ == "MultilabelClassifier" else None
+    return getattr(innermost(model), "label_separator", None)
 
 
 def features_of(model: Any) -> list[Features]:
-    """Return the features through which a model reads tables: its own, or those of the members of a blend."""
+    """Return the features that read tables for a model: its own, or those of the members of a blend."""
     members = [model, *getattr(model, "estimators_", ())]
     return [member.features_ for member in members if isinstance(member, FeaturedClassifier)]
 
 
-def _with_categories(estimator: Any, features: Features) -> Any:
-    """Set the `categorical_features` of an unfitted estimator to the columns of the features, unless it has some."""
+def _set_categorical_features(estimator: Any, features: Features) -> None:
+    """Set the parameters `categorical_features` that are None, also of nested estimators, to the columns of codes."""
     columns = features.categorical_
     if columns:
-        given = estimator.get_params()
-        open_ = [name for name in given if name.split("__")[-1] == "categorical_features" and given[name] is None]
-        estimator.set_params(**dict.fromkeys(open_, columns))
-    return estimator
-
-
-def _weighs(estimator: Any) -> bool:
-    """Return whether the innermost estimator has one weight per column."""
-    return hasattr(innermost(estimator), "coef_")
+        params = estimator.get_params()
+        names = [name for name in params if name.split("__")[-1] == "categorical_features" and params[name] is None]
+        estimator.set_params(**dict.fromkeys(names, columns))
 
 
 class MappedClassifier(DelegatedAnswers):
@@ -226,14 +251,15 @@ class MappedClassifier(DelegatedAnswers):
             Labels.
         **params : object
             `sample_weight` for the fit of the estimator, or whatever scikit-learn's metadata routing passes on to it.
-            The map is learned from all rows alike.
+            The map is learned from unweighted rows.
 
         Returns
         -------
         MappedClassifier
             The fitted classifier.
         """
-        from kway.tables.features.components import learn_mixtures, learn_scales  # kernels that no answer needs
+        # imported here, because it compiles kernels that predictions do not need
+        from kway.tables.features.components import learn_mixtures, learn_scales
 
         self._check_parameters()
         self._forget()
@@ -324,7 +350,20 @@ class MappedClassifier(DelegatedAnswers):
 
 
 class PipelinedClassifier(DelegatedAnswers):
-    """A Pipeline in a model file: `steps_` [(name, transformer), ...], then `estimator_`, whose step is `name_`."""
+    """A fitted scikit-learn Pipeline in the form that model files store.
+
+    Attributes
+    ----------
+    steps_ : list of (str, transformer)
+        The steps before the classifier. It is empty if the Pipeline began with Features: these, and the steps after
+        them, are then inside `estimator_`, a FeaturedClassifier.
+    estimator_ : classifier
+        The classifier.
+    name_, features_name_ : str
+        Names of the last step and of the Features.
+    featured_ : bool
+        Whether the Pipeline began with Features.
+    """
 
     steps_: list[tuple[str, Any]]
 
@@ -339,24 +378,25 @@ class PipelinedClassifier(DelegatedAnswers):
             raise ModelFileError(
                 f"the last step of the pipeline, {steps[-1][0]!r}, is not a fitted classifier; fit it first"
             )
-        whole = cls()
-        whole.featured_ = isinstance(steps[0][1], Features)
-        whole.features_name_ = steps[0][0] if whole.featured_ else ""
-        whole.name_ = steps[-1][0]
-        whole.steps_ = [] if whole.featured_ else steps[:-1]
-        inner = steps[-1][1]
-        if whole.featured_:
-            inner = FeaturedClassifier()  # without parameters, because a file cannot store a Pipeline as one
-            inner._join(steps[0][1], pipeline[1:] if len(steps) > 2 else steps[-1][1])
-        whole._adopt(inner, _first_that_works(steps))
-        return whole
+        stored = cls()
+        stored.featured_ = isinstance(steps[0][1], Features)
+        stored.features_name_ = steps[0][0] if stored.featured_ else ""
+        stored.name_ = steps[-1][0]
+        stored.steps_ = [] if stored.featured_ else steps[:-1]
+        classifier = steps[-1][1]
+        if stored.featured_:
+            rest = pipeline[1:] if len(steps) > 2 else classifier
+            classifier = FeaturedClassifier()  # no parameters, because a file cannot store a Pipeline as a parameter
+            classifier._join(steps[0][1], rest)
+        stored._adopt(classifier, _first_transformer(steps))
+        return stored
 
     def fit(self, X: Any, y: Any) -> PipelinedClassifier:
         """Raise TypeError: the Pipeline itself is fitted."""
         raise TypeError("fit the Pipeline itself; this class only stores it in a model file")
 
     def pipeline(self) -> Any:
-        """Return the Pipeline."""
+        """Return the Pipeline that `of` was given."""
         from sklearn.pipeline import Pipeline
 
         if not self.featured_:
@@ -366,9 +406,9 @@ class PipelinedClassifier(DelegatedAnswers):
         return Pipeline([(self.features_name_, self.estimator_.features_), *after])
 
     def numbers(self, X: Any) -> Any:
-        """Return the output of the steps, the X (n, d) of the inner classifier."""
+        """Return the output (n, d) of the steps before the classifier."""
         for _, step in self.steps_:
-            X = step.transform(X) if _works(step) else X
+            X = step.transform(X) if _is_transformer(step) else X
         return X
 
     def _rows(self, X: Any) -> Any:
@@ -392,20 +432,22 @@ class PipelinedClassifier(DelegatedAnswers):
 
     def _restore_facts(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
         self.name_, self.features_name_, self.featured_ = facts["name"], facts["features_name"], facts["featured"]
-        self.steps_, columns = [], self.n_features_in_
-        for i, step in enumerate(facts["steps"]):
-            made = unpack_step(step, remove_prefix(f"steps.{i}.", arrays), columns)
-            columns = len(getattr(made, "components_", range(columns)))
-            self.steps_.append((step["name"], made))
+        self.steps_ = []
+        n_columns = self.n_features_in_
+        for i, step_facts in enumerate(facts["steps"]):
+            step = unpack_step(step_facts, remove_prefix(f"steps.{i}.", arrays), n_columns)
+            if hasattr(step, "components_"):  # PCA and TruncatedSVD: one output column per component
+                n_columns = len(step.components_)
+            self.steps_.append((step_facts["name"], step))
         if hasattr(self, "feature_names_in_"):
-            _first_that_works([*self.steps_, (self.name_, self.estimator_)]).feature_names_in_ = self.feature_names_in_
+            _first_transformer([*self.steps_, (self.name_, self.estimator_)]).feature_names_in_ = self.feature_names_in_
 
 
-def _works(step: Any) -> bool:
+def _is_transformer(step: Any) -> bool:
     """Return whether a step transforms rows: None and "passthrough" do not."""
     return step is not None and not isinstance(step, str)
 
 
-def _first_that_works(steps: list[tuple[str, Any]]) -> Any:
-    """Return the first step that is a transformer; the first step of a Pipeline may be "passthrough"."""
-    return next(step for _, step in steps if _works(step))
+def _first_transformer(steps: list[tuple[str, Any]]) -> Any:
+    """Return the first step that is not "passthrough"; it has the columns of the input."""
+    return next(step for _, step in steps if _is_transformer(step))

@@ -64,11 +64,11 @@ def test_all_right_imagines_one_miss_to_the_runner_up():
 
 def test_all_right_never_lowers_stated_confidence():
     z = 100.0 * np.eye(3)[np.arange(30) % 3]
-    fit = best_temperature(z, np.arange(30) % 3, most_if_right=1.0)
+    fit = best_temperature(z, np.arange(30) % 3, max_if_correct=1.0)
     assert fit.temperature == 1.0
     assert fit.certified
     assert best_temperature(z, np.arange(30) % 3).temperature > 10
-    assert best_temperature(z / 1000, np.arange(30) % 3, most_if_right=1.0).temperature < 1
+    assert best_temperature(z / 1000, np.arange(30) % 3, max_if_correct=1.0).temperature < 1
 
 
 def test_no_better_than_chance_grows_the_temperature():

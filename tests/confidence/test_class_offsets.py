@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 from tests.helpers.rows import draw_labels
 
-from kway.confidence.temperature import SPREAD, class_offsets, proven_offsets
+from kway.confidence.class_offsets import SPREAD, class_offsets, validated_offsets
 
 
 def drawn(m, n_classes, size, seed=0):
@@ -48,7 +48,7 @@ def test_classes_without_rows_and_scores_without_difference_stay():
 def test_offsets_that_prove_nothing_are_zero():
     z, codes = drawn(300, 40, 1.0)
     assert class_offsets(z, codes).any()
-    assert not proven_offsets(z, codes).any()
+    assert not validated_offsets(z, codes).any()
     taken = np.where(np.arange(40) == 7, -2.0, 0.0)
     z, codes = drawn(3000, 40, 1.0)
-    np.testing.assert_array_equal(proven_offsets(z + taken, codes), class_offsets(z + taken, codes))
+    np.testing.assert_array_equal(validated_offsets(z + taken, codes), class_offsets(z + taken, codes))

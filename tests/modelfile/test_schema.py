@@ -1,8 +1,10 @@
 """Files whose digests are right and whose content is not: refused at load, by name, before anything is allocated."""
 
+import dataclasses
 import json
 import resource
 import time
+from typing import Optional
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import scipy.sparse as sp
 
 import kway
 from kway.errors import ModelFileError
-from kway.modelfile import container
+from kway.modelfile import container, value_checks
 from kway.modelfile.schema import Array, Schema, StoredObject, check_arrays
 from kway.modelfile.schemas import SCHEMAS
 from kway.search import LSH, Bits, Flat, Int8, KDTree, Landmarks
@@ -68,7 +70,7 @@ ARRAYS = {  # what, how the model is made, array, change, what the error names
     "bits without lengths": (lambda: near(Flat(store=Bits(2))), "index.codes.half", lambda a: a[:0], "has codes of"),
     "half floats": (near, "index.rows", lambda a: a.astype(np.float16), "dtype float16"),
     "cells beyond the landmarks": (lambda: near(Landmarks(5, 2)), "index.cells", put(2**28), "'index.cells'.*0 to 4"),
-    "a shorter sketch": (lambda: near(Landmarks(5, 2)), "index.landmarks", lambda a: a[:, :3], "axis 1 is 6"),
+    "a shorter sketch": (lambda: near(Landmarks(5, 2)), "index.landmarks", lambda a: a[:, :3], "expected 6 on axis 1"),
     "no landmarks": (lambda: near(Landmarks(5, 2)), "index.landmarks", lambda a: a[:0], "empty|expected 0 to"),
     "fewer directions": (lambda: near(LSH(2, 3, 1)), "index.directions", lambda a: a[:, :4], "B = "),
     "hyperplanes without a middle": (lambda: near(LSH(2, 3, 1)), "index.middle", lambda a: a[:4], "B = "),
@@ -183,11 +185,11 @@ def nested(depth):
 MANIFEST = {
     "rows that are not there": (near, in_facts("index", "n_rows", value=2**40), "m = 60, but elsewhere"),
     "columns that are not there": (near, in_facts("index", "n_features", value=2**40), "has d ="),
-    "a number as text": (near, in_facts("index", "n_rows", value="60"), "n_rows is '60', expected a whole number"),
+    "a number as text": (near, in_facts("index", "n_rows", value="60"), "n_rows that is '60', expected a whole number"),
     "an unknown index": (near, in_facts("index", "recipe", "index", value="tree"), "."),
-    "an unknown metric": (near, in_facts("index", "metric", "name", value="far"), "metric"),
+    "an unknown metric": (near, in_facts("index", "metric", "name", value="far"), "metric 'far'"),
     "a metric of two columns": (near, in_facts("index", "metric", "name", value="haversine"), "two columns"),
-    "no probes": (lambda: near(Landmarks(5, 2)), in_facts("index", "probes", value=0), "probes is 0"),
+    "no probes": (lambda: near(Landmarks(5, 2)), in_facts("index", "probes", value=0), "probes that is 0"),
     "long sketches": (lambda: near(Landmarks(5, 2)), in_facts("index", "length", value=2**40), "axis 1"),
     "other codes": (lambda: near(Flat(store=Int8())), in_facts("index", "recipe", "store", value=None), "unknown"),
     "a dtype": (kway.CentroidClassifier, in_facts("dtype", value="O"), "one of 'float32', 'float64'"),
@@ -287,7 +289,37 @@ def test_checking_does_not_read_the_rows(tmp_path, monkeypatch):
 
 
 def test_images_of_more_values_than_a_picture_has_are_refused():
-    from kway.modelfile.schemas.features import _image_form
+    from kway.modelfile.schemas.features import _check_image_form
 
-    assert _image_form([4096, 4096, 1]) is None
-    assert "2^24" in _image_form([60_000, 60_000, 1])
+    assert _check_image_form([4096, 4096, 1]) is None
+    assert "2^24" in _check_image_form([60_000, 60_000, 1])
+
+
+def test_problems_name_the_value_and_what_is_expected():
+    size = value_checks.whole_number(1)
+    assert size(True) == "is True, expected a whole number of at least 1"
+    assert value_checks.any_of(size, value_checks.text(3))("long") == (
+        "is 'long', expected a whole number of at least 1 or text of at most 3 characters"
+    )
+    row = value_checks.json_object({"size": size, "names": value_checks.list_of(value_checks.text())}, ["names"])
+    assert row({"size": 2}) is None
+    assert row({}) == "has other fields than expected ('size' missing)"
+    assert row({"size": 0}) == "has a field size that is 0, expected a whole number of at least 1"
+    assert row({"size": 1, "names": [1]}).startswith("has a field names that has an entry that is 1, expected text")
+
+
+def test_a_field_without_a_check_is_an_error():
+    """A type that is not known must not mean that every value is allowed."""
+
+    @dataclasses.dataclass
+    class Loose:
+        size: int | None
+        ratio: Optional[float]  # noqa: UP045
+        names: tuple[str, ...]
+        options: dict[str, int]
+
+    with pytest.raises(TypeError, match=r"dict\[str, int\] has no check"):
+        value_checks.dataclass_object(Loose)
+    check = value_checks.dataclass_object(Loose, options=value_checks.plain_dict)
+    assert check({"size": None, "ratio": 0.5, "names": ["a"], "options": {}}) is None
+    assert "ratio that is 'x'" in check({"size": None, "ratio": "x", "names": [], "options": {}})

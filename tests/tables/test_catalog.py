@@ -81,7 +81,7 @@ def test_every_name_loads():
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("digit", "did you mean 'digits'"), ("zebra", "known sets are digits, iris")]
+    ("name", "hint"), [("digit", "did you mean 'digits'"), ("zebra", "built-in datasets are digits, iris")]
 )
 def test_unknown_name(name, hint):
     with pytest.raises(InputError, match=hint) as caught:

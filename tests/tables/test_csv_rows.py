@@ -5,8 +5,9 @@ import io
 
 import pytest
 
-from kway.tables.options import UNKNOWN_FORM, TextForm
-from kway.tables.sources.csv_files import ragged_error
+from kway.errors import InputError
+from kway.tables.read_options import UNKNOWN_FORM, TextForm
+from kway.tables.sources.csv_files import TableRequest, ragged_error, read_csv
 from kway.tables.sources.text_form import CsvRow, csv_rows, find_form, head_text
 
 
@@ -43,3 +44,45 @@ def test_the_row_that_a_head_was_cut_in_is_not_looked_at(monkeypatch):
     monkeypatch.setattr("kway.tables.sources.text_form.HEAD", 20)
     head = b"a;b\n1;2\n3;4\n5,55;6666"[:20]
     assert find_form(head, "cut.csv", UNKNOWN_FORM).form.sep == ";"
+
+
+# ---- passes over a file
+
+
+def read(content, **request):
+    return read_csv(content, "t.csv", TableRequest(**request))
+
+
+def test_a_given_encoding_is_not_replaced():
+    late = b"a,b\n" + b"x,1\n" * 30_000 + b"caf\xe9,2\n"  # not UTF-8, after the first bytes that are examined
+    assert read(late).form.encoding == "cp1252"
+    assert read(late).table.column("a")[-1].as_py() == "café"
+    with pytest.raises(InputError, match=r"t\.csv is not text in utf-8; give its encoding"):
+        read(late, form=TextForm(encoding="utf-8"))
+    undefined = late.replace(b"\xe9", b"\x81")  # a byte that cp1252 does not define
+    assert read(undefined).form.encoding == "latin-1"
+
+
+def rows_with(cell, position, n=6):
+    lines = [f"{'w' if i % 2 else 'v'},{i}" for i in range(n)]
+    lines[position] = f"{cell},{position}"
+    return "\n".join(["text,number", *lines, ""]).encode()
+
+
+def test_a_cell_longer_than_a_block_is_read():
+    """Arrow refuses the first pass: a row straddles two blocks, or the header does not fit into one."""
+    table = read(rows_with("word " * 600_000, 3)).table
+    assert len(table.column("text")[3].as_py()) == 3_000_000
+    assert len(read(rows_with("word " * 600_000, 0)).table) == 6
+    wide = [",".join(f"column_number_{i}" for i in range(80_000)), *[",".join(["1"] * 80_000)] * 3]
+    assert read("\n".join([*wide, ""]).encode()).table.num_columns == 80_000
+
+
+def test_the_types_are_those_of_all_rows():
+    """Arrow refuses the first pass, because it takes the types from the first block."""
+    table = read(b"a,b\n" + b"1,2\n" * 400_000 + b"x,2.5\n").table
+    assert [str(field.type) for field in table.schema] == ["string", "double"]
+
+
+def test_a_header_without_rows_is_a_table():
+    assert read(b"a,b\n").table.num_rows == 0

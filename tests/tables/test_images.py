@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from kway.errors import InputError
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 from kway.tables.reading import read_rows
 from kway.tables.sources.images import ImageForm
 
@@ -77,7 +77,7 @@ def test_the_form_of_training_is_used(folder, tmp_path_factory):
     found = read_rows(folder)
     other = tmp_path_factory.mktemp("other")
     make(other, "x.png", (30, 30), colour=True)  # no sub-folders: rows to predict
-    rows = read_rows(other, like=found.requirements())
+    rows = read_rows(other, requirements=found.requirements())
     assert rows.image == found.image
     assert rows.y is None
     assert rows.rows.shape == (1, 64)

@@ -8,7 +8,7 @@ import pytest
 from kway.auto.train_test import check_known, checked_labels
 from kway.errors import InputError
 from kway.tables.features.features import Features
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 from kway.tables.reading import read_rows
 
 CSV = "age,town,day,kind\n" + "".join(
@@ -89,7 +89,7 @@ def test_later_rows_are_read_as_the_first_were(tmp_path):
     found = read_rows(train, ReadOptions(target="kind"))
     features = Features().fit(found.rows)
     for wanted in (found.requirements(), features.requirements()):
-        rows = read_rows(later, like=wanted).rows
+        rows = read_rows(later, requirements=wanted).rows
         assert rows.column("code").to_pylist() == ["007", "007"]
         assert "extra" not in rows.column_names
     X = features.transform(rows)
@@ -160,7 +160,9 @@ def test_bytes_that_are_not_utf8_in_a_late_row(tmp_path):
 def test_missing_files_and_names(file):
     with pytest.raises(InputError, match=r"did you mean 't\.csv'"):
         read_rows(file.with_name("tt.csv"))
-    with pytest.raises(InputError, match=r"neither a file, a folder nor a known set \(did you mean 'digits'\?\)"):
+    with pytest.raises(
+        InputError, match=r"neither a file, a folder nor a built-in dataset \(did you mean 'digits'\?\)"
+    ):
         read_rows("digit")
 
 
@@ -168,7 +170,7 @@ def test_columns_asked_for_must_be_there(file, tmp_path):
     found = read_rows(file, ReadOptions(target="kind"))
     (tmp_path / "o.csv").write_text("age,towns,day\n1,x,2024-01-01\n")
     with pytest.raises(InputError, match=r"no feature column 'town' \(did you mean 'towns'\?\)"):
-        read_rows(tmp_path / "o.csv", like=found.requirements())
+        read_rows(tmp_path / "o.csv", requirements=found.requirements())
 
 
 def test_labels_that_can_be_learned():

@@ -10,7 +10,7 @@ import pytest
 
 from kway.errors import InputError
 from kway.tables.labeled_rows import RowRequirements
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 from kway.tables.reading import read_rows
 from kway.tables.row_stream import row_stream
 
@@ -42,7 +42,7 @@ def write(path, table):
         out.writerows(zip(*table.values()))
 
 
-LIKE = RowRequirements(("size", "word"), words=("word",), text_labels=True)
+LIKE = RowRequirements(("size", "word"), text_columns=("word",), text_labels=True)
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet"])

@@ -76,7 +76,7 @@ def test_columns_are_as_many_as_said(form):
     X = np.random.default_rng(1).integers(0, 256, (12, int(np.prod(form))), np.uint8)
     learned = shapes.learn_shapes(X, ImageForm(*form))
     found = learned.apply(X)
-    assert found.shape == (12, shapes.shape_columns(form, learned.filters.shape[1])) == (12, len(learned.made))
+    assert found.shape == (12, shapes.shape_columns(form, learned.filters.shape[1])) == (12, len(learned.output_names))
     assert found.dtype == np.float32
     assert np.isfinite(found).all()
     assert learned.filters.shape[0] == shapes.patch_values(form)

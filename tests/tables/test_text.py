@@ -64,7 +64,7 @@ def test_many_texts_in_many_shares_and_a_table_that_grows(family, monkeypatch):
 
 def test_only_the_terms_of_most_texts_where_there_are_too_many():
     texts = characters(["a b c", "a b", "a"])
-    found = learn_vocabulary(texts, "word", most=2)
+    found = learn_vocabulary(texts, "word", max_terms=2)
     assert found.vocabulary.terms == ["a", "b"]
     np.testing.assert_array_equal(found.texts_with, [3, 2])
 
@@ -79,12 +79,12 @@ def test_weights_are_tfidf_of_both_halves():
     lengths = np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(block.toarray(), expected / np.maximum(lengths, 1e-9), atol=1e-6)
     np.testing.assert_allclose(encoder.apply(pa.array([*texts, None])).toarray(), block.toarray(), atol=1e-7)
-    assert "t: red apple" in encoder.made
-    assert "t: ' ap'" in encoder.made
-    assert block.shape[1] == len(encoder.made)
+    assert "t: red apple" in encoder.output_names
+    assert "t: ' ap'" in encoder.output_names
+    assert block.shape[1] == len(encoder.output_names)
 
 
 def test_unknown_terms_are_nothing():
     encoder, _ = learn_text(pa.array(["one two", "two three"]), "t")
     assert encoder.apply(pa.array(["zzz", None])).nnz == 0
-    assert encoder.apply(pa.array([], pa.string())).shape == (0, len(encoder.made))
+    assert encoder.apply(pa.array([], pa.string())).shape == (0, len(encoder.output_names))

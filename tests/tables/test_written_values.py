@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from kway.errors import InputError
-from kway.tables.options import TextForm
+from kway.tables.read_options import TextForm
 from kway.tables.sources.text_form import find_form
 from kway.tables.sources.values import EarlierRows, convert, needs_comma
 
@@ -97,7 +97,7 @@ def test_what_was_done_is_said(words, said):
 def test_codes_are_numbers_where_that_is_said():
     codes = pa.table({"x": ["0052", "1234", "9.5"]})
     assert convert(codes, types={"x": "number"}).table.column("x").to_pylist() == [52, 1234, 9.5]
-    assert convert(codes, before=EarlierRows({"x": "."})).table.column("x").to_pylist() == [52, 1234, 9.5]
+    assert convert(codes, earlier=EarlierRows({"x": "."})).table.column("x").to_pylist() == [52, 1234, 9.5]
 
 
 def test_stray_words_among_numbers_are_missing_and_named():
@@ -119,15 +119,15 @@ def test_stray_dates_are_missing_and_named():
 def test_later_rows_may_have_one_stray_word_or_a_tenth():
     before = EarlierRows(kinds={"x": "number", "when": "date", "yes": "true/false"})
     odd = {"x": ["soon", "1.5"], "when": ["later", "2024-01-31"], "yes": ["maybe", "TRUE"]}
-    found = convert(pa.table(odd), before=before)
+    found = convert(pa.table(odd), earlier=before)
     assert found.table.to_pydict() == {
         "x": [None, 1.5], "when": [None, dt.datetime(2024, 1, 31)], "yes": [None, True],
     }  # fmt: skip
     assert len(found.strays) == 3
     many = pa.table({"x": ["a", "b", *map(str, range(10))]})
     with pytest.raises(InputError, match="column 'x' must contain numbers, as in training, but 2 of 12 cells are"):
-        convert(many, before=before)
-    assert convert(many, before=before, skip_bad=True).table.column("x").null_count == 2
+        convert(many, earlier=before)
+    assert convert(many, earlier=before, skip_bad=True).table.column("x").null_count == 2
 
 
 @pytest.mark.parametrize("form", ["%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d", "%d %b %Y", "%d.%m.%y"])
@@ -143,7 +143,7 @@ def test_a_date_is_that_date(form, clock):
 
 def test_later_rows_are_read_as_the_first():
     later = pa.table({"x": ["1.234"], "when": ["02/03/2024"]})
-    found = convert(later, before=EarlierRows({"x": ",", "when": "%m/%d/%Y"})).table.to_pydict()
+    found = convert(later, earlier=EarlierRows({"x": ",", "when": "%m/%d/%Y"})).table.to_pydict()
     assert found == {"x": [1234.0], "when": [dt.datetime(2024, 2, 3)]}
 
 
@@ -206,7 +206,7 @@ def test_numbers_are_dates_where_that_is_said(values, how):
     assert found.table.column("when").to_pylist() == [dt.datetime(2024, 1, 31, 23, 59, 59), None]
     assert "seconds since 1970" in found.written[0].note
     assert found.written[0].how == how
-    assert convert(table, before=EarlierRows({"when": how})).table.equals(found.table)
+    assert convert(table, earlier=EarlierRows({"when": how})).table.equals(found.table)
     assert convert(table).written == ()
 
 
@@ -214,4 +214,4 @@ def test_digits_of_a_day_are_a_date_where_that_is_said():
     for values in (["20240131"], [20240131]):
         found = convert(pa.table({"when": values}), types={"when": "date"})
         assert found.table.column("when").to_pylist() == [dt.datetime(2024, 1, 31)]
-        assert convert(pa.table({"when": values}), before=EarlierRows({"when": "%Y%m%d"})).table.equals(found.table)
+        assert convert(pa.table({"when": values}), earlier=EarlierRows({"when": "%Y%m%d"})).table.equals(found.table)

@@ -31,8 +31,9 @@ from kway.confidence import (
     TemperatureScaledClassifier,
 )
 from kway.confidence.blend import HeldOut
+from kway.confidence.class_offsets import validated_offsets
 from kway.confidence.splits import Split, hold_out, make_folds
-from kway.confidence.temperature import SCORES, proven_offsets, scale_fitted, score_columns
+from kway.confidence.temperature import SCORES, scale_fitted, score_columns
 from kway.errors import InputError, KwayError
 from kway.labels import encode_as
 from kway.memory import CACHE_BYTES, rows_per_block
@@ -128,7 +129,7 @@ def _moved_and_scaled(model: Any, X: Any, y: NDArray, splits: list[Split]) -> tu
         z.append(score_columns(part, take_rows(X, some)))
         codes.append(encode_as(y[some], model.classes_))
     scores, own = np.concatenate(z), np.concatenate(codes)
-    offsets = proven_offsets(scores, own)
+    offsets = validated_offsets(scores, own)
     model.intercept_ = (model.intercept_ + offsets).astype(model.intercept_.dtype)
     return scale_fitted(model, scores + offsets, own, SCORES), MOVED if offsets.any() else ""
 

@@ -1,6 +1,7 @@
 """Confidence: meta-estimators around any classifier of kway or scikit-learn.
 
-temperature.py      TemperatureScaledClassifier: calibrated probabilities; offsets of one-vs-all scores
+temperature.py      TemperatureScaledClassifier: calibrated probabilities
+class_offsets.py    offsets that make the scores of one-vs-all models comparable
 conformal.py        ConformalClassifier: prediction sets with a coverage guarantee
 hierarchy.py        HierarchicalConformalClassifier: sets that are nodes of a tree of labels
 multilabel.py       several labels per row: calibrated probabilities and thresholds

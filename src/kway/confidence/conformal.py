@@ -147,7 +147,7 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
     thresholds_ : ndarray of shape (n_classes,)
         The threshold q of each class.
     guarantee_ : CoverageGuarantee
-        The guarantee; `str()` puts it into words, and states whether too few rows were held out.
+        The guarantee; `str()` describes it in a sentence, and states whether too few rows were held out.
 
     References
     ----------
@@ -194,7 +194,7 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
             Their labels.
         **params : object
             `sample_weight` for the fit of the estimator, or whatever scikit-learn's metadata routing passes on to it.
-            Held-out rows count alike.
+            The held-out rows are unweighted.
 
         Returns
         -------
@@ -204,20 +204,20 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
         self._check_parameters()
         self._forget()
         rng = self._rng()
-        held = self._fit_and_hold_out(self._check_rows(X, y, params), rng)
-        codes = held.labels.codes
-        scores = self._label_scores(held.X, codes, rng) if len(codes) else np.empty(0)
+        held_out = self._fit_and_hold_out(self._check_rows(X, y, params), rng)
+        codes = held_out.labels.codes
+        scores = self._label_scores(held_out.X, codes, rng) if len(codes) else np.empty(0)
         self.thresholds_ = self._thresholds(scores, codes)
-        short = int(np.count_nonzero(np.isinf(self.thresholds_)))
+        n_short = int(np.count_nonzero(np.isinf(self.thresholds_)))
         self.guarantee_ = CoverageGuarantee(
             float(self.coverage),
             self.method,
             bool(self.per_class),
-            len(codes),
-            short,
-            len(self.classes_),
-            int(np.count_nonzero(self.thresholds_ >= 1.0)) - short,  # 1 is the score of probability 0
-            int(np.count_nonzero(scores >= 1.0)),
+            n_calibration=len(codes),
+            n_short=n_short,
+            n_classes=len(self.classes_),
+            n_full=int(np.count_nonzero(self.thresholds_ >= 1.0)) - n_short,  # 1 is the score of probability 0
+            n_zero=int(np.count_nonzero(scores >= 1.0)),
         )
         return self
 
@@ -228,26 +228,27 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
         check_probabilities(self._unfitted())
 
     def _label_scores(self, X: Any, codes: NDArray[np.int64], rng: Any) -> NDArray[np.float64]:
-        """Return the nonconformity of the true labels (m,), from lists that grow until they contain it."""
+        """Return the nonconformity of the true labels (m,), from lists of classes that grow until they contain them."""
         score, u = pick_method(self.method), rng.uniform(size=len(codes))
-        found = np.full(len(codes), np.nan)
+        nonconformity = np.full(len(codes), np.nan)
 
         def decide(rows: NDArray[np.int64], lists: RankedClasses) -> NDArray[np.bool_]:
             scores = score(lists, u[rows]).scores
-            own = (lists.codes == codes[rows, None]) & ~np.isnan(scores)
-            found[rows] = np.where(own.any(axis=1), scores[np.arange(len(rows)), own.argmax(axis=1)], np.nan)
-            return own.any(axis=1)
+            is_true = (lists.codes == codes[rows, None]) & ~np.isnan(scores)
+            decided = is_true.any(axis=1)
+            nonconformity[rows] = np.where(decided, scores[np.arange(len(rows)), is_true.argmax(axis=1)], np.nan)
+            return decided
 
         rank_until_decided(self.estimator_, X, decide)
-        return np.where(np.isnan(found), np.inf, found)
+        return np.where(np.isnan(nonconformity), np.inf, nonconformity)
 
     def _thresholds(self, scores: NDArray[np.float64], codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return q of each class (K,)."""
-        width = len(self.classes_)
+        """Return the threshold q of each class (K,)."""
+        n_classes = len(self.classes_)
         if not self.per_class:
-            return np.full(width, conformal_quantile(scores, self.coverage))
+            return np.full(n_classes, conformal_quantile(scores, self.coverage))
         order = np.argsort(codes, kind="stable")
-        parts = np.split(scores[order], np.cumsum(np.bincount(codes, minlength=width))[:-1])
+        parts = np.split(scores[order], np.cumsum(np.bincount(codes, minlength=n_classes))[:-1])
         return np.array([conformal_quantile(part, self.coverage) for part in parts])
 
     @on_own_threads
@@ -269,20 +270,20 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
         score, u = pick_method(self.method), checked_rng(self.random_state).uniform(size=n)
         always = np.flatnonzero(np.isinf(self.thresholds_))
         if self.guarantee_.vague:
-            warnings.warn(f"predict_set: {self.guarantee_}", UserWarning, stacklevel=3)  # behind on_own_threads
+            warnings.warn(f"predict_set: {self.guarantee_}", UserWarning, stacklevel=3)  # names the line of the caller
         check_answer(n, len(always), 8, "predict_set")
         limits = np.where(np.isinf(self.thresholds_), -np.inf, self.thresholds_)
         highest = limits.max()
         set_rows, set_codes = [], []
 
         def decide(rows: NDArray[np.int64], lists: RankedClasses) -> NDArray[np.bool_]:
-            scores, least = score(lists, u[rows])
-            done = least > highest
-            inside = (scores <= limits[lists.codes]) & done[:, None]  # NaN is not inside
-            place, column = np.nonzero(inside)
-            set_rows.append(rows[place])
-            set_codes.append(lists.codes[place, column])
-            return done
+            scores, min_next = score(lists, u[rows])
+            decided = min_next > highest
+            in_set = (scores <= limits[lists.codes]) & decided[:, None]  # false for NaN
+            i, j = np.nonzero(in_set)
+            set_rows.append(rows[i])
+            set_codes.append(lists.codes[i, j])
+            return decided
 
         if len(always) < len(limits):
             rank_until_decided(self.estimator_, X, decide)

@@ -165,7 +165,7 @@ class HierarchicalConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
             Their labels.
         **params : object
             `sample_weight` for the fit of the estimator, or whatever scikit-learn's metadata routing passes on to it.
-            Held-out rows count alike.
+            The held-out rows are unweighted.
 
         Returns
         -------

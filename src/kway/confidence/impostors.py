@@ -1,13 +1,13 @@
-"""False accepts: how many impostors pass as known. Classes are left out in turn, and their rows act as impostors.
+"""False accepts: how many impostors are accepted as known. Classes are left out in turn; their rows are the impostors.
 
     for each group of classes: fit without it, compute the threshold on held-out rows of the other classes, then
     accepted = rows of the group with a score at or above the threshold
     AUROC    = P(a known row scores above an impostor), ties count half
     bound    = Clopper-Pearson: the a with P(Binomial(n, a) <= accepted) = 1 - confidence
 
-Only training rows of the final estimator take part. The rows that give its threshold stay unseen, and the rate of false
-rejects stays exact. The bound is valid for rows drawn from the impostors of the study taken together; `worst_share`
-shows how much classes differ.
+Only training rows of the final estimator are used. The rows that determine its threshold are not, so the rate of false
+rejects stays exact. The bound holds for new rows from the same mixture of impostors; `worst_share` shows how much
+classes differ.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from kway.confidence.splits import ROUNDING, LabeledRows, hold_out
 from kway.labels import Labels
 from kway.rows.blocks import SAMPLE_ROWS, take_rows
 
-CONFIDENCE = 0.95  # confidence level of the bound on false accepts, as usual in statistics (test_impostors)
+CONFIDENCE = 0.95  # confidence level of the bound on false accepts, as usual in statistics
 LABELED, LEFT_OUT = "rows labeled unknown", "classes left out"
-_SHARE = 0.25  # share of the known rows that gives the threshold in each trial (test_openset)
+_HELD_OUT = 0.25  # share of the known rows that determine the threshold in each trial; decided by tests of the bound
 
 
 class ImpostorTrial(NamedTuple):
@@ -41,7 +41,7 @@ class ImpostorTrial(NamedTuple):
 
 @dataclass(frozen=True)
 class FalseAccepts:
-    """What one known score did against impostors; `str()` puts it into words.
+    """The result of one known score against impostors; `str()` describes it in a sentence.
 
     Parameters
     ----------
@@ -92,7 +92,23 @@ Bind = Callable[[list[str], Any, Any], list[Scorer]]  # names of scores, estimat
 
 @dataclass(frozen=True)
 class ImpostorStudy:
-    """Training rows with labels, functions that fit and score, names of scores, and the rate of false rejects."""
+    """Trials in which some rows are impostors.
+
+    Parameters
+    ----------
+    rows : LabeledRows
+        Training rows.
+    fit : callable
+        Rows -> a fitted estimator.
+    bind : callable
+        Names of scores, estimator, its training rows -> scorers.
+    names : list of str
+        Names of the scores.
+    rate : float
+        Rate of false rejects that determines the thresholds.
+    rng : RandomState
+        Generator of groups, splits and samples.
+    """
 
     rows: LabeledRows
     fit: Fit
@@ -112,37 +128,41 @@ class ImpostorStudy:
 
     def leave_out(self, group: NDArray[np.int64]) -> list[ImpostorTrial]:
         """Return one trial per score in which the rows of the group are the impostors."""
-        out = np.isin(self.rows.labels.codes, group)
-        impostors = np.flatnonzero(out)
-        shown = self.rows.labels.classes[self.rows.labels.codes[impostors]]
-        return self.against(np.flatnonzero(~out), take_rows(self.rows.X, impostors), shown)
+        is_impostor = np.isin(self.rows.labels.codes, group)
+        impostors = np.flatnonzero(is_impostor)
+        classes = self.rows.labels.classes[self.rows.labels.codes[impostors]]
+        return self.against(np.flatnonzero(~is_impostor), take_rows(self.rows.X, impostors), classes)
 
-    def _some(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return at most SAMPLE_ROWS of the rows."""
+    def _sample(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the rows, or SAMPLE_ROWS of them drawn at random."""
         return rows if len(rows) <= SAMPLE_ROWS else np.sort(self.rng.permutation(rows)[:SAMPLE_ROWS])
 
-    def against(self, known: NDArray[np.int64], X_out: Any, shown: NDArray) -> list[ImpostorTrial]:
-        """Return one trial per score: fit on a part of the known rows, get the threshold from the rest, score X_out."""
-        split = hold_out(self.rows.labels.codes[known], _SHARE, self.rng)
-        train, held = known[split.train], known[split.calibration]
-        part = self.rows.take(train)
-        present, codes = np.unique(part.labels.codes, return_inverse=True)
-        estimator, X_in = self.fit(part._replace(labels=Labels(part.labels.classes[present], codes))), part.X
-        X_held, n_out = take_rows(self.rows.X, self._some(held)), len(shown)
-        if n_out > SAMPLE_ROWS:
-            some = self._some(np.arange(n_out))
-            X_out, shown = take_rows(X_out, some), shown[some]
+    def against(self, known: NDArray[np.int64], X_out: Any, classes: NDArray) -> list[ImpostorTrial]:
+        """Return one trial per score, with impostors X_out (i, d) of these classes (i,).
+
+        The estimator is fitted on a part of the known rows, and the others determine the threshold.
+        """
+        split = hold_out(self.rows.labels.codes[known], _HELD_OUT, self.rng)
+        held_out = known[split.calibration]
+        train = self.rows.take(known[split.train])
+        present, codes = np.unique(train.labels.codes, return_inverse=True)
+        estimator = self.fit(train._replace(labels=Labels(train.labels.classes[present], codes)))
+        X_held_out = take_rows(self.rows.X, self._sample(held_out))
+        if len(classes) > SAMPLE_ROWS:
+            sample = self._sample(np.arange(len(classes)))
+            X_out, classes = take_rows(X_out, sample), classes[sample]
         trials = []
-        for score in self.bind(self.names, estimator, X_in):
-            inside = score(X_held) if len(held) else np.empty(0)
-            trials.append(ImpostorTrial(inside, score(X_out), shown, reject_threshold(inside, self.rate)))
+        for scorer in self.bind(self.names, estimator, train.X):
+            known_scores = scorer(X_held_out) if len(held_out) else np.empty(0)
+            threshold = reject_threshold(known_scores, self.rate)
+            trials.append(ImpostorTrial(known_scores, scorer(X_out), classes, threshold))
         return trials
 
 
 def report_impostors(
     study: ImpostorStudy, n_groups: int, X_out: Any, n_out: int, unknown: Any
 ) -> tuple[FalseAccepts, ...]:
-    """Return one report per score, best AUROC first: against X_out if there are any rows, else by classes."""
+    """Return one report per score, best AUROC first: against X_out if it has rows, otherwise by leaving out classes."""
     if n_out:
         rounds = [study.against(np.arange(len(study.rows.labels.codes)), X_out, np.full(n_out, unknown))]
     else:
@@ -159,17 +179,23 @@ def report_impostors(
 
 
 def summarize(name: str, kind: str, trials: list[ImpostorTrial], confidence: float) -> FalseAccepts:
-    """Combine the trials of one score."""
+    """Combine the trials of one score; `kind` is LABELED or LEFT_OUT."""
     accepted = np.concatenate([trial.impostors >= trial.threshold for trial in trials])
-    shown, place = np.unique(np.concatenate([trial.classes for trial in trials]), return_inverse=True)
-    shares = np.bincount(place, accepted) / np.bincount(place)
+    classes, codes = np.unique(np.concatenate([trial.classes for trial in trials]), return_inverse=True)
+    shares = np.bincount(codes, accepted) / np.bincount(codes)
     worst = int(shares.argmax())
-    count, n = int(accepted.sum()), len(accepted)
-    areas = [auroc(trial.known, trial.impostors) for trial in trials]
-    area = float(np.mean(areas))
-    label = shown[worst].item() if isinstance(shown[worst], np.generic) else shown[worst]
-    bound = upper_bound(count, n, confidence)
-    return FalseAccepts(name, kind, area, count, n, bound, confidence, label, float(shares[worst]))
+    n_accepted, n = int(accepted.sum()), len(accepted)
+    return FalseAccepts(
+        name,
+        kind,
+        auroc=float(np.mean([auroc(trial.known, trial.impostors) for trial in trials])),
+        accepted=n_accepted,
+        n_impostors=n,
+        bound=upper_bound(n_accepted, n, confidence),
+        confidence=confidence,
+        worst_class=classes[worst].item() if isinstance(classes[worst], np.generic) else classes[worst],
+        worst_share=float(shares[worst]),
+    )
 
 
 def reject_threshold(known: NDArray[np.float64], rate: float) -> float:
@@ -192,13 +218,14 @@ def auroc(known: NDArray, impostors: NDArray) -> float:
     """
     if not len(known) or not len(impostors):
         return 0.5
-    below = np.sort(impostors)
-    beaten = np.searchsorted(below, known, "left") + np.searchsorted(below, known, "right")  # twice, ties once
-    return float(beaten.mean() / 2 / len(impostors))
+    ordered = np.sort(impostors)
+    # impostors below each known row count twice, ties once
+    wins = np.searchsorted(ordered, known, "left") + np.searchsorted(ordered, known, "right")
+    return float(wins.mean() / 2 / len(impostors))
 
 
 def upper_bound(count: int, n: int, confidence: float) -> float:
-    """Return the upper Clopper-Pearson bound of a share that showed `count` of n.
+    """Return the upper Clopper-Pearson bound of a probability, for `count` successes in n trials.
 
     >>> round(upper_bound(0, 59, 0.95), 3)
     0.05

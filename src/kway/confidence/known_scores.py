@@ -1,8 +1,10 @@
-"""Known scores: one number per row, higher for rows that are more like the training rows. f is decision_function.
+"""Known scores: one number per row, higher for rows that are more similar to the training rows.
+
+f (n, K) is the decision function.
 
     "max-probability"   the largest probability
     "energy"            log sum_c exp f_c
-    "margin"            f of the best class minus f of the second; probabilities if there is no f
+    "margin"            f of the best class minus f of the second-best; with probabilities instead of f if there is no f
     "distance"          minus the mean distance of the nearest training rows
     "joint"             energy / its spread + distance / its spread. The spreads are standard deviations over training
                         rows, each row without itself. The two scores fail on different rows.
@@ -35,9 +37,20 @@ Score = Callable[["Scorer", Any], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Scorer:
-    """A known score of a fitted estimator; `index` contains its training rows if the score needs them.
+    """A known score of a fitted estimator.
 
-    `spreads` are those of the energy and of the distance, for the joint score.
+    Parameters
+    ----------
+    name : str
+        Name of the score.
+    estimator : classifier
+        The fitted estimator.
+    index : Index or None
+        Its training rows, if the score needs them and the estimator has no `kneighbors`.
+    n_neighbors : int
+        Number of training rows of the distance score.
+    spreads : tuple of float
+        Standard deviations of the energy and of the distance, for the joint score.
     """
 
     name: str
@@ -79,12 +92,12 @@ def _distance(scorer: Scorer, X: Any) -> NDArray[np.float64]:
 
 
 def _joint(scorer: Scorer, X: Any) -> NDArray[np.float64]:
-    of_energy, of_distance = scorer.spreads
-    return _energy(scorer, X) / of_energy + _distance(scorer, X) / of_distance
+    energy_spread, distance_spread = scorer.spreads
+    return _energy(scorer, X) / energy_spread + _distance(scorer, X) / distance_spread
 
 
 def _score_columns(estimator: Any, X: Any) -> NDArray[np.float64]:
-    """Return decision_function as (n, K); for two classes (-f / 2, f / 2), so that both are treated alike."""
+    """Return decision_function as (n, K); for two classes (-f / 2, f / 2), which is symmetric in the classes."""
     f = np.asarray(estimator.decision_function(X), np.float64)
     return f if f.ndim == 2 else np.stack([-f / 2, f / 2], axis=1)
 
@@ -105,7 +118,7 @@ _NEEDS = {
 
 
 def supported_scores(estimator: Any, X: Any) -> list[str]:
-    """Return the scores that this estimator supports; X are its training rows, None if they are gone (prefit)."""
+    """Return the scores that this estimator supports; X are its training rows, None if they are unknown (prefit)."""
     names = [name for name in ("max-probability", "energy") if hasattr(estimator, _NEEDS[name])]
     if hasattr(estimator, "decision_function") or hasattr(estimator, "predict_proba"):
         names.append("margin")
@@ -124,7 +137,7 @@ def check_score(score: str) -> None:
 
 
 def make_scorers(names: list[str], estimator: Any, X: Any, metric: Any, n_neighbors: int) -> list[Scorer]:
-    """Return the named scores for a fitted estimator and its training rows X (None if they are gone).
+    """Return the named scores for a fitted estimator and its training rows X (None if they are unknown).
 
     Scores that use distances share one index of the rows.
     """
@@ -135,27 +148,26 @@ def make_scorers(names: list[str], estimator: Any, X: Any, metric: Any, n_neighb
             raise CombinationError(
                 f"the score {name!r} of {type(estimator).__name__} needs {need}; use score_by='auto'"
             )
-    plain = [Scorer(name, estimator, None, n_neighbors) for name in names]
+    scorers = [Scorer(name, estimator, None, n_neighbors) for name in names]
     if hasattr(estimator, "kneighbors") or not {"distance", "joint"} & set(names):
-        return plain
+        return scorers
     rows = validation.plain_rows(X, sparse=True)
     n, d = rows.shape
-    index = pick_index("auto", n, d, pick_metric(metric), sp.issparse(rows)).recipe.build(
-        validation.checked(rows), metric=metric
-    )
-    spreads = _spreads(replace(plain[0], index=index), index, X, rows) if "joint" in names else (1.0, 1.0)
-    near: dict[str, dict[str, Any]] = {"distance": {"index": index}, "joint": {"index": index, "spreads": spreads}}
-    return [replace(scorer, **near.get(scorer.name, {})) for scorer in plain]
+    recipe = pick_index("auto", n, d, pick_metric(metric), sp.issparse(rows)).recipe
+    index = recipe.build(validation.checked(rows), metric=metric)
+    spreads = _spreads(scorers[0], index, X, rows) if "joint" in names else (1.0, 1.0)
+    needs: dict[str, dict[str, Any]] = {"distance": {"index": index}, "joint": {"index": index, "spreads": spreads}}
+    return [replace(scorer, **needs.get(scorer.name, {})) for scorer in scorers]
 
 
 def _spreads(scorer: Scorer, index: Index, X: Any, rows: Any) -> tuple[float, float]:
     """Return the standard deviations of energy and distance over training rows, each row without itself."""
-    some = np.unique(np.linspace(0, rows.shape[0] - 1, SAMPLE_ROWS).astype(np.int64))
+    sample = np.unique(np.linspace(0, rows.shape[0] - 1, SAMPLE_ROWS).astype(np.int64))
     k = min(scorer.n_neighbors + 1, index.n_rows)
-    distances = index.nearest(validation.checked(rows[some]), k).distances[:, 1:]
-    energies = replace(scorer, name="energy")(take_rows(X, some))
-    spread_of_distance = float(distances.mean(axis=1).std()) if k > 1 else 0.0
-    return float(energies.std()) or 1.0, spread_of_distance or 1.0
+    distances = index.nearest(validation.checked(rows[sample]), k).distances[:, 1:]
+    energies = replace(scorer, name="energy")(take_rows(X, sample))
+    distance_spread = float(distances.mean(axis=1).std()) if k > 1 else 0.0
+    return float(energies.std()) or 1.0, distance_spread or 1.0
 
 
 def _are_numbers(X: Any) -> bool:

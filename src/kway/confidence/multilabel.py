@@ -1,14 +1,15 @@
 """Several labels per row: a calibrated probability of every label, and a threshold above which it is predicted.
 
     kind "linear"      z_c = w_c x + b_c, logistic regression of each label against the rest, all labels in one fit
-    kind "neighbors"   z_c = logit of the share of the k nearest rows with label c; r_c counts as one more row
+    kind "neighbors"   z_c = logit of the share of the k nearest rows with label c. The base rate r_c is added as one
+                       pseudo-neighbor, so that no share is 0 or 1.
     probability        p_c = sigmoid(slope z_c + base logit(r_c) + shift), r_c the share of training rows with label c
     prediction         { c : p_c >= t_c }
 
-`slope`, `base` and `shift` are the same for all labels and minimize the log loss of held-out rows. The thresholds
-maximize the F1 of held-out rows. One threshold for all labels maximizes the micro F1: calibrated probabilities of
-different labels are comparable, so the best decisions of a total F1 use the same threshold [1]_. A threshold per label
-maximizes the macro F1.
+`slope`, `base` and `shift` are the same for all labels and minimize the log loss of held-out rows (`calibrate`). The
+thresholds t_c maximize the F1 of held-out rows (`choose_thresholds`). One threshold for all labels maximizes the micro
+F1: calibrated probabilities of different labels are comparable, so the best decisions of a total F1 use the same
+threshold [1]_. A threshold per label maximizes the macro F1.
 
 References
 ----------
@@ -40,13 +41,49 @@ from kway.parameters import check_parameters, one_of
 from kway.probabilities import sigmoid
 from kway.rows.blocks import count_rows, split_rows
 from kway.search.results import TopK
-from kway.tables.sources.labels import split_set
+from kway.tables.sources.labels import label_sets, split_set
 
 _INNER = "inner."  # prefix of the arrays of the neighbors in a model file
 
 
 class MultilabelClassifier(Classifier):
-    """A set of labels per row; `y` is text with `sep` between the labels, as `label_sets` writes it."""
+    """Predict a set of labels for each row.
+
+    `fit` learns one model per label, or the nearest neighbors of all labels. Its probabilities are uncalibrated, and
+    its thresholds 0.5, until `set_decisions` is called with the results of `calibrate` and `choose_thresholds`.
+
+    Parameters
+    ----------
+    kind : {"linear", "neighbors"}, default="linear"
+        One logistic model per label, or the votes of the nearest neighbors.
+    sep : str, default=";"
+        Separator between the labels of a row in `y`, which is text as `label_sets` writes it.
+    alpha : float, default=1e-3
+        Strength of the L2 penalty of a linear model.
+    n_neighbors : int, default=5
+        Number of neighbors that vote.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        Distance between rows.
+    n_jobs : int or None, default=None
+        Number of threads; None uses all cores.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_labels,)
+        The labels, sorted.
+    rates_ : ndarray of shape (n_labels,)
+        Share of the training rows that have each label.
+    calibration_ : ndarray of shape (3,)
+        Slope, base and shift of the probabilities.
+    thresholds_ : ndarray of shape (n_labels,)
+        A label is predicted if its probability is at least its threshold.
+    weights_, biases_ : ndarray of shape (n_labels, n_features) and (n_labels,)
+        The linear models.
+    neighbors_ : NeighborsClassifier
+        The index of the training rows.
+    label_rows_ : csr_matrix of shape (n_samples, n_labels)
+        The labels of the training rows.
+    """
 
     def __init__(
         self,
@@ -67,9 +104,14 @@ class MultilabelClassifier(Classifier):
     def _check_parameters(self) -> None:
         check_parameters(self, kind=one_of("linear", "neighbors"))
 
+    @property
+    def label_separator(self) -> str:
+        """The separator between the labels of a row; only models that predict several labels have it."""
+        return self.sep
+
     @on_own_threads
     def fit(self, X: Any, y: Any) -> MultilabelClassifier:
-        """Fit all labels; `calibrate` has to follow."""
+        """Fit all labels. Probabilities are not calibrated before `set_decisions`."""
         self._check_parameters()
         self._forget()
         y = np.asarray(y)
@@ -82,8 +124,9 @@ class MultilabelClassifier(Classifier):
             codes = np.unique(y, return_inverse=True)[1]
             if len(np.unique(codes)) < 2:
                 raise InputError("all rows have the same labels, so there is nothing to learn; pass other rows")
-            near = NeighborsClassifier(self.n_neighbors, metric=self.metric, n_jobs=self.n_jobs)
-            self.neighbors_ = near.fit(X, codes)
+            # fitted on the sets of labels, but only its neighbors are used
+            neighbors = NeighborsClassifier(self.n_neighbors, metric=self.metric, n_jobs=self.n_jobs)
+            self.neighbors_ = neighbors.fit(X, codes)
             self.label_rows_ = sp.csr_matrix(Y, dtype=np.float64)
         self.rates_ = base_rates(Y)
         self.n_features_in_ = X.shape[1]
@@ -98,7 +141,7 @@ class MultilabelClassifier(Classifier):
 
     @on_own_threads
     def logits(self, X: Any) -> NDArray[np.float64]:
-        """Return z (n, K)."""
+        """Return the logits (n, K) of all labels before calibration."""
         if self.kind == "linear":
             return np.asarray(X @ self.weights_.T + self.biases_, np.float64)
         _, ids = self.neighbors_.kneighbors(X)
@@ -123,15 +166,16 @@ class MultilabelClassifier(Classifier):
 
     def predict(self, X: Any) -> NDArray:
         """Return the labels of each row as a list, in an array (n,) of objects."""
-        chosen = self.predict_proba(X) >= self.thresholds_
-        found = np.empty(len(chosen), object)
-        found[:] = [self.classes_[row].tolist() for row in chosen]
-        return found
+        predicted = self.predict_proba(X) >= self.thresholds_  # (n, K)
+        labels = np.empty(len(predicted), object)
+        labels[:] = [self.classes_[row].tolist() for row in predicted]
+        return labels
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of rows whose labels are all predicted correctly, and no other."""
-        right = [set(found) == set(given) for found, given in zip(self.predict(X), as_lists(y, self.sep), strict=True)]
-        return float(np.average(right, weights=sample_weight))
+        """Return the share of rows whose predicted set of labels is exactly the correct set."""
+        pairs = zip(self.predict(X), as_lists(y, self.sep), strict=True)
+        correct = [set(predicted) == set(true) for predicted, true in pairs]
+        return float(np.average(correct, weights=sample_weight))
 
     # ---- model files
 
@@ -168,18 +212,16 @@ def known_labels(y: NDArray, sep: str) -> NDArray:
 
 
 def label_matrix(y: NDArray, classes: NDArray, sep: str) -> NDArray[np.float64]:
-    """Return which row has which of the classes, (n, K) of 0 and 1; other labels are left out."""
-    place = {label: j for j, label in enumerate(classes.tolist())}
+    """Return the indicator matrix (n, K) of 0 and 1; labels that are not in `classes` are left out."""
+    column = {label: j for j, label in enumerate(classes.tolist())}
     Y = np.zeros((len(y), len(classes)))
     for i, text in enumerate(y.tolist()):
-        Y[i, [place[label] for label in split_set(text, sep) if label in place]] = 1.0
+        Y[i, [column[label] for label in split_set(text, sep) if label in column]] = 1.0
     return Y
 
 
 def as_lists(y: Any, sep: str) -> list[list[str]]:
     """Return sets of labels, given as texts or lists, as lists."""
-    from kway.tables.sources.labels import label_sets
-
     return [split_set(text, sep) for text in label_sets(y, sep).tolist()]
 
 
@@ -187,17 +229,25 @@ def as_lists(y: Any, sep: str) -> list[list[str]]:
 
 
 class LinearPath:
-    """Logistic regression of each label against the rest, for one alpha after another, from strong to weak."""
+    """Logistic regression of each label against the rest, for several alphas.
+
+    Each call of `fit` starts from the solution of the last one, so call it from the largest alpha to the smallest.
+    Labels that no row has, or that all rows have, get zero weights and the logit of their base rate as bias.
+    """
 
     def __init__(self, X: Any, Y: NDArray[np.float64], tol: float = 1e-3) -> None:
         counts = Y.sum(axis=0)
-        self.learned = np.flatnonzero((counts > 0) & (counts < len(Y)))  # others have no optimum
-        self.rates, self.shape, self.tol = base_rates(Y), (Y.shape[1], X.shape[1]), tol
+        self.rates = base_rates(Y)
+        self.shape = (Y.shape[1], X.shape[1])
+        self.tol = tol
+        self.learned = np.flatnonzero((counts > 0) & (counts < len(Y)))  # the others have no finite optimum
         soft = np.ascontiguousarray(Y[:, self.learned], dtype=X.dtype)
         targets = Targets(np.zeros(len(Y), np.int64), soft)
         loss = LOSSES["logistic"].columns
         self.objective = Objective(X, targets, len(self.learned), loss, Penalty(), True, None)
-        self.carry, self.task, self.theta = Carry(), None, None  # type: Carry, Any, NDArray | None
+        self.carry = Carry()
+        self.task: Any = None
+        self.theta: NDArray | None = None
 
     def fit(self, alpha: float) -> tuple[NDArray, NDArray]:
         """Return weights (K, d) and biases (K,)."""
@@ -206,17 +256,20 @@ class LinearPath:
         if len(self.learned):
             if self.task is None:
                 self.task = prepare(replace(self.objective, penalty=Penalty(ridge=alpha)), "auto")
-            task, control = self.task.with_ridge(alpha), Control(tol=self.tol, carry=self.carry)
+            task = self.task.with_ridge(alpha)
+            control = Control(tol=self.tol, carry=self.carry)
             self.theta = task.solve(task.start(self.theta, control.rng), control).theta
-            weights[self.learned], biases[self.learned] = self.theta[:, :-1], self.theta[:, -1]
+            weights[self.learned] = self.theta[:, :-1]
+            biases[self.learned] = self.theta[:, -1]
         return weights, biases
 
 
 def neighbor_logits(ids: NDArray[np.int64], label_rows: Any, rates: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the logit (n, K) of the share of the neighbors `ids` (n, k) that have each label."""
     n, k = ids.shape
-    member = sp.csr_matrix((np.ones(ids.size), ids.ravel(), np.arange(0, ids.size + 1, k)), (n, label_rows.shape[0]))
-    return logit(((member @ label_rows).toarray() + rates) / (k + 1))
+    indptr = np.arange(0, ids.size + 1, k)
+    is_neighbor = sp.csr_matrix((np.ones(ids.size), ids.ravel(), indptr), (n, label_rows.shape[0]))
+    return logit(((is_neighbor @ label_rows).toarray() + rates) / (k + 1))
 
 
 # ---- probabilities and thresholds
@@ -242,18 +295,20 @@ def calibrate(z: NDArray, Y: NDArray, rates: NDArray[np.float64], steps: int = 5
     """Return slope, base and shift that minimize the log loss of held-out logits z (n, K), by Newton's method."""
     base = np.broadcast_to(logit(rates), z.shape).ravel()
     features = np.stack((z.ravel(), base, np.ones(z.size)))  # (3, n K)
-    found, y = np.array([1.0, 0.0, 0.0]), Y.ravel()
-    loss = _mean_log_loss(found @ features, y)
+    y = Y.ravel()
+    calibration = np.array([1.0, 0.0, 0.0])
+    loss = _mean_log_loss(calibration @ features, y)
     for _ in range(steps):
-        p = sigmoid(found @ features)
-        hessian = (features * (p * (1 - p))) @ features.T / y.size + 1e-9 * np.eye(3)  # labels may share one rate
+        p = sigmoid(calibration @ features)
+        hessian = (features * (p * (1 - p))) @ features.T / y.size
+        hessian += 1e-9 * np.eye(3)  # it is singular if all labels have the same rate
         step = np.linalg.solve(hessian, features @ (p - y) / y.size)
-        while (new := _mean_log_loss((found - step) @ features, y)) > loss and np.abs(step).max() > 1e-9:
+        while (new := _mean_log_loss((calibration - step) @ features, y)) > loss and np.abs(step).max() > 1e-9:
             step = step / 2
         if loss - new <= 1e-10:
             break
-        found, loss = found - step, new
-    return found
+        calibration, loss = calibration - step, new
+    return calibration
 
 
 def _mean_log_loss(z: NDArray, y: NDArray) -> float:
@@ -272,7 +327,7 @@ def best_threshold(p: NDArray[np.float64], Y: NDArray) -> tuple[float, float]:
     order = np.argsort(-p, kind="stable")
     p, hits = p[order], np.cumsum(y[order])
     f1 = 2 * hits / (np.arange(1, len(p) + 1) + y.sum())
-    f1[:-1][p[:-1] == p[1:]] = 0  # rows of equal probability are predicted alike
+    f1[:-1][p[:-1] == p[1:]] = 0  # a threshold predicts all rows of equal probability
     best = int(f1.argmax())
     return float(p[best]), float(f1[best])
 

@@ -30,13 +30,13 @@ from kway.rows.blocks import take_rows
 from kway.search.auto import restore
 
 _INDEX = "index."  # prefix of the index's arrays in a model file
-# the order without impostors to choose by: energy and probabilities of linear models are high far from all rows
+# the order of "auto" without impostors; energy and probabilities of linear models are high far from all training rows
 _PREFERRED = ("distance", "energy", "max-probability", "margin")
 
 
 @dataclass(frozen=True)
 class OpenSetGuarantee:
-    """The guarantee about known rows, and what was measured on impostors; `str()` puts both into words.
+    """The guarantee about known rows, and the result against impostors; `str()` describes both in a sentence.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class OpenSetGuarantee:
     threshold : float
         Rows with a lower score are rejected.
     false_accepts : FalseAccepts or None
-        What the score did against impostors; None if there were none.
+        The result against impostors; None if there were none.
     """
 
     score: str
@@ -130,9 +130,9 @@ class OpenSetClassifier(DelegatedAnswers, ConfidenceWrapper):
     threshold_ : float
         Rows with a lower score are rejected.
     guarantee_ : OpenSetGuarantee
-        The guarantee; `str()` puts it into words.
+        The guarantee; `str()` describes it in a sentence.
     false_accepts_ : tuple of FalseAccepts
-        What each score did against impostors, the best first.
+        The result of each score against impostors, the best first.
 
     References
     ----------
@@ -184,7 +184,7 @@ class OpenSetClassifier(DelegatedAnswers, ConfidenceWrapper):
             Their labels.
         **params : object
             `sample_weight` for the fit of the estimator, or whatever scikit-learn's metadata routing passes on to it.
-            Held-out rows count alike.
+            The held-out rows are unweighted.
 
         Returns
         -------
@@ -193,31 +193,31 @@ class OpenSetClassifier(DelegatedAnswers, ConfidenceWrapper):
         """
         self._check_parameters()
         self._forget()
-        every = self._check_rows(X, y, params, *([] if self.unknown is None else [self._checked_unknown()]))
-        inside, X_out, known = self._known(every)
-        X, labels, _ = inside
-        n_out = int(np.count_nonzero(~known))
+        all_rows = self._check_rows(X, y, params, *([] if self.unknown is None else [self._checked_unknown()]))
+        known_rows, X_unknown, is_known = self._separate_unknown(all_rows)
+        X, labels, _ = known_rows
+        n_unknown = int(np.count_nonzero(~is_known))
         rng = self._rng()
-        reports: tuple[FalseAccepts, ...] = ()
+        self.false_accepts_ = ()
         if self._is_prefit():
             self._adopt(self._prefit())
-            X_in, held = None, np.arange(len(labels.codes))
+            X_train, held_out = None, np.arange(len(labels.codes))
         else:
-            train, held = split = self._split(every, labels.codes, known, rng)
+            train, held_out = split = self._split(all_rows, labels.codes, is_known, rng)
             splits.check_classes_in_training(labels.codes, split, labels.classes)
-            own = inside.take(train)
-            X_in = own.X
-            self._adopt(self._fit_copy(own))
-            reports = self._study(own, X_out, n_out, rng)
-        self.false_accepts_ = reports
-        (self._scorer,) = self._bind([self._choose_score(X_in)], self.estimator_, X_in)
+            train_rows = known_rows.take(train)
+            X_train = train_rows.X
+            self._adopt(self._fit_copy(train_rows))
+            self.false_accepts_ = self._study(train_rows, X_unknown, n_unknown, rng)
+        (self._scorer,) = self._bind([self._choose_score(X_train)], self.estimator_, X_train)
         self.score_ = self._scorer.name
-        scores = self._scorer(take_rows(X, held)) if len(held) else np.empty(0)
+        scores = self._scorer(take_rows(X, held_out)) if len(held_out) else np.empty(0)
         self.threshold_ = reject_threshold(scores, self.false_rejects)
-        if self._is_prefit() and n_out:
-            self.false_accepts_ = (self._measure(scores, self._scorer(X_out)),)
-        found = next((report for report in self.false_accepts_ if report.score == self.score_), None)
-        self.guarantee_ = OpenSetGuarantee(self.score_, float(self.false_rejects), len(held), self.threshold_, found)
+        if self._is_prefit() and n_unknown:
+            self.false_accepts_ = (self._measure(scores, self._scorer(X_unknown)),)
+        report = next((report for report in self.false_accepts_ if report.score == self.score_), None)
+        rate = float(self.false_rejects)
+        self.guarantee_ = OpenSetGuarantee(self.score_, rate, len(held_out), self.threshold_, report)
         return self
 
     def _check_parameters(self) -> None:
@@ -235,29 +235,32 @@ class OpenSetClassifier(DelegatedAnswers, ConfidenceWrapper):
             raise InputError(f"unknown={label!r} is a class of the fitted estimator; choose another label")
         return label
 
-    def _known(self, every: LabeledRows) -> tuple[LabeledRows, Any, NDArray[np.bool_]]:
-        """Return rows of known classes with their labels, unknown rows, and which of all rows are known (n,)."""
-        labels = every.labels
+    def _separate_unknown(self, all_rows: LabeledRows) -> tuple[LabeledRows, Any, NDArray[np.bool_]]:
+        """Return the rows of known classes, the rows labeled unknown, and the mask (n,) of the known rows."""
+        labels = all_rows.labels
         self.unknown_ = pick_unknown(self.unknown, labels.classes)
         code = np.flatnonzero(labels.classes == self.unknown_)
         if not len(code):
-            return every, None, np.ones(len(labels.codes), bool)
-        out = labels.codes == code[0]
-        codes = labels.codes[~out]
-        known = Labels(np.delete(labels.classes, code[0]), codes - (codes > code[0]))
-        inside = every.take(np.flatnonzero(~out))._replace(labels=known)
-        return inside, take_rows(every.X, np.flatnonzero(out)), ~out
+            return all_rows, None, np.ones(len(labels.codes), bool)
+        is_unknown = labels.codes == code[0]
+        codes = labels.codes[~is_unknown]
+        known_labels = Labels(np.delete(labels.classes, code[0]), codes - (codes > code[0]))
+        known_rows = all_rows.take(np.flatnonzero(~is_unknown))._replace(labels=known_labels)
+        return known_rows, take_rows(all_rows.X, np.flatnonzero(is_unknown)), ~is_unknown
 
-    def _split(self, every: LabeledRows, codes: NDArray[np.int64], known: NDArray[np.bool_], rng: Any) -> Split:
-        """Return training rows and held-out rows among the known; row numbers in `cv` count the unknown rows too."""
+    def _split(self, all_rows: LabeledRows, codes: NDArray[np.int64], is_known: NDArray[np.bool_], rng: Any) -> Split:
+        """Return training and held-out positions among the known rows.
+
+        Row numbers that the user gave in `cv` count the unknown rows too, so they are translated.
+        """
         if not splits.is_explicit(self.cv):
             return splits.make_one_split(self.cv, None, codes, rng)
-        split = splits.make_one_split(self.cv, every.X, every.labels.codes, rng)
-        place = np.cumsum(known) - 1
-        return Split(*(place[rows[known[rows]]] for rows in split))
+        split = splits.make_one_split(self.cv, all_rows.X, all_rows.labels.codes, rng)
+        position = np.cumsum(is_known) - 1
+        return Split(*(position[rows[is_known[rows]]] for rows in split))
 
     def _study(self, rows: LabeledRows, X_out: Any, n_out: int, rng: Any) -> tuple[FalseAccepts, ...]:
-        """Measure what each score does against impostors."""
+        """Measure the false accepts of each score."""
         names = supported_scores(self.estimator_, rows.X) if self.score_by == "auto" else [self.score_by]
         study = ImpostorStudy(rows, self._fit_copy, self._bind, names, float(self.false_rejects), rng)
         return impostors.report_impostors(study, int(self.class_groups), X_out, n_out, self.unknown_)
@@ -268,7 +271,7 @@ class OpenSetClassifier(DelegatedAnswers, ConfidenceWrapper):
         return impostors.summarize(self.score_, impostors.LABELED, [trial], impostors.CONFIDENCE)
 
     def _choose_score(self, X_in: Any) -> str:
-        """Return `score_by`; for "auto" the best score against impostors, or without any the first supported one."""
+        """Return `score_by`; for "auto" the best score against impostors, or the preferred one without impostors."""
         if self.score_by != "auto":
             return self.score_by
         if self.false_accepts_:

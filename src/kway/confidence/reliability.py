@@ -1,6 +1,7 @@
 """Reliability diagrams and the expected calibration error (ECE) of probabilities.
 
-Rows are put into bins by their confidence, the largest probability of the row.
+Rows are put into bins by their confidence, the largest probability of the row. Bins have equal width and contain their
+right edge.
 
     reliability      for each bin: mean confidence, accuracy, number of rows
     ECE              sum over bins of rows / n * |accuracy - mean confidence|
@@ -41,9 +42,9 @@ class Reliability(NamedTuple):
     @property
     def error(self) -> float:
         """Expected calibration error."""
-        some = self.rows > 0
-        gap = np.abs(self.accuracy[some] - self.confidence[some])
-        return float(self.rows[some] @ gap / max(1, self.rows.sum()))
+        filled = self.rows > 0
+        gap = np.abs(self.accuracy[filled] - self.confidence[filled])
+        return float(self.rows[filled] @ gap / max(1, self.rows.sum()))
 
 
 def reliability(y: ArrayLike, proba: ArrayLike, bins: int = 15, classes: ArrayLike | None = None) -> Reliability:
@@ -52,7 +53,7 @@ def reliability(y: ArrayLike, proba: ArrayLike, bins: int = 15, classes: ArrayLi
     Parameters
     ----------
     y : array-like of shape (n_samples,)
-        True labels. Without `classes` these are column numbers 0..K-1, or labels among which every class occurs.
+        True labels: column indices 0..K-1, or labels in which every class occurs. Otherwise pass `classes`.
     proba : array-like of shape (n_samples, n_classes)
         Probabilities.
     bins : int, default=15
@@ -70,11 +71,11 @@ def reliability(y: ArrayLike, proba: ArrayLike, bins: int = 15, classes: ArrayLi
     >>> reliability([0, 0, 1, 1], [[0.9, 0.1]] * 4, bins=2).accuracy
     array([nan, 0.5])
     """
-    table = np.asarray(proba)
-    if table.ndim != 2:
-        raise InputError(f"proba must be probabilities of shape (rows, classes), got shape {table.shape}")
-    right = table.argmax(axis=1) == _codes(y, table.shape[1], classes)
-    return reliability_of(table.max(axis=1), right, bins)
+    p = np.asarray(proba)
+    if p.ndim != 2:
+        raise InputError(f"proba must be probabilities of shape (rows, classes), got shape {p.shape}")
+    correct = p.argmax(axis=1) == _codes(y, p.shape[1], classes)
+    return reliability_of(p.max(axis=1), correct, bins)
 
 
 def expected_calibration_error(
@@ -85,7 +86,7 @@ def expected_calibration_error(
     Parameters
     ----------
     y : array-like of shape (n_samples,)
-        True labels. Without `classes` these are column numbers 0..K-1, or labels among which every class occurs.
+        True labels: column indices 0..K-1, or labels in which every class occurs. Otherwise pass `classes`.
     proba : array-like of shape (n_samples, n_classes)
         Probabilities.
     bins : int, default=15
@@ -110,28 +111,30 @@ def expected_calibration_error(
     return reliability(y, proba, bins, classes).error
 
 
-def reliability_of(confidence: NDArray, right: NDArray[np.bool_], bins: int = 15) -> Reliability:
-    """Return the same from the confidence (n,) of each prediction and whether it was correct (n,)."""
+def reliability_of(confidence: NDArray, correct: NDArray[np.bool_], bins: int = 15) -> Reliability:
+    """Return a reliability diagram from the confidence (n,) of predictions and whether they are correct (n,)."""
     whole(1).check("bins", bins)
     edges = np.linspace(0.0, 1.0, int(bins) + 1)
-    place = np.clip(np.ceil(np.asarray(confidence, np.float64) * bins).astype(np.int64) - 1, 0, bins - 1)
-    count = np.bincount(place, minlength=bins)
+    right_edge = np.ceil(np.asarray(confidence, np.float64) * bins).astype(np.int64)
+    bin_index = np.clip(right_edge - 1, 0, bins - 1)
+    rows = np.bincount(bin_index, minlength=bins)
     with np.errstate(invalid="ignore"):
-        mean = np.bincount(place, confidence, minlength=bins) / count
-        accuracy = np.bincount(place, right.astype(np.float64), minlength=bins) / count
-    return Reliability(edges, mean, accuracy, count)
+        mean = np.bincount(bin_index, confidence, minlength=bins) / rows
+        accuracy = np.bincount(bin_index, correct.astype(np.float64), minlength=bins) / rows
+    return Reliability(edges, mean, accuracy, rows)
 
 
 def _codes(y: ArrayLike, n_classes: int, classes: ArrayLike | None) -> NDArray[np.int64]:
-    """Return the column of each label."""
+    """Return the column index of each label (n,)."""
     labels: Any = np.asarray(y)
     if classes is not None:
         return encode_as(labels, np.asarray(classes))
     if labels.dtype.kind in "iub" and labels.size and labels.min() >= 0 and labels.max() < n_classes:
         return labels.astype(np.int64)
-    shown, codes = np.unique(labels, return_inverse=True)
-    if len(shown) != n_classes:
+    present, codes = np.unique(labels, return_inverse=True)
+    if len(present) != n_classes:
         raise InputError(
-            f"y contains {len(shown)} classes, proba has {n_classes} columns; pass classes=, the labels of the columns"
+            f"y contains {len(present)} classes, proba has {n_classes} columns; pass classes=, "
+            "the labels of the columns"
         )
     return codes

@@ -1,29 +1,25 @@
 """Temperature scaling: p = softmax(z / T), with one number T > 0 learned on held-out rows.
 
-z (n, K) are log-scores: scores whose softmax gives the probabilities of the estimator. They come from
+The log-scores z (n, K) are scores whose softmax gives the probabilities of the estimator. They come from
 
-    "decision_function"    z = f, or (0, f) for two classes, if softmax(f) is predict_proba or if that does not exist
-    "log-probabilities"    z = log((1 - s) p + s / K)
+    "decision_function"    z = f, or (0, f) for two classes, if softmax(f) equals predict_proba, or if the estimator has
+                           no predict_proba
+    "log-probabilities"    z = log((1 - a) p + a / K) otherwise, with the smoothing share a
 
-Votes of neighbors are often exactly 0, and no temperature changes log 0. Therefore a share s of the probability is
-spread over all classes: s = (rows whose own class got 0, plus 1) / (rows + 2) on the held-out rows; s = 0 if no
-probability is 0.
+Smoothing is needed because votes of neighbors are often exactly 0, and no temperature changes log 0. If some
+probability is 0, a = (n_zero + 1) / (m + 2), where n_zero of the m held-out rows have probability 0 for their own
+class. Otherwise a = 0.
 
-T > 1 lowers the confidence of the estimator, T < 1 raises it; the predicted class stays. With b = 1/T, T minimizes
+T > 1 lowers the confidence of the estimator, and T < 1 raises it. The predicted class stays the same. With
+beta = 1 / T, the log-scores z (m, K) of held-out rows and their classes y, T minimizes
 
-    L(b) = mean_i [ log sum_c exp(b z_ic) - b z_iy ]          z (m, K) log-scores of held-out rows, y their classes
-    L'(b) = mean_i [ E_p z_i - z_iy ],   p = softmax(b z_i)
+    L(beta) = mean_i [ log sum_c exp(beta z_ic) - beta z_iy ]
+    L'(beta) = mean_i [ E_p z_i - z_iy ],   p = softmax(beta z_i)
 
 L is convex, so an interval whose ends have slopes of opposite sign contains the minimum. There are two cases without a
-minimum. If every row is correct, L decreases for all b; then one error in m + 2 rows, in favor of the runner-up, is
-assumed, and T is at most `most_if_right`. If the scores are worse than chance, T stops at the end of the interval.
-
-`class_offsets` makes the scores of one-vs-all models comparable. Each of these models is fitted on its own, so a rare
-class may have low scores everywhere. Over s > 0 and b (K,) it minimizes
-
-    mean_i [ log sum_c exp(s z_ic + b_c) - (s z_iy + b_y) ] + |b|^2 / (2 SPREAD^2 m)
-
-and returns b / s. The problem is convex, and the penalty keeps the offset of a class without held-out rows at 0.
+minimum. If every held-out row is correct, L decreases for all beta; then L is minimized for one error in m + 2 rows,
+made in favor of the second-best class, and T is capped at `max_if_correct`. If the scores are worse than chance, T is
+the end of the searched interval.
 """
 
 from __future__ import annotations
@@ -44,13 +40,15 @@ from kway.confidence.splits import ConfidenceWrapper, LabeledRows, Split
 from kway.errors import CombinationError
 from kway.measures import log_loss
 from kway.memory import CACHE_BYTES, rows_per_block
-from kway.probabilities import log_sum_exp, softmax
+from kway.probabilities import softmax
 from kway.rows.blocks import SAMPLE_ROWS, take_rows
 from kway.threads import pmap, spans
 
 SCORES, LOGS = "decision_function", "log-probabilities"
-SPREAD = 0.5  # standard deviation of the prior of class offsets: 1 overfits (banking77, T11)
-_DIGITS = float(np.sqrt(np.finfo(np.float64).eps))  # precision of T; also 1 / the largest factor of T that is tried
+_REL_TOL = float(np.sqrt(np.finfo(np.float64).eps))  # relative precision of T
+_MAX_FACTOR = (
+    1 / _REL_TOL
+)  # beta is searched between 1 / _MAX_FACTOR and _MAX_FACTOR, divided by the size of the scores
 
 
 class TemperatureScaledClassifier(ConfidenceWrapper):
@@ -84,11 +82,11 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
         Where the log-scores come from: "decision_function" or "log-probabilities".
     log_loss_before_, log_loss_after_ : float
         Log loss on the held-out rows, of the estimator's own probabilities and at `temperature_`; NaN if no row could
-        be held out. An estimator without probabilities counts with the softmax of its scores.
+        be held out. If the estimator has no probabilities, those before are the softmax of its scores.
     ece_before_, ece_after_ : float
-        Expected calibration error, likewise.
+        Expected calibration error of the same probabilities.
     reliability_before_, reliability_after_ : Reliability or None
-        Data of a reliability diagram, likewise.
+        Data of a reliability diagram of the same probabilities; None if no row could be held out.
 
     References
     ----------
@@ -123,7 +121,7 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
             Their labels.
         **params : object
             `sample_weight` for the fit of the estimator, or whatever scikit-learn's metadata routing passes on to it.
-            Held-out rows count alike.
+            The held-out rows are unweighted.
 
         Returns
         -------
@@ -136,8 +134,8 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
         fitted = self._prefit() if self._is_prefit() else self._fit_copy(rows)
         self._adopt(fitted)
         rng = self._rng()
-        some = np.sort(rng.permutation(len(rows.labels.codes))[:SAMPLE_ROWS])
-        source = pick_source(fitted, take_rows(rows.X, some))
+        sample = np.sort(rng.permutation(len(rows.labels.codes))[:SAMPLE_ROWS])
+        source = pick_source(fitted, take_rows(rows.X, sample))
         self._scale_by(source, *self._score_calibration_rows(rows, source, rng))
         return self
 
@@ -149,8 +147,9 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
         self.source_ = source
         z = values if source == SCORES else self._log_scores.smooth(values)
         own_probabilities = softmax(values) if source == SCORES else values
-        most_if_right = 1.0 if hasattr(self.estimator_, "predict_proba") else np.inf
-        self.temperature_fit_ = best_temperature(z, codes, most_if_right)
+        # probabilities of an estimator without a held-out error must not become less certain
+        max_if_correct = 1.0 if hasattr(self.estimator_, "predict_proba") else np.inf
+        self.temperature_fit_ = best_temperature(z, codes, max_if_correct)
         self.temperature_ = self.temperature_fit_.temperature
         self.log_loss_before_, self.reliability_before_ = _loss_and_reliability(own_probabilities, codes)
         self.log_loss_after_, self.reliability_after_ = _loss_and_reliability(softmax(z / self.temperature_), codes)
@@ -158,25 +157,25 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
     def _score_calibration_rows(
         self, rows: LabeledRows, source: str, rng: Any
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Return scores or probabilities (m, K) of held-out rows, a sample if they are many, and their classes."""
+        """Return scores or probabilities (m, K) of held-out rows, or of a sample of them, and their classes (m,)."""
         codes, width = rows.labels.codes, len(rows.labels.classes)
 
         def score(split: Split) -> list[NDArray[np.float64]]:
             estimator = self.estimator_ if self._is_prefit() else self._fit_copy(rows.take(split.train))
-            held = split.calibration
-            return [score_blocks(estimator, take_rows(rows.X, held), source, len(held))]
+            held_out = split.calibration
+            return [score_blocks(estimator, take_rows(rows.X, held_out), source, len(held_out))]
 
-        at, (values,) = score_held_out(self._splits(rows, rng), [width], rng, score)
-        return values, codes[at]
+        positions, (values,) = score_held_out(self._splits(rows, rng), [width], rng, score)
+        return values, codes[positions]
 
     def _splits(self, rows: LabeledRows, rng: Any) -> list[Split]:
         codes = rows.labels.codes
         if self._is_prefit():
             return [Split(np.empty(0, np.int64), np.arange(len(codes)))]
-        found = splits.make_splits(self.cv, rows.X, codes, rng)
-        for split in found:
+        made = splits.make_splits(self.cv, rows.X, codes, rng)
+        for split in made:
             splits.check_classes_in_training(codes, split, rows.labels.classes)
-        return found
+        return made
 
     @property
     def ece_before_(self) -> float:
@@ -191,7 +190,7 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
     # ---- predictions
 
     def _scores(self, rows: Any) -> NDArray[np.float64]:
-        """Return z / T (m, K). Tied votes differ by a rounding that the division may remove: the winner is kept."""
+        """Return z / T (n, K). Rounding in the division can create ties, so the predicted class is kept on top."""
         z = self._log_scores(self.estimator_, rows)
         return lift_winners(z / self.temperature_, z.argmax(axis=1))
 
@@ -204,8 +203,10 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
         return self.estimator_._contributions(self.estimator_._rows(rows), codes)
 
     def _log_scale(self) -> float | None:
-        own = self.source_ == SCORES and isinstance(self.estimator_, Classifier) and has_contributions(self.estimator_)
-        return 1 / self.temperature_ if own else None
+        """Return 1 / T, the factor from contributions to log-scores; None if they add up to other scores."""
+        inner = self.estimator_
+        explained = self.source_ == SCORES and isinstance(inner, Classifier) and has_contributions(inner)
+        return 1 / self.temperature_ if explained else None
 
     def _answer_type(self, rows: Any) -> np.dtype:
         return np.dtype(np.float64)
@@ -237,7 +238,10 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
 def scale_fitted(
     model: Any, values: NDArray[np.float64], codes: NDArray[np.int64], source: str = LOGS
 ) -> TemperatureScaledClassifier:
-    """Return a fitted model with the temperature of its probabilities, or scores, (m, K) of held-out rows."""
+    """Return a fitted model with a temperature, learned from `values` (m, K) of held-out rows and their classes (m,).
+
+    `source` states whether the values are probabilities (LOGS) or scores (SCORES).
+    """
     scaled = TemperatureScaledClassifier(model, "prefit")
     scaled._adopt(model)
     scaled._scale_by(source, values, codes)
@@ -247,8 +251,7 @@ def scale_fitted(
 def _loss_and_reliability(p: NDArray[np.float64], codes: NDArray[np.int64]) -> tuple[float, Reliability | None]:
     if not len(p):
         return np.nan, None
-    own = p[np.arange(len(p)), codes]
-    return log_loss(own), reliability_of(p.max(axis=1), p.argmax(axis=1) == codes)
+    return log_loss(p[np.arange(len(p)), codes]), reliability_of(p.max(axis=1), p.argmax(axis=1) == codes)
 
 
 # ---- log-scores
@@ -256,26 +259,29 @@ def _loss_and_reliability(p: NDArray[np.float64], codes: NDArray[np.int64]) -> t
 
 @dataclass(frozen=True)
 class LogScores:
-    """Where z comes from, and the share s of smoothing."""
+    """The log-scores z of an estimator: their source and the smoothing share a."""
 
     source: str
     smoothing: float = 0.0
 
     def __call__(self, estimator: Any, X: Any) -> NDArray[np.float64]:
-        """Return z (n, K)."""
+        """Return the log-scores z (n, K)."""
         if self.source == SCORES:
             return score_columns(estimator, X)
         return self.smooth(_probabilities(estimator, X))
 
     def smooth(self, p: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return finite logarithms of probabilities (n, K); the largest stays the largest."""
-        mixed = (1 - self.smoothing) * p + self.smoothing / p.shape[1] if self.smoothing else p
-        logs = np.log(np.maximum(mixed, np.finfo(np.float64).tiny))
-        return lift_winners(logs, p.argmax(axis=1))  # tied votes differ by a rounding that the sum may remove
+        """Return the finite logarithms of smoothed probabilities p (n, K).
+
+        Rounding can create ties, so the class with the largest probability is kept on top.
+        """
+        smoothed = (1 - self.smoothing) * p + self.smoothing / p.shape[1] if self.smoothing else p
+        logs = np.log(np.maximum(smoothed, np.finfo(np.float64).tiny))
+        return lift_winners(logs, p.argmax(axis=1))
 
 
 def score_columns(estimator: Any, X: Any) -> NDArray[np.float64]:
-    """Return decision_function as (n, K); for two classes (0, f)."""
+    """Return the decision function as (n, K); for two classes the columns are 0 and f."""
     f = np.asarray(estimator.decision_function(X), np.float64)
     return f if f.ndim == 2 else np.stack([np.zeros_like(f), f], axis=1)
 
@@ -285,7 +291,10 @@ def _probabilities(estimator: Any, X: Any) -> NDArray[np.float64]:
 
 
 def pick_source(estimator: Any, X: Any) -> str:
-    """Return "decision_function" if its softmax is predict_proba on these rows, or if that does not exist."""
+    """Return "decision_function" if its softmax equals predict_proba on these rows, or without predict_proba.
+
+    Otherwise return "log-probabilities".
+    """
     has_scores, has_proba = hasattr(estimator, "decision_function"), hasattr(estimator, "predict_proba")
     if not (has_scores or has_proba):
         raise CombinationError(
@@ -300,11 +309,11 @@ def pick_source(estimator: Any, X: Any) -> str:
 
 
 def estimate_smoothing(p: NDArray[np.float64], codes: NDArray[np.int64]) -> float:
-    """Return s from probabilities (m, K) of held-out rows and their classes (m,)."""
+    """Return the smoothing share a from probabilities (m, K) of held-out rows and their classes (m,)."""
     if not (p == 0).any():
         return 0.0
-    lost = np.count_nonzero(p[np.arange(len(p)), codes] == 0)
-    return (lost + 1) / (len(p) + 2)
+    n_zero = np.count_nonzero(p[np.arange(len(p)), codes] == 0)
+    return (n_zero + 1) / (len(p) + 2)
 
 
 def score_blocks(estimator: Any, X: Any, source: str, n: int) -> NDArray[np.float64]:
@@ -316,15 +325,32 @@ def score_blocks(estimator: Any, X: Any, source: str, n: int) -> NDArray[np.floa
 def score_held_out(
     parts: list[Split], widths: list[int], rng: Any, score: Callable[[Split], list[NDArray[np.float64]]]
 ) -> tuple[NDArray[np.int64], list[NDArray[np.float64]]]:
-    """Return the held-out rows, a sample if they are many, and the tables (rows, width) of `score` for them."""
-    most = max(1, splits.table_rows(sum(widths)) // max(1, len(parts)))
-    rows, tables = [np.empty(0, np.int64)], [[np.empty((0, width))] for width in widths]
-    for train, held in parts:
-        some = held if len(held) <= most else np.sort(rng.permutation(held)[:most])
-        for table, values in zip(tables, score(Split(train, some))):
+    """Score the held-out rows of all splits, or a sample of them if their scores would take too much memory.
+
+    Parameters
+    ----------
+    parts : list of Split
+        The splits.
+    widths : list of int
+        Number of columns of each table that `score` returns.
+    rng : RandomState
+        Generator of the sample.
+    score : callable
+        Split -> tables (held-out rows, width), one per entry of `widths`.
+
+    Returns
+    -------
+    positions, tables
+        The scored rows (m,), and the tables (m, width).
+    """
+    max_rows = max(1, splits.table_rows(sum(widths)) // max(1, len(parts)))
+    positions, tables = [np.empty(0, np.int64)], [[np.empty((0, width))] for width in widths]
+    for train, held_out in parts:
+        sample = held_out if len(held_out) <= max_rows else np.sort(rng.permutation(held_out)[:max_rows])
+        for table, values in zip(tables, score(Split(train, sample))):
             table.append(values)
-        rows.append(some)
-    return np.concatenate(rows), [np.concatenate(table) for table in tables]
+        positions.append(sample)
+    return np.concatenate(positions), [np.concatenate(table) for table in tables]
 
 
 # ---- the optimum
@@ -332,7 +358,21 @@ def score_held_out(
 
 @dataclass(frozen=True)
 class TemperatureFit:
-    """T, and an interval of 1/T with the slopes of the loss at its ends: opposite signs prove the minimum."""
+    """A temperature, and an interval around 1 / T that certifies it.
+
+    Attributes
+    ----------
+    temperature : float
+        T.
+    low, high : float
+        Ends of an interval of 1 / T; `high` is infinite if T was capped.
+    slope_low, slope_high : float
+        Slopes of the loss at the ends. Opposite signs prove that the minimum is inside.
+    n_rows : int
+        Number of held-out rows.
+    assumed_error : bool
+        Whether every held-out row was correct, so that one error was assumed.
+    """
 
     temperature: float
     low: float
@@ -340,113 +380,64 @@ class TemperatureFit:
     slope_low: float
     slope_high: float
     n_rows: int
-    assumed_error: bool = False  # every held-out row was correct, so one error was assumed
+    assumed_error: bool = False
 
     @property
     def certified(self) -> bool:
-        """Whether the slopes have opposite signs."""
+        """Whether the slopes at the ends of the interval prove the minimum."""
         return self.slope_low <= 0 <= self.slope_high
 
 
-def best_temperature(z: NDArray[np.float64], codes: NDArray[np.int64], most_if_right: float = np.inf) -> TemperatureFit:
-    """Return the T that minimizes the log loss of softmax(z / T) for z (m, K) and classes (m,)."""
-    m = len(z)
-    top = z.max(axis=1, initial=-np.inf)
-    size = _typical_size(z)
-    if not size > 0:  # no rows, or all scores are equal: every T gives the same
+def best_temperature(
+    z: NDArray[np.float64], codes: NDArray[np.int64], max_if_correct: float = np.inf
+) -> TemperatureFit:
+    """Return the T that minimizes the log loss of softmax(z / T) for z (m, K) and classes (m,).
+
+    If every row is correct, T is at most `max_if_correct`.
+    """
+    m, size = len(z), mean_top_margin(z)
+    if not size > 0:  # no rows, or all scores are equal: every T gives the same loss
         return TemperatureFit(1.0, 1.0, 1.0, 0.0, 0.0, m)
-    own = z[np.arange(m), codes]
-    all_right = bool(np.all(own >= top))
-    target = own + (np.partition(z, -2, axis=1)[:, -2] - own) / (m + 2) if all_right else own  # (m,)
-    low, high = (_DIGITS / size, 1 / (_DIGITS * size))
-    slopes = [_slope(z, target, b) for b in (low, high)]
+    true_scores = z[np.arange(m), codes]
+    all_correct = bool(np.all(true_scores >= z.max(axis=1)))
+    target = true_scores
+    if all_correct:  # an error in m + 2 rows moves this share of the target to the second-best class
+        target = true_scores + (np.partition(z, -2, axis=1)[:, -2] - true_scores) / (m + 2)
+    low, high = 1 / (_MAX_FACTOR * size), _MAX_FACTOR / size
+    slopes = [_slope(z, target, beta) for beta in (low, high)]
     if slopes[0] < 0 < slopes[1]:
-        from scipy.optimize import brentq
-
-        log_b = brentq(lambda u: _slope(z, target, np.exp(u)), np.log(low), np.log(high), xtol=_DIGITS / 8)
-        low, high = np.exp(log_b) * (1 - _DIGITS / 4), np.exp(log_b) * (1 + _DIGITS / 4)
-        slopes = [_slope(z, target, b) for b in (low, high)]
-        b = float(np.exp(log_b))
+        beta = _root(z, target, low, high)
+        low, high = beta * (1 - _REL_TOL / 4), beta * (1 + _REL_TOL / 4)
+        slopes = [_slope(z, target, end) for end in (low, high)]
     else:
-        b = low if slopes[0] >= 0 else high
-    if all_right and 1 / b > most_if_right:
-        b = 1 / most_if_right
-        return TemperatureFit(most_if_right, b, np.inf, _slope(z, own, b), 0.0, m, all_right)
-    return TemperatureFit(1 / b, float(low), float(high), slopes[0], slopes[1], m, all_right)
+        beta = low if slopes[0] >= 0 else high
+    if all_correct and 1 / beta > max_if_correct:
+        # without the assumed error, L decreases for all beta, and its slope is 0 in the limit at infinity
+        low, high = 1 / max_if_correct, np.inf
+        return TemperatureFit(max_if_correct, low, high, _slope(z, true_scores, low), 0.0, m, all_correct)
+    return TemperatureFit(1 / beta, low, high, slopes[0], slopes[1], m, all_correct)
 
 
-def _typical_size(z: NDArray[np.float64]) -> float:
-    """Return the mean distance of the largest score of a row to the mean of the row; 0 without rows."""
+def mean_top_margin(z: NDArray[np.float64]) -> float:
+    """Return the mean distance of the largest score of a row from the mean of the row; 0 without rows."""
     return float(np.mean(z.max(axis=1) - z.mean(axis=1))) if len(z) else 0.0
 
 
-def _slope(z: NDArray[np.float64], target: NDArray[np.float64], b: float) -> float:
-    """Return L'(b) for targets z_iy (m,)."""
+def _root(z: NDArray[np.float64], target: NDArray[np.float64], low: float, high: float) -> float:
+    """Return the beta between low and high at which the slope is 0."""
+    from scipy.optimize import brentq
 
-    def add_up(rows: slice) -> float:
+    log_beta = brentq(lambda u: _slope(z, target, np.exp(u)), np.log(low), np.log(high), xtol=_REL_TOL / 8)
+    return float(np.exp(log_beta))
+
+
+def _slope(z: NDArray[np.float64], target: NDArray[np.float64], beta: float) -> float:
+    """Return L'(beta), with `target` (m,) in place of the scores z_iy of the true classes."""
+
+    def sum_of_rows(rows: slice) -> float:
         block = z[rows]
-        p = np.exp(b * (block - block.max(axis=1, keepdims=True)))
+        p = np.exp(beta * (block - block.max(axis=1, keepdims=True)))
         p /= p.sum(axis=1, keepdims=True)
         return float(np.sum(np.einsum("ij,ij->i", p, block) - target[rows]))
 
-    return sum(pmap(add_up, spans(len(z), rows_per_block(8 * z.shape[1], CACHE_BYTES)))) / len(z)
-
-
-# ---- offsets of classes
-
-
-def class_offsets(z: NDArray[np.float64], codes: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return what to add to the scores of each class (K,), from scores (m, K) of held-out rows and their classes."""
-    from scipy.optimize import minimize
-
-    n_classes, size = z.shape[1], _typical_size(z)
-    if not size > 0:
-        return np.zeros(n_classes)
-    found = minimize(
-        _offset_loss,
-        np.append(1.0, np.zeros(n_classes)),
-        args=(z / size, codes),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(_DIGITS, None), *[(None, None)] * n_classes],
-        options={"gtol": 1e-6},  # of gradients of a mean loss: 1e-4 of an offset
-    )
-    return np.asarray(found.x[1:] * size / found.x[0])
-
-
-def _offset_loss(
-    point: NDArray[np.float64], z: NDArray[np.float64], codes: NDArray[np.int64]
-) -> tuple[float, NDArray[np.float64]]:
-    """Return the objective of `class_offsets` and its gradient (1 + K,) at (s, b)."""
-    m, b, rows = len(z), point[1:], np.arange(len(z))
-    scores = point[0] * z + b  # (m, K)
-    total = log_sum_exp(scores)  # (m,)
-    value = float(np.mean(total - scores[rows, codes])) + float(b @ b) / (2 * SPREAD**2 * m)
-    p = np.exp(scores - total[:, None])
-    right = np.bincount(codes, minlength=z.shape[1])
-    slope = (p.sum(axis=0) - right) / m + b / (SPREAD**2 * m)
-    return value, np.append((np.vdot(p, z) - z[rows, codes].sum()) / m, slope)
-
-
-def proven_offsets(z: NDArray[np.float64], codes: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return `class_offsets` if they help on rows that they were not learned from, else zeros (K,).
-
-    Offsets learned from either half of the rows have to lower the log loss of the other half by more than two standard
-    errors.
-    """
-    half = np.random.default_rng(0).random(len(z)) < 0.5
-    gains = []
-    for train in (half, ~half):
-        moved = z + class_offsets(z[train], codes[train])
-        gains.append(_losses_of_others(z, codes, train) - _losses_of_others(moved, codes, train))
-    gain = np.concatenate(gains)  # (m,)
-    proven = len(gain) > 1 and gain.mean() > 2 * gain.std(ddof=1) / np.sqrt(len(gain))
-    return class_offsets(z, codes) if proven else np.zeros(z.shape[1])
-
-
-def _losses_of_others(
-    z: NDArray[np.float64], codes: NDArray[np.int64], train: NDArray[np.bool_]
-) -> NDArray[np.float64]:
-    """Return the log losses of the other rows at the temperature of the training rows."""
-    scores, own = z[~train] / best_temperature(z[train], codes[train]).temperature, codes[~train]
-    return np.asarray(log_sum_exp(scores) - scores[np.arange(len(own)), own])
+    return sum(pmap(sum_of_rows, spans(len(z), rows_per_block(8 * z.shape[1], CACHE_BYTES)))) / len(z)

@@ -7,7 +7,8 @@ verify(path)              reads every byte and compares it with the digest writt
 
 container.py         the file format: header, digests, tensors, text
 values.py            parameters <-> JSON
-schema.py            schemas, their checks, and limits against hostile files
+schema.py            schemas, checks of arrays, and limits against hostile files
+value_checks.py      checks of parameters and facts
 schemas/             the schema of every class
 plain_steps.py       transformers of a Pipeline that a file can contain
 embedding_models.py  embedding models that a file may use
@@ -29,8 +30,9 @@ from kway.errors import ModelFileError
 from kway.modelfile import container, schemas
 from kway.modelfile.container import TensorInfo, model_path, pack_arrays, unpack_arrays, verify
 from kway.modelfile.embedding_models import AllowedModels, allow_embedding
-from kway.modelfile.schema import DAMAGED, short_repr
+from kway.modelfile.schema import DAMAGED
 from kway.modelfile.schemas.index import check_index
+from kway.modelfile.value_checks import short_repr
 from kway.modelfile.values import Packed, decode_params, decode_value, encode_params, encode_value, estimator_class
 from kway.tables.outputs import is_model, python_output, refuse_foreign
 from kway.versions import current
@@ -265,7 +267,7 @@ def unpack(manifest: Mapping[str, Any], arrays: Mapping[str, NDArray]) -> Any:
         raise ModelFileError(
             f"the model file does not contain what a {name} needs: {error!r}; save the model again"
         ) from error
-    schemas.check_after(name, estimator)
+    schemas.check_restored(name, estimator)
     return estimator.pipeline() if name == _PIPELINED else estimator
 
 

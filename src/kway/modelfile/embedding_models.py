@@ -1,66 +1,73 @@
 """Embedding models that a model file may use: only those that the caller of `load` allows.
 
-A saved model contains the name of the model that embeds its texts. If kway downloaded and ran any name in a file, the
-file could choose the code. So the caller names the allowed models: kway.load(path, embed="all-MiniLM-L6-v2"). Only they
-are opened, after a comparison with the model of the fit (tables/features/embedder.py).
+A saved model contains the name of the model that embeds its texts. A hostile file could name a model whose code kway
+would then download and run. So the caller names the allowed models: kway.load(path, embed="all-MiniLM-L6-v2"). Only
+these are loaded, and only if they match the model that was used in fit (tables/features/embedder.py).
+
+A name can be in two places: in `embed_` of fitted Features, which predictions load, and in a parameter `embed`, which a
+new fit would load.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from kway.errors import InputError, ModelFileError
-from kway.modelfile.schema import short_repr
+from kway.modelfile.value_checks import short_repr
 
 AllowedModels = str | Path | Collection[str | Path] | Callable[[Any], Any] | None
 
 
-class _EmbedParameter(NamedTuple):
-    """A parameter with the name of an embedding model, which a new fit would open."""
-
-    owner: Any
-    key: str
-    name: str
-
-
 def allow_embedding(model: Any, embed: AllowedModels, path: str | Path) -> Any:
-    """Return the model with the embedder of the caller; raise ModelFileError if the file names another one."""
-    one = embed if callable(embed) or isinstance(embed, str | Path) else None
-    embedding = [features for features in _features(model) if getattr(features, "embed_", None) is not None]
-    if one is not None and not embedding:
+    """Restrict a loaded model to the embedding models that `embed` allows, and return it.
+
+    ModelFileError is raised if the file names another model. A single name, folder or function replaces the model of
+    the file; the features then check that it gives the same embeddings.
+    """
+    estimators = list(_estimators_in(model))
+    embedding = [estimator for estimator in estimators if getattr(estimator, "embed_", None) is not None]
+    replacement = embed if callable(embed) or isinstance(embed, str | Path) else None
+    if replacement is not None and not embedding:
         raise InputError(f"{path} was trained without embed; leave embed out")
-    names = _names(embed)
-    chosen = [_allowed(features, one, names, path) for features in embedding]
-    for parameter in list(_embed_parameters(model)):
-        if not _among(parameter.name, names):
-            if not chosen:
-                raise _not_allowed(parameter.name, path)
-            parameter.owner.set_params(**{parameter.key: chosen[0]})
+    allowed = _allowed_names(embed)
+    used = [_restrict_features(features, replacement, allowed, path) for features in embedding]
+    for estimator in estimators:
+        name = estimator.get_params(deep=False).get("embed")
+        if name is None or _is_allowed(str(name), allowed):
+            continue
+        if not used:
+            raise _forbidden(str(name), path)
+        estimator.set_params(embed=used[0])  # a new fit loads what predictions load
     return model
 
 
-def _allowed(features: Any, one: Any, names: list[str | Path], path: str | Path) -> str | None:
-    """Return the name of the embedding model that these features use from now on; None for a function."""
+def _restrict_features(features: Any, replacement: Any, allowed: list[str | Path], path: str | Path) -> str | None:
+    """Return the name of the embedding model that fitted features use from now on; None for a function."""
     identity = features.embed_
-    if identity.kind != "function" and _among(identity.name, names):
+    if identity.kind != "function" and _is_allowed(identity.name, allowed):
         return str(identity.name)
-    if one is not None:
-        features.use_embed(one)  # a function, or the new path of a folder
-        return None if callable(one) else str(one)
+    if replacement is not None:
+        features.use_embed(replacement)  # a function, or the new path of the folder
+        return None if callable(replacement) else str(replacement)
     if identity.kind != "function":
-        raise _not_allowed(identity.name, path)
-    return None  # a function is not part of a file; its first use raises an error
+        raise _forbidden(identity.name, path)
+    return None  # a file does not contain functions; using the features raises an error that asks for it
 
 
-def _names(embed: AllowedModels) -> list[str | Path]:
+def _allowed_names(embed: AllowedModels) -> list[str | Path]:
     if embed is None or callable(embed):
         return []
     return [embed] if isinstance(embed, str | Path) else list(embed)
 
 
-def _not_allowed(name: str, path: str | Path) -> ModelFileError:
+def _is_allowed(name: str, allowed: list[str | Path]) -> bool:
+    """Return whether a name, or a folder relative to the current folder, is one of those allowed."""
+    return any(str(entry) == name or Path(entry).absolute() == Path(name).absolute() for entry in allowed)
+
+
+def _forbidden(name: str, path: str | Path) -> ModelFileError:
     shown = short_repr(name, 4000)
     return ModelFileError(
         f"{path} embeds its rows with the model {shown}, which would be downloaded and run; if you trust that model, "
@@ -68,36 +75,13 @@ def _not_allowed(name: str, path: str | Path) -> ModelFileError:
     )
 
 
-def _among(name: str, names: list[str | Path]) -> bool:
-    """Return whether a name or folder is one of those allowed."""
-    return any(str(each) == name or Path(each).absolute() == Path(name).absolute() for each in names)
-
-
-def _layers(model: Any) -> Iterator[Any]:
-    """Yield a classifier and those inside it: the last step of a Pipeline, members of a blend, fitted or not."""
-    yield model
-    steps = _steps(model)
-    inside = [*steps[-1:], getattr(model, "estimator_", None), *getattr(model, "estimators_", ())]
-    given = getattr(model, "estimators", None) or ()
-    for inner in (*inside, *(each[-1] if isinstance(each, tuple) else each for each in given)):
-        if inner is not None:
-            yield from _layers(inner)
-
-
-def _steps(model: Any) -> list[Any]:
-    """Return the steps of a Pipeline; [] for a classifier."""
-    return [step for _, step in model.steps] if hasattr(model, "named_steps") else []
-
-
-def _features(model: Any) -> Iterator[Any]:
-    for layer in _layers(model):
-        if hasattr(layer, "features_"):
-            yield layer.features_
-        yield from (step for step in _steps(layer) if hasattr(step, "use_embed"))
-
-
-def _embed_parameters(model: Any) -> Iterator[_EmbedParameter]:
-    for holder in (*_layers(model), *_features(model)):
-        for key, value in holder.get_params(deep=True).items():
-            if key.rpartition("__")[2] == "embed" and value is not None:
-                yield _EmbedParameter(holder, key, str(value))
+def _estimators_in(value: Any) -> Iterator[Any]:
+    """Yield all estimators in a value, at any depth and under any attribute, so that none escapes the check."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for entry in value:
+            yield from _estimators_in(entry)
+    elif hasattr(value, "get_params") and not isinstance(value, type):
+        yield value
+        yield from _estimators_in(vars(value))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError
 from kway.suggest import listing
-from kway.tables.options import UNKNOWN_FORM, TextForm
+from kway.tables.read_options import UNKNOWN_FORM, TextForm
 from kway.tables.sources.frames import is_number, is_table, n_rows, number_kinds, take_rows, text_columns
 from kway.tables.sources.images import ImageForm
 from kway.tables.sources.values import NO_EARLIER_ROWS, ColumnFormat, EarlierRows
@@ -26,17 +26,32 @@ from kway.tables.sources.values import NO_EARLIER_ROWS, ColumnFormat, EarlierRow
 class RowRequirements(NamedTuple):
     """What rows must have to be used with a model, or together with other rows.
 
-    columns: columns of a table (None: any); words: columns that are read as text; image: the form of images;
-    n_features: width of a matrix; text_labels: labels are text even if all of them look like numbers; before, form: the
-    columns and the text of earlier rows; id: the column with the names of the rows.
+    Parameters
+    ----------
+    columns : tuple of str or None
+        The columns of a table to read; None for all.
+    text_columns : tuple of str
+        Columns that are read as text.
+    image : ImageForm or None
+        The form to which images are resized; None if it is chosen from the images.
+    n_features : int or None
+        The number of columns of a matrix.
+    text_labels : bool
+        Whether labels are text even if all of them look like numbers.
+    earlier : EarlierRows
+        Formats and kinds of columns in the training rows.
+    form : TextForm
+        The form of the training file.
+    id : str or None
+        The column with the names of the rows.
     """
 
     columns: tuple[str, ...] | None = None
-    words: tuple[str, ...] = ()
+    text_columns: tuple[str, ...] = ()
     image: ImageForm | None = None
     n_features: int | None = None
     text_labels: bool = False
-    before: EarlierRows = NO_EARLIER_ROWS
+    earlier: EarlierRows = NO_EARLIER_ROWS
     form: TextForm = UNKNOWN_FORM
     id: str | None = None
 
@@ -47,21 +62,48 @@ def joined_requirements(required: Sequence[RowRequirements]) -> RowRequirements:
     if first.columns is None:
         return first
     columns = dict.fromkeys(column for each in required for column in each.columns or ())
-    words = dict.fromkeys(word for each in required for word in each.words)
-    written = {column: how for each in required for column, how in each.before.written.items()}
-    before = first.before._replace(written=written)
-    return first._replace(columns=tuple(columns), words=tuple(words), before=before)
+    text_columns = dict.fromkeys(column for each in required for column in each.text_columns)
+    formats = {column: form for each in required for column, form in each.earlier.formats.items()}
+    earlier = first.earlier._replace(formats=formats)
+    return first._replace(columns=tuple(columns), text_columns=tuple(text_columns), earlier=earlier)
 
 
 @dataclass(frozen=True, eq=False)
 class LabeledRows:
-    """Rows of a table or a matrix with labels y, groups and order (n,), each None if absent, and a test part.
+    """Rows as they were read, with labels and a test part.
 
-    feature_names: names of the columns of a matrix (a table has its own); image, files: the form of images and their
-    file names; notes: how the rows were read; left_out: what was not used, such as bad lines and stray
-    words; form, written: how the text and the columns were written; words: one word
-    of each column as it is written; kept_columns: columns to return with the predictions (of the test rows if there are
-    any); skipped: files that could not be read and were left out (skip_bad).
+    Parameters
+    ----------
+    name : str
+        The name of the source in messages.
+    rows : pyarrow.Table or matrix of shape (n, d)
+        The rows.
+    y : ndarray of shape (n,) or None
+        The labels.
+    test_rows, test_y : table or matrix, ndarray, or None
+        The rows and labels of the test part.
+    groups, order : ndarray of shape (n,) or None
+        Values of the group and order columns.
+    feature_names : tuple of str
+        Names of the columns of a matrix; a table has its own.
+    image : ImageForm or None
+        The form of the images.
+    files : tuple of str
+        File names of the images.
+    notes : tuple of str
+        Notes for the user on how the rows were read.
+    left_out : tuple of str
+        Notes on what was not used, such as bad lines.
+    form : TextForm
+        The form of the text file.
+    written : tuple of ColumnFormat
+        The formats of converted columns.
+    first_cells : mapping of str to str
+        The first non-empty cell of each column of a text file, verbatim.
+    kept_columns : mapping of str to pyarrow column or ndarray
+        Columns to return with the predictions, of the test rows if there are any.
+    skipped : tuple of str
+        Files that could not be read and were left out (skip_bad).
     """
 
     name: str
@@ -78,20 +120,20 @@ class LabeledRows:
     left_out: tuple[str, ...] = ()
     form: TextForm = UNKNOWN_FORM
     written: tuple[ColumnFormat, ...] = ()
-    words: Mapping[str, str] = field(default_factory=dict)
+    first_cells: Mapping[str, str] = field(default_factory=dict)
     kept_columns: Mapping[str, Any] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
 
     @property
     def n(self) -> int:
-        """Number of rows without the test part."""
+        """Number of rows, without the test part."""
         return n_rows(self.rows)
 
     def at(self, rows: NDArray) -> Self:
-        """Return some of the rows without the test part, by position or by a mask (n,)."""
-        values = {name: getattr(self, name) for name in ("y", "groups", "order")}
-        taken: dict[str, Any] = {name: v[rows] for name, v in values.items() if v is not None}
-        return replace(self, rows=take_rows(self.rows, rows), **taken)
+        """Select rows, by position or by a mask (n,); the test part stays as it is."""
+        arrays = {name: getattr(self, name) for name in ("y", "groups", "order")}
+        selected: dict[str, Any] = {name: array[rows] for name, array in arrays.items() if array is not None}
+        return replace(self, rows=take_rows(self.rows, rows), **selected)
 
     def required_labels(self) -> NDArray:
         """Return the labels; raise InputError if there are none."""
@@ -109,50 +151,50 @@ class LabeledRows:
         if not hasattr(self.rows, "column_names"):
             return RowRequirements(None, (), self.image, self.rows.shape[1], text_labels)
         columns = tuple(self.rows.column_names)
-        before = EarlierRows({w.column: w.how for w in self.written}, number_kinds(self.rows))
-        return RowRequirements(columns, text_columns(self.rows), self.image, None, text_labels, before, self.form)
+        earlier = EarlierRows({w.column: w.how for w in self.written}, number_kinds(self.rows))
+        return RowRequirements(columns, text_columns(self.rows), self.image, None, text_labels, earlier, self.form)
 
 
 # ---- as matrices of numbers
 
 
-def number_rows(found: LabeledRows, columns: Sequence[str] | None = None) -> LabeledRows:
+def number_rows(data: LabeledRows, columns: Sequence[str] | None = None) -> LabeledRows:
     """Return the rows and test rows as matrices; `columns` selects and orders columns by name."""
-    if is_table(found.rows):
-        names = tuple(found.rows.column_names if columns is None else columns)
-        test = None if found.test_rows is None else matrix_of(found.test_rows, names, found.name)
-        return replace(found, rows=matrix_of(found.rows, names, found.name), test_rows=test, feature_names=names)
-    if not columns or not found.feature_names or tuple(columns) == found.feature_names:
-        return found
-    missing = [c for c in columns if c not in found.feature_names]
+    if is_table(data.rows):
+        names = tuple(data.rows.column_names if columns is None else columns)
+        test = None if data.test_rows is None else matrix_of(data.test_rows, names, data.name)
+        return replace(data, rows=matrix_of(data.rows, names, data.name), test_rows=test, feature_names=names)
+    if not columns or not data.feature_names or tuple(columns) == data.feature_names:
+        return data
+    missing = [c for c in columns if c not in data.feature_names]
     if missing:
-        raise InputError(f"{found.name} has no feature {listing(missing)}; it has {listing(found.feature_names)}")
-    place = [found.feature_names.index(c) for c in columns]
-    test = None if found.test_rows is None else found.test_rows[:, place]
-    return replace(found, rows=found.rows[:, place], test_rows=test, feature_names=tuple(columns))
+        raise InputError(f"{data.name} has no feature {listing(missing)}; it has {listing(data.feature_names)}")
+    positions = [data.feature_names.index(c) for c in columns]
+    test = None if data.test_rows is None else data.test_rows[:, positions]
+    return replace(data, rows=data.rows[:, positions], test_rows=test, feature_names=tuple(columns))
 
 
 def matrix_of(table: Any, names: Sequence[str], name: str) -> NDArray:
     """Return columns of a table as a matrix (n, d); `name` is the name of the table in the error message."""
     columns = [table.column(c) for c in names]
-    odd = [c for c, column in zip(names, columns) if not _becomes_number(column.type)]
-    if odd:
+    not_numeric = [c for c, column in zip(names, columns) if not _is_numeric(column.type)]
+    if not_numeric:
         raise InputError(
-            f"{name} has columns that are not numeric: {listing(odd)}; encode them as numbers or drop them"
+            f"{name} has columns that are not numeric: {listing(not_numeric)}; encode them as numbers or drop them"
         )
-    narrow = all(map(_exact_in_float32, columns))
-    matrix = np.empty((table.num_rows, len(columns)), np.float32 if narrow else np.float64)
+    dtype = np.float32 if all(map(_exact_in_float32, columns)) else np.float64
+    matrix = np.empty((table.num_rows, len(columns)), dtype)
     for j, column in enumerate(columns):
         matrix[:, j] = column.cast("float64").to_numpy()
     return matrix
 
 
-def _becomes_number(kind: Any) -> bool:
+def _is_numeric(kind: Any) -> bool:
     return is_number(kind) or kinds.is_boolean(kind) or kinds.is_null(kind)
 
 
 def _exact_in_float32(column: Any) -> bool:
     if kinds.is_integer(column.type):
-        ends = pc.min_max(column).as_py()
-        return (ends["min"] or 0) >= -(2**24) and (ends["max"] or 0) <= 2**24
+        bounds = pc.min_max(column).as_py()  # None if every value is missing
+        return (bounds["min"] or 0) >= -(2**24) and (bounds["max"] or 0) <= 2**24
     return kinds.is_boolean(column.type) or kinds.is_null(column.type) or str(column.type) in ("float", "halffloat")

@@ -1,12 +1,12 @@
-"""Terms of texts: words and pairs of words, and pieces of 2 to 5 characters inside words.
+"""Terms of texts: word n-grams (words and pairs of words) and character n-grams (pieces of words).
 
     chars (m,) uint32     code points of all texts, one after another; text i is chars[starts[i]:ends[i]]
-    kinds (m,) uint8      SPACE, WORD (letter, digit, underscore) or OTHER
-    word                  a run of WORD; a pair is two consecutive words, joined by one space
-    piece                 2 to 5 code points of ' ' + token + ' ', a token being a run without SPACE
+    kinds (m,) uint8      SPACE, WORD (letter, digit, underscore) or OTHER for each code point
+    word                  consecutive code points of kind WORD; a pair is two consecutive words, joined by one space
+    piece                 2 to 5 code points of ' ' + token + ' ', where a token contains no SPACE
 
-A term is represented by a 64-bit hash of its code points (an FNV step per code point, then a mixer). The seed is that
-of its family (word or piece). In a vocabulary of a million terms two hashes are equal with probability 3e-8.
+A term is represented by a 64-bit hash of its code points (an FNV step per code point, then a mixer). Words and pieces
+have different seeds. Two of a million terms have the same hash with probability 1e12 / 2^65, about 3e-8.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ from kway.kernels.jit import kernel
 
 SPACE, WORD, OTHER = 0, 1, 2
 WORDS, PIECES = 0, 1  # families of terms
-SHORTEST, LONGEST = 2, 5  # code points of a piece: scikit-learn's char_wb with (2, 5); T11 on banking77 and clinc150
-INSIDE, BEFORE, AFTER = 0, 1, 2  # the spaces of the padded token that a piece contains; their sum for both
+SHORTEST, LONGEST = (
+    2,
+    5,
+)  # code points of a piece, as char_wb of scikit-learn; decided on banking77 and clinc150
+INSIDE, BEFORE, AFTER = 0, 1, 2  # which spaces around the token a piece contains; BEFORE + AFTER for both
 
 _SEEDS = np.array([0xCBF29CE484222325, 0x9E3779B97F4A7C15], np.uint64)
 _PRIME = np.uint64(0x100000001B3)
@@ -53,28 +56,32 @@ def hash_terms(chars, ends, family, out):
 
 @kernel
 def _word_terms(chars, kinds, start, end, keys, first, last):
-    """Write the words and pairs of one text, with the span [first, last) of their code points; return their number."""
-    n, before, before_start, j = 0, np.uint64(0), -1, start
+    """Write the words and pairs of one text, each with its code points [first, last), and return their number."""
+    n, j = 0, start
+    previous, previous_start = np.uint64(0), -1  # hash and first code point of the word before
     while j < end:
         if kinds[j] != WORD:
             j += 1
             continue
-        begin, h, pair = j, _SEEDS[WORDS], _step(before, _GAP)
+        begin = j
+        h = _SEEDS[WORDS]
+        pair = _step(previous, _GAP)
         while j < end and kinds[j] == WORD:
-            h, pair = _step(h, chars[j]), _step(pair, chars[j])
+            h = _step(h, chars[j])
+            pair = _step(pair, chars[j])
             j += 1
         keys[n], first[n], last[n] = _key(h), begin, j
         n += 1
-        if before_start >= 0:
-            keys[n], first[n], last[n] = _key(pair), before_start, j
+        if previous_start >= 0:
+            keys[n], first[n], last[n] = _key(pair), previous_start, j
             n += 1
-        before, before_start = h, begin
+        previous, previous_start = h, begin
     return n
 
 
 @kernel
 def _piece_terms(chars, kinds, start, end, keys, first, last, pads):
-    """Write the pieces of one text, as `_word_terms` does; `pads` tells which spaces around the token they have."""
+    """Write the pieces of one text as `_word_terms` does, and to `pads` which spaces around the token they contain."""
     n, j = 0, start
     while j < end:
         if kinds[j] == SPACE:
@@ -95,8 +102,8 @@ def _piece_terms(chars, kinds, start, end, keys, first, last, pads):
 
 
 @kernel
-def room_for(n_chars, family):
-    """Return the largest number of terms in a text of `n_chars` code points."""
+def max_terms(n_chars, family):
+    """Return an upper bound of the number of terms in a text of `n_chars` code points."""
     return 2 * n_chars + 2 if family == WORDS else (LONGEST - SHORTEST + 1) * (2 * n_chars + 2)
 
 
@@ -104,7 +111,7 @@ def room_for(n_chars, family):
 def list_terms(chars, kinds, starts, ends, family, indptr, keys, first, last, pads):
     """Write the terms of all texts, one text after another; those of text i are indptr[i]:indptr[i + 1].
 
-    A term has its hash in `keys`, was made of the code points [first, last), and `pads` tells which spaces around its
+    `keys` gets the hash of a term, `first` and `last` its code points [first, last), and `pads` which spaces around its
     token belong to it.
     """
     n = 0

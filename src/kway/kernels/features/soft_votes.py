@@ -1,4 +1,4 @@
-"""Soft votes of rows on each other, and the gradients of their loss, in place: one pass over the array."""
+"""Soft votes of rows on each other (neighborhood component analysis), and the gradients of their loss, in place."""
 
 from __future__ import annotations
 
@@ -9,28 +9,29 @@ from kway.kernels.linear.losses import exp_down, largest
 
 
 @kernel
-def vote_slopes(scores, codes, first, least, part, shares):
-    """Turn scores (b, m) of rows first, first + 1, ... among m rows with class codes (m,) into gradients of their loss.
+def vote_slopes(scores, codes, first, min_share, weight, shares):
+    """Overwrite the scores of b rows with the gradients of their loss, and write their shares.
 
-    shares (b,) is filled with the part of the vote, softmax of the scores without the row itself, for the row's own
-    class. scores become part * d(-log share) / d(scores), and 0 in rows whose share is at most `least`.
+    scores (b, m) are those of rows first, ..., first + b - 1 for each of m rows with class codes (m,). A row votes with
+    the softmax of its scores, without a vote for itself. shares (b,) are the votes for its own class. scores become
+    weight * d(-log share) / d(scores), and 0 in rows whose share is at most `min_share`.
     """
     for i in range(scores.shape[0]):
         row = scores[i]
-        own = codes[first + i]
+        code = codes[first + i]
         row[first + i] = -BIG
         top = largest(row)
-        every = right = np.float32(0)
+        total = same_class = np.float32(0)
         for j in range(row.size):
             row[j] = exp_down(row[j] - top)
-            every += row[j]
+            total += row[j]
         for j in range(row.size):
-            right += row[j] if codes[j] == own else np.float32(0)
-        shares[i] = right / every
-        if shares[i] <= least:
+            same_class += row[j] if codes[j] == code else np.float32(0)
+        shares[i] = same_class / total
+        if shares[i] <= min_share:
             row[:] = np.float32(0)
             continue
-        other = np.float32(part) / every
-        alike = other - np.float32(part) / right
+        other_slope = np.float32(weight) / total
+        same_slope = other_slope - np.float32(weight) / same_class
         for j in range(row.size):
-            row[j] *= alike if codes[j] == own else other
+            row[j] *= same_slope if codes[j] == code else other_slope

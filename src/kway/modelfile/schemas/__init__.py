@@ -17,18 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.errors import KwayError, ModelFileError
-from kway.modelfile.schema import (
-    DAMAGED,
-    Schema,
-    StoredObject,
-    check_arrays,
-    check_facts,
-    check_values,
-    short_repr,
-    whole,
-)
+from kway.modelfile.schema import DAMAGED, Schema, StoredObject, check_arrays, check_facts, check_values
 from kway.modelfile.schemas import estimators, features, multilabel, trees, wrappers
 from kway.modelfile.schemas.estimators import PARAMS
+from kway.modelfile.value_checks import whole_number
 
 SCHEMAS: dict[str, Schema] = {
     "BlendClassifier": wrappers.BLEND,
@@ -65,11 +57,11 @@ def find_schema(name: str) -> Schema:
 def check_params(name: str, estimator: Any) -> None:
     """Raise ModelFileError for parameters that `fit` would refuse, or that would fail later in `predict`."""
     _check_types(name, estimator)
-    own = getattr(estimator, "_check_parameters", None)
-    if own is None:
+    check_parameters = getattr(estimator, "_check_parameters", None)
+    if check_parameters is None:
         return
     try:
-        own()
+        check_parameters()
     except (KwayError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ModelFileError(
             f"the parameters of the {name} in the model file do not fit: {error}; {DAMAGED}"
@@ -79,8 +71,8 @@ def check_params(name: str, estimator: Any) -> None:
 def _check_types(name: str, estimator: Any) -> None:
     """Check the parameters of an estimator and of the estimators among them."""
     params = estimator.get_params(deep=False)
-    own = SCHEMAS[name].params if name in SCHEMAS else {}
-    check_values({**PARAMS, **own}, params, f"the parameter {{}} of the {name}")
+    params_of_class = SCHEMAS[name].params if name in SCHEMAS else {}
+    check_values({**PARAMS, **params_of_class}, params, f"the parameter {{}} of the {name}")
     members = [each[-1] if isinstance(each, tuple) else each for each in params.get("estimators") or ()]
     for value in (*params.values(), *members):
         if hasattr(value, "get_params"):
@@ -98,23 +90,23 @@ def check(
     check_arrays(schema, StoredObject(name, estimator.get_params(deep=False), facts, arrays, classes, sizes))
 
 
-def check_after(name: str, estimator: Any) -> None:
+def check_restored(name: str, estimator: Any) -> None:
     """Raise ModelFileError if the parts of a restored object do not fit together."""
-    for rule in find_schema(name).after:
+    for rule in find_schema(name).after_restore:
         problem = rule(estimator)
         if problem:
             raise ModelFileError(f"the {name} of the model file {problem}; {DAMAGED}")
 
 
 def check_common(name: str, classes: Any, names: Any, n_features: Any) -> None:
-    """Check what every class has: labels in order, the names of the columns and their number."""
+    """Raise ModelFileError for invalid labels, names of columns or number of columns, which every class has."""
     if classes.ndim != 1 or not len(classes):
         raise ModelFileError(f"the labels of the {name} have shape {classes.shape}, expected (K,); {DAMAGED}")
     if not bool(np.all(classes[1:] > classes[:-1])):
         raise ModelFileError(f"the labels of the {name} are not in ascending order, each once; {DAMAGED}")
-    expected = None if n_features is None else whole(1)(n_features)
-    if expected:
-        raise ModelFileError(f"n_features of the {name} is {short_repr(n_features)}, expected {expected}; {DAMAGED}")
+    problem = None if n_features is None else whole_number(1)(n_features)
+    if problem:
+        raise ModelFileError(f"n_features of the {name} {problem}; {DAMAGED}")
     if names is not None and (names.dtype.kind not in "UO" or names.shape != (n_features,)):
         raise ModelFileError(
             f"the names of the columns of the {name} have dtype {names.dtype} and shape {names.shape}, expected text "

@@ -1,39 +1,30 @@
 """Schemas of linear models, neighbors, centroids and exemplars, and checks of parameters by name.
 
-PARAMS     parameters by name. Only those that are used after loading are checked, in addition to the check of the class
-LINEAR     W (R, d) and b (R,); R is 1 for two classes or `targets="number"`, else K
-KERNEL_SOFTMAX  the same on r columns, which m landmarks make from rows (n, d)
-NEIGHBORS  n training rows with codes (n,) < K, and an index of the m rows that vote
+PARAMS          checks of parameters by name, for all classes. Parameters that only `fit` uses are not in it: the class
+                itself checks them (`_check_parameters`).
+LINEAR          W (R, d) and b (R,). R is 1 for two classes or `targets="number"`, otherwise K.
+KERNEL_SOFTMAX  W (R, r) and b (R,) on r columns, which m landmarks make from rows of d columns.
+NEIGHBORS       n training rows with class codes (n,) < K, and an index of the m rows that vote.
+CENTROID        one mean per class (K, d), and an index if the classifier has one.
+EXEMPLAR        n exemplars (n, d) with their offsets and class codes.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from kway.modelfile.schema import (
     FLOAT_TYPES,
-    LARGEST,
     Array,
-    Check,
     CrossRule,
     FileLimit,
     Schema,
     StoredObject,
-    anything,
-    below,
-    counts,
-    either,
-    fields_of,
     finite,
-    flag,
-    many,
-    maybe,
-    number,
-    one_of,
+    index_below,
     same_dtype,
-    scalar,
-    text,
-    whole,
+    valid_weights,
 )
 from kway.modelfile.schemas.index import (
     POWER,
@@ -45,55 +36,76 @@ from kway.modelfile.schemas.index import (
     index_sizes,
     row_rules,
 )
+from kway.modelfile.value_checks import (
+    LARGEST_INT,
+    Check,
+    ValueCheck,
+    any_of,
+    anything,
+    boolean,
+    json_object,
+    label,
+    list_of,
+    number,
+    one_of,
+    optional,
+    text,
+    whole_number,
+)
 
 
-def _estimator(value: Any) -> str | None:
-    return None if hasattr(value, "fit") and hasattr(value, "get_params") else "a classifier"
+def _is_estimator(value: Any) -> bool:
+    return hasattr(value, "fit") and hasattr(value, "get_params")
 
 
-def _member(value: Any) -> str | None:
-    named = isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)
-    return _estimator(value[1] if named else value)
+def _is_member(value: Any) -> bool:
+    """Return whether a value is an estimator or a pair (name, estimator)."""
+    is_pair = isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)
+    return _is_estimator(value[1] if is_pair else value)
 
 
-def _part(value: Any) -> str | None:
-    return None if hasattr(value, "__dataclass_fields__") else "a part of kway"
-
+_ESTIMATOR = ValueCheck("a classifier", _is_estimator)
+_MEMBER = ValueCheck("a classifier", _is_member)
+_PART = ValueCheck("a part of kway", dataclasses.is_dataclass)
+_CLASS_WEIGHTS = ValueCheck("{label: weight}", lambda value: isinstance(value, dict))
 
 PARAMS: dict[str, Check] = {
-    "agreement": maybe(either(number(0.0, 1.0), _part)),
-    "class_weight": maybe(either(one_of("balanced"), lambda v: None if isinstance(v, dict) else "{label: weight}")),
+    "agreement": optional(any_of(number(0.0, 1.0), _PART)),
+    "class_weight": optional(any_of(one_of("balanced"), _CLASS_WEIGHTS)),
     "device": text(100),
-    "estimator": maybe(_estimator),
-    "estimators": maybe(many(_member)),
-    "features": maybe(_estimator),
-    "index": maybe(either(text(100), _part)),
+    "estimator": optional(_ESTIMATOR),
+    "estimators": optional(list_of(_MEMBER)),
+    "features": optional(_ESTIMATOR),
+    "index": optional(any_of(text(100), _PART)),
     "loss": text(100),
-    "max_distance": maybe(number(finite=False)),
+    "max_distance": optional(number(allow_nan=True)),
     "method": text(100),
-    "metric": either(text(100), _part),
+    "metric": any_of(text(100), _PART),
     "multiclass": text(100),
-    "n_exemplars": whole(1),
-    "n_jobs": maybe(either(whole(1, 2**31), whole(-(2**31), -1))),
-    "n_neighbors": whole(1),
-    "outlier_label": maybe(scalar),
-    "per_class": flag,
-    "random_state": maybe(whole(0, 2**32 - 1)),
-    "smoothing": number(0.0, above=True),
-    "temperature": number(0.0, above=True),
+    "n_exemplars": whole_number(1),
+    "n_jobs": optional(any_of(whole_number(1, 2**31), whole_number(-(2**31), -1))),
+    "n_neighbors": whole_number(1),
+    "outlier_label": optional(label),
+    "per_class": boolean,
+    "random_state": optional(whole_number(0, 2**32 - 1)),
+    "smoothing": number(0.0, exclusive=True),
+    "temperature": number(0.0, exclusive=True),
     "ties": text(100),
-    "unknown": maybe(scalar),
-    "verbose": either(whole(), flag),
-    "weights": either(text(100), _part),
+    "unknown": optional(label),
+    "verbose": any_of(whole_number(), boolean),
+    "weights": any_of(text(100), _PART),
 }
 
 
 def _arrays(stored: StoredObject) -> dict[str, Array]:
     """Declare the arrays; `support` and `margin` exist together (hinge loss) or not at all."""
-    found = {"coef": Array(FLOAT_TYPES, ("R", "d")), "intercept": Array(FLOAT_TYPES, ("R",))}
+    arrays = {"coef": Array(FLOAT_TYPES, ("R", "d")), "intercept": Array(FLOAT_TYPES, ("R",))}
     if "support" in stored.arrays or "margin" in stored.arrays:
-        found |= {"support": Array(("int64",), ("s*",), (below(LARGEST),)), "margin": Array(FLOAT_TYPES, ("R",))}
-    return found
+        arrays |= {
+            "support": Array(("int64",), ("s*",), (index_below(LARGEST_INT),)),
+            "margin": Array(FLOAT_TYPES, ("R",)),
+        }
+    return arrays
 
 
 def _sizes(stored: StoredObject) -> dict[str, int]:
@@ -107,10 +119,10 @@ def _two_classes(stored: StoredObject) -> str | None:
 
 LINEAR = Schema(
     facts={
-        "n_iter": whole(),
-        "objective": number(finite=False),
+        "n_iter": whole_number(),
+        "objective": number(allow_nan=True),
         "solver": text(),
-        "history": many(number(finite=False)),
+        "history": list_of(number(allow_nan=True)),
     },
     arrays=_arrays,
     sizes=_sizes,
@@ -119,7 +131,7 @@ LINEAR = Schema(
 )
 
 KERNEL_SOFTMAX = Schema(
-    facts={**LINEAR.facts, "gamma": number(0.0, above=True)},
+    facts={**LINEAR.facts, "gamma": number(0.0, exclusive=True)},
     arrays=lambda _: {
         "landmarks": Array(FLOAT_TYPES, ("m", "d"), (finite,)),
         "projection": Array(("float64",), ("m", "r"), (finite,)),
@@ -128,96 +140,102 @@ KERNEL_SOFTMAX = Schema(
     },
     sizes=_sizes,
     rules=LINEAR.rules,
-    params={"gamma": either(one_of("scale"), number(0.0, above=True))},
+    params={"gamma": any_of(one_of("scale"), number(0.0, exclusive=True))},
 )
 
 
 _SHARE = number(0.0, 1.0)
-_AGREEMENT = fields_of(
-    "kway.neighbors.agreement:Agreement", **dict.fromkeys(("target", "confidence", "bound"), _SHARE), n_rows=whole(1)
+_AGREEMENT = json_object(  # kway.neighbors.agreement.Agreement
+    {
+        "target": _SHARE,
+        "confidence": _SHARE,
+        "of": text(),
+        "n_queries": whole_number(),
+        "disagreements": whole_number(),
+        "bound": _SHARE,
+        "probes": optional(whole_number()),
+        "n_rows": whole_number(1),
+    }
 )
 
 
 def _neighbors_arrays(stored: StoredObject) -> dict[str, Array]:
     index = index_arrays(stored.facts["index"], stored.under("index."), ids="n")
-    kept = "rows" in stored.arrays or "rows.indptr" in stored.arrays
     return {
-        "codes": Array(("int64",), ("n",), (below("K"),)),
-        "weights": Array(("float64",), ("n",), (counts,), optional=True),
-        **(declared_rows("n", stored.arrays) if kept else {}),
+        "codes": Array(("int64",), ("n",), (index_below("K"),)),
+        "weights": Array(("float64",), ("n",), (valid_weights,), optional=True),
+        **(declared_rows("n", stored.arrays) if _has_rows(stored) else {}),
         **{f"index.{name}": array for name, array in index.items()},
     }
 
 
-def _every_row_voted_on(stored: StoredObject) -> str | None:
-    """Check that every row has a code, and that rows which the index changes are stored next to it."""
+def _has_rows(stored: StoredObject) -> bool:
+    """Return whether the original rows are stored next to the index, dense or as CSR."""
+    return "rows" in stored.arrays or "rows.indptr" in stored.arrays
+
+
+def _codes_and_rows_fit(stored: StoredObject) -> str | None:
+    """Require one code per row, and the original rows if the index does not contain them unchanged."""
     n, m, index = stored.sizes["n"], stored.sizes["m"], stored.facts["index"]
     if "index.ids" not in stored.arrays and n != m:
         return f"has {n:,} codes for the {m:,} rows of its index"
     store = index["recipe"].get("store")
-    coded = store is not None and store["rerank"]
-    kept = "rows" in stored.arrays or "rows.indptr" in stored.arrays
-    if not kept and (coded or n != m or base_of(index) == "haversine"):
+    reranked = store is not None and store["rerank"]
+    if not _has_rows(stored) and (reranked or n != m or base_of(index) == "haversine"):
         return "does not contain its original rows"
     return None
 
 
-def _bounded_lists(stored: StoredObject) -> str | None:
-    k, most = (
-        stored.params["n_neighbors"],
-        max(stored.sizes["m"], FileLimit.ITEMS),
-    )  # lists of n_neighbors are allocated
-    return None if k <= most else f"has n_neighbors={k}, above {most:,}"
+def _n_neighbors_bounded(stored: StoredObject) -> str | None:
+    """Bound n_neighbors, because a search allocates that many distances per query."""
+    k, bound = stored.params["n_neighbors"], max(stored.sizes["m"], FileLimit.ITEMS)
+    return None if k <= bound else f"has n_neighbors={k}, above {bound:,}"
 
 
-def _takes_its_own_rows(model: Any) -> str | None:
-    """Check that the metric and the index accept sparse rows if the file has them."""
+def _sparse_rows_supported(model: Any) -> str | None:
+    """Require a metric and an index for sparse rows if the file has sparse rows."""
     index = model.index_
     fits = not (index.recipe.sparse and hasattr(index.rows, "tocsr")) or model._takes_sparse()
     return None if fits else "has sparse rows with a metric or an index that does not accept them"
 
 
 NEIGHBORS = Schema(
-    facts={"index": index_facts, "agreement": maybe(_AGREEMENT)},
+    facts={"index": index_facts, "agreement": optional(_AGREEMENT)},
     arrays=_neighbors_arrays,
     sizes=lambda stored: index_sizes(stored.facts["index"]),
-    rules=(_every_row_voted_on, _bounded_lists, *index_rules(), *row_rules("n")),
-    after=(_takes_its_own_rows,),
+    rules=(_codes_and_rows_fit, _n_neighbors_bounded, *index_rules(), *row_rules("n")),
+    after_restore=(_sparse_rows_supported,),
 )
 
 
 def _centroid_arrays(stored: StoredObject) -> dict[str, Array]:
     """Declare the means, and the index over the means of classes with rows."""
-    found = {"means": Array(FLOAT_TYPES, ("K", "d")), "weights": Array(("float64",), ("K",), (counts,))}
+    arrays = {"means": Array(FLOAT_TYPES, ("K", "d")), "weights": Array(("float64",), ("K",), (valid_weights,))}
     if "index" in stored.facts:
         index = index_arrays(stored.facts["index"], stored.under("index."), ids="n")
-        found |= {f"index.{name}": array for name, array in index.items()}
-    return found
+        arrays |= {f"index.{name}": array for name, array in index.items()}
+    return arrays
 
 
 def _centroid_sizes(stored: StoredObject) -> dict[str, int]:
     return {"n": stored.sizes["K"]} | (index_sizes(stored.facts["index"]) if "index" in stored.facts else {})
 
 
-def _every_class_found(stored: StoredObject) -> str | None:
-    """Check that the index has one row per class; without ids, positions are codes."""
+def _index_covers_classes(stored: StoredObject) -> str | None:
+    """Require an index of at most one row per class; without ids, row i is class i, so all classes must be there."""
     K, m = stored.sizes["K"], stored.sizes.get("m")
     fits = m is None or (m == K if "index.ids" not in stored.arrays else m <= K)
     return None if fits else f"has {m:,} rows in its index for {K:,} classes"
 
 
-def _index_as_asked(stored: StoredObject) -> str | None:
-    """Check that there is an index only if the parameters ask for one, and that it has their metric."""
+def _index_matches_params(stored: StoredObject) -> str | None:
+    """Require an index with the metric of the parameters, and none if `index` is None."""
     if "index" not in stored.facts:
         return None
     if stored.params["index"] is None:
         return "has an index although index=None"
-    base = base_of(stored.facts["index"])
-    return (
-        None
-        if base == stored.params["metric"]
-        else f"has an index with the metric {base!r}, not {stored.params['metric']!r}"
-    )
+    base, metric = base_of(stored.facts["index"]), stored.params["metric"]
+    return None if base == metric else f"has an index with the metric {base!r}, not {metric!r}"
 
 
 def _if_indexed(rule: CrossRule) -> CrossRule:
@@ -234,17 +252,17 @@ CENTROID = Schema(
     optional_facts=("unit", "index"),
     arrays=_centroid_arrays,
     sizes=_centroid_sizes,
-    rules=(_index_as_asked, _every_class_found, *map(_if_indexed, index_rules())),
+    rules=(_index_matches_params, _index_covers_classes, *map(_if_indexed, index_rules())),
     params={"metric": one_of("euclidean", "cosine")},
 )
 
 EXEMPLAR = Schema(
-    facts={"unit": number(0.0, above=True), "n_iter": whole(), "power": POWER},
+    facts={"unit": number(0.0, exclusive=True), "n_iter": whole_number(), "power": POWER},
     optional_facts=("power",),
     arrays=lambda _: {
         "exemplars": Array(FLOAT_TYPES, ("n", "d")),
         "offsets": Array(FLOAT_TYPES, ("n",)),
-        "codes": Array(("int64",), ("n",), (below("K"),)),
+        "codes": Array(("int64",), ("n",), (index_below("K"),)),
         "center": Array(FLOAT_TYPES, ("d",), (finite,)),
     },
     rules=(same_dtype("exemplars", "offsets"),),

@@ -1,105 +1,129 @@
 """Schema of FeaturedClassifier: Features under "features.", the classifier under "inner.".
 
-A part of the features is a table of its type and fields. Its arrays are named after its place: "0.numbers.mean".
+A part of the features (tables/features/parts.py) is a JSON object of its type and fields. The names of its arrays
+begin with its position among the parts, for example "features.0.numbers.mean".
 
-    NumbersPart  p sources, Numbers or none  VectorPart    width, Numbers or none (not scaled)
-    WordsPart    Levels, Codes or Terms      EmbeddedPart  width
-    Shapes       form of the images, filters (p, k), offset (k,), mean and spread (m,): makes m columns
-    Numbers      fill, mean, spread (p,), flagged (f,) < p: makes p + f columns        SparseScaling  most (p,)
+    NumbersPart      p source columns, and Numbers if they are scaled
+    VectorPart       one column of vectors, and Numbers if they are scaled
+    WordsPart        one column of text or categories, encoded by Levels, LevelCodes or Terms
+    EmbeddedPart     one column of texts that a language model embeds
+    Numbers          fill, mean, spread (p,) and flagged (f,) < p; outputs p + f columns
+    SparseScaling    the largest absolute values (p,) of sparse columns
+    Shapes           k filters (p, k) for the patches of images, offset (k,), mean and spread (m,); outputs m columns
 
-Together they make n_out columns, the input of the inner classifier.
+A matrix has at most one part: Numbers, SparseScaling or Shapes. All parts together output n_out columns, which the
+inner classifier reads.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from kway.modelfile.schema import (
-    Array,
-    Schema,
-    StoredObject,
-    Values,
-    ascending,
-    below,
-    fields_of,
-    finite,
-    flag,
-    many,
-    maybe,
+from kway.memory import BLOCK_BYTES
+from kway.modelfile.schema import Array, ArrayRule, Schema, StoredObject, ascending, finite, index_below, positive
+from kway.modelfile.schemas.wrappers import inner_manifest, reasons, same_labels
+from kway.modelfile.value_checks import (
+    Check,
+    ValueCheck,
+    boolean,
+    dataclass_object,
+    json_object,
+    list_of,
     number,
     one_of,
-    positive,
-    record,
+    optional,
+    plain_dict,
+    short_repr,
     text,
-    whole,
+    whole_number,
 )
-from kway.modelfile.schemas.wrappers import inner_manifest, reasons, same_labels
 from kway.tables.features.shapes import LEAST_SIDE, patch_values, shape_columns
 
-_NAMES = many(text())
-_WIDTH = {"width": whole(1)}
-_PARTS = {  # the last three are the one part of a matrix
-    "NumbersPart": {},
-    "WordsPart": {},
-    "VectorPart": _WIDTH,
-    "EmbeddedPart": _WIDTH,
-    "Numbers": {},
-    "SparseScaling": {},
-    "Shapes": {"form": many(whole(1, 2**31), 3), "top": number(0.0, above=True)},
-}
-_PART_CHECKS = {
-    name: fields_of(f"kway.tables.features.parts:{name}", type=one_of(name), **own) for name, own in _PARTS.items()
-}
+_MAX_PIXELS = BLOCK_BYTES // 4  # 2^24 values of an image, such as 4096 x 4096 gray pixels: a block of float32
+
+_NAMES = list_of(text())
+_FORM = list_of(whole_number(1, _MAX_PIXELS), 3)
 
 
-def _part(value: Any) -> str | None:
+@cache
+def _part_checks() -> dict[str, Check]:
+    """Return a check per type of part."""
+    # these modules load scikit-learn, which most models do not need
+    from kway.tables.features import parts
+    from kway.tables.features.numbers import Numbers, SparseScaling
+    from kway.tables.features.shapes import Shapes
+
+    width: dict[str, Check] = {"width": whole_number(1)}
+    checks: dict[type, dict[str, Check]] = {
+        parts.NumbersPart: {},
+        parts.WordsPart: {},
+        parts.VectorPart: width,
+        parts.EmbeddedPart: width,
+        Numbers: {},
+        SparseScaling: {},
+        Shapes: {"form": _FORM, "top": number(0.0, exclusive=True)},
+    }
+    return {cls.__name__: dataclass_object(cls, type=one_of(cls.__name__), **checks[cls]) for cls in checks}
+
+
+def _check_part(value: Any) -> str | None:
     kind = value.get("type") if isinstance(value, dict) else None
-    if not isinstance(kind, str) or kind not in _PARTS:
-        return f"a part: {', '.join(_PARTS)}"
-    return _PART_CHECKS[kind](value)
+    if not isinstance(kind, str) or kind not in _part_checks():
+        return f"is {short_repr(value)}, expected a part: {', '.join(_part_checks())}"
+    return _part_checks()[kind](value)
 
 
-def _image_form(value: Any) -> str | None:
-    """Check the form of images, each of at most 2^24 values, as 4096 x 4096 pixels have."""
-    sides = many(whole(1, 2**24), 3)(value)
-    if sides or math.prod(value) <= 2**24:
-        return sides
-    return "the form of images of at most 2^24 values"
+def _check_image_form(value: Any) -> str | None:
+    problem = _FORM(value)
+    if problem is None and math.prod(value) > _MAX_PIXELS:
+        return f"is {value}, expected the form of images of at most 2^24 values"
+    return problem
 
 
-def _written(value: Any) -> str | None:
-    """Check {column: decimal mark or date format}."""
-    if not isinstance(value, dict):
-        return "{column: decimal mark or date format}"
-    fits = all(isinstance(how, str) and (how in (".", ",") or ("%" in how and len(how) < 40)) for how in value.values())
-    return None if fits and all(isinstance(c, str) for c in value) else "a decimal mark or a date format per column"
+def _are_formats(value: Any) -> bool:
+    """Return whether a value is {column: decimal mark or strptime format}."""
+    return isinstance(value, dict) and all(
+        isinstance(column, str) and isinstance(form, str) and (form in (".", ",") or ("%" in form and len(form) < 40))
+        for column, form in value.items()
+    )
 
 
-_LEARNED = record(
+_FORMATS = ValueCheck("{column: decimal mark or date format}", _are_formats)
+
+_COLUMN_RECORD = json_object(  # kway.tables.features.parts.ColumnRecord
     {
-        "parts": many(_part),
-        "records": many(fields_of("kway.tables.features.parts:ColumnRecord")),
-        "columns": maybe(_NAMES),
-        "words": _NAMES,
-        "written": _written,
-        "n_in": whole(1),
-        "n_out": whole(1),
-        "sparse": flag,
-        "embed": maybe(many(text(), 3)),
+        **dict.fromkeys(("column", "kind", "done"), text()),
+        "missing": number(allow_nan=True),
+        "levels": optional(whole_number()),
+        "used": boolean,
     }
 )
-_SETTINGS = record(
+_LEARNED = json_object(
     {
-        "kinds": maybe(lambda v: None if isinstance(v, dict) else "{column: kind}"),
+        "parts": list_of(_check_part),
+        "records": list_of(_COLUMN_RECORD),
+        "columns": optional(_NAMES),
+        "words": _NAMES,
+        "written": _FORMATS,
+        "n_in": whole_number(1),
+        "n_out": whole_number(1),
+        "sparse": boolean,
+        "embed": optional(list_of(text(), 3)),
+    }
+)
+_SETTINGS = json_object(
+    {
+        "kinds": optional(plain_dict),
         "scale": one_of("auto", "none", "standard"),
-        "embed": maybe(text()),
-        "image": maybe(_image_form),
-        "shapes": flag,
-        "written": maybe(_written),
+        "embed": optional(text()),
+        "image": optional(_check_image_form),
+        "shapes": boolean,
+        "written": optional(_FORMATS),
         "form": one_of("scaled", "columns"),
     },
 )
@@ -110,66 +134,65 @@ _SETTINGS = record(
 
 def _numbers(place: str) -> dict[str, Array]:
     p = f"p of {place}"
-    some = Array(("float64",), (p,), (finite,))
+    per_column = Array(("float64",), (p,), (finite,))
     return {
-        f"{place}.fill": some,
-        f"{place}.mean": some,
+        f"{place}.fill": per_column,
+        f"{place}.mean": per_column,
         f"{place}.spread": Array(("float64",), (p,), (positive,)),
-        f"{place}.flagged": Array(("int64",), (f"f of {place}*",), (ascending, below(p))),
+        f"{place}.flagged": Array(("int64",), (f"f of {place}*",), (ascending, index_below(p))),
     }
 
 
-def _divided(place: str) -> dict[str, Array]:
-    return {f"{place}.most": Array(("float64",), (f"p of {place}",), (positive,))}
+def _sparse_scaling(place: str) -> dict[str, Array]:
+    return {f"{place}.max_abs": Array(("float64",), (f"p of {place}",), (positive,))}
 
 
 def _shapes(place: str) -> dict[str, Array]:
     p, k, m = (f"{size} of {place}" for size in "pkm")
-    one = Array(("float32",), (m,), (finite,))
     return {
         f"{place}.filters": Array(("float32",), (p, k), (finite,)),
         f"{place}.offset": Array(("float32",), (k,), (finite,)),
-        f"{place}.mean": one,
+        f"{place}.mean": Array(("float32",), (m,), (finite,)),
         f"{place}.spread": Array(("float32",), (m,), (positive,)),
     }
 
 
 def _terms(place: str) -> dict[str, Array]:
-    found = {}
+    arrays = {}
     for family in ("word", "piece"):
         size = f"{family}s of {place}*"
-        found[f"{place}.{family}s"] = Array(("uint8",), (f"bytes of {family}s of {place}*",), (_lines(size),))
-        found[f"{place}.{family}_idf"] = Array(("float32",), (size,), (finite,))
-    return found
+        arrays[f"{place}.{family}s"] = Array(("uint8",), (f"bytes of {family}s of {place}*",), (_lines_of_text(size),))
+        arrays[f"{place}.{family}_idf"] = Array(("float32",), (size,), (finite,))
+    return arrays
 
 
-def _lines(size: str) -> Values:
-    """Require UTF-8 with as many lines as the size."""
+def _lines_of_text(size: str) -> ArrayRule:
+    """Require UTF-8 text, and as many lines as `size`."""
 
-    def check(array: NDArray, sizes: Mapping[str, int]) -> str | None:
+    def rule(array: NDArray, sizes: Mapping[str, int]) -> str | None:
         try:
-            found = array.tobytes().decode("utf-8", "surrogatepass").count("\n") + bool(array.size)
+            n_lines = array.tobytes().decode("utf-8", "surrogatepass").count("\n") + bool(array.size)
         except UnicodeDecodeError:
             return "is not UTF-8"
-        return None if found == sizes[size] else f"has {found:,} lines, expected {sizes[size]:,}"
+        return None if n_lines == sizes[size] else f"has {n_lines:,} lines, expected {sizes[size]:,}"
 
-    return check
+    return rule
 
 
 _ARRAYS: dict[str, Callable[[str], dict[str, Array]]] = {
     "Numbers": _numbers,
-    "SparseScaling": _divided,
+    "SparseScaling": _sparse_scaling,
     "Shapes": _shapes,
     "Terms": _terms,
 }
 
 
 def _arrays(stored: StoredObject) -> dict[str, Array]:
-    found = {"spread": Array(("float32",), ("columns made",), (finite,), optional=True)}
+    arrays = {"spread": Array(("float32",), ("n_out",), (finite,), optional=True)}
     for i, part in enumerate(stored.facts["learned"]["parts"]):
         for place, kind in _with_arrays(part, f"features.{i}"):
-            found |= _ARRAYS[kind](place)
-    return found
+            arrays |= _ARRAYS[kind](place)
+    return arrays
 
 
 def _with_arrays(part: Mapping[str, Any], place: str) -> list[tuple[str, str]]:
@@ -182,10 +205,10 @@ def _with_arrays(part: Mapping[str, Any], place: str) -> list[tuple[str, str]]:
 
 
 class _PartWidth(NamedTuple):
-    """The number of columns of a part, and the problem with it."""
+    """The number of columns that a part outputs, and the problem with the part, or None."""
 
     width: int
-    wrong: str | None = None
+    problem: str | None = None
 
 
 def _measure_part(part: Mapping[str, Any], place: str, sizes: Mapping[str, int]) -> _PartWidth:
@@ -193,76 +216,88 @@ def _measure_part(part: Mapping[str, Any], place: str, sizes: Mapping[str, int])
     if kind in ("Numbers", "SparseScaling"):
         p = sizes[f"p of {place}"]
         named = not part["names"] or len(part["names"]) == p
-        return _PartWidth(
-            p + sizes.get(f"f of {place}*", 0), None if named else f"names {len(part['names'])} of {p} columns"
-        )
+        problem = None if named else f"names {len(part['names'])} of {p} columns"
+        return _PartWidth(p + sizes.get(f"f of {place}*", 0), problem)
     if kind == "Shapes":
-        return _PartWidth(sizes[f"m of {place}"], _wrong_shapes(part["form"], place, sizes))
+        return _PartWidth(sizes[f"m of {place}"], _shapes_problem(part["form"], place, sizes))
     if kind in ("NumbersPart", "VectorPart"):
-        read = len(part["sources"]) if kind == "NumbersPart" else part["width"]
+        n_read = len(part["sources"]) if kind == "NumbersPart" else part["width"]
         if part["numbers"] is None:
-            return _PartWidth(read)
-        inside = _measure_part(part["numbers"], f"{place}.numbers", sizes)
+            return _PartWidth(n_read)
+        width, problem = _measure_part(part["numbers"], f"{place}.numbers", sizes)
         p = sizes[f"p of {place}.numbers"]
-        return _PartWidth(inside.width, inside.wrong or (None if p == read else f"reads {read} columns and scales {p}"))
+        return _PartWidth(width, problem or (None if p == n_read else f"reads {n_read} columns and scales {p}"))
     if kind == "EmbeddedPart":
         return _PartWidth(part["width"])
-    encoder, inside_place = part["encoder"], f"{place}.encoder"
+    encoder = part["encoder"]
     if encoder["type"] == "Levels":
-        return _PartWidth(len(encoder["kept"]) + encoder["has_others"] + encoder["has_missing"])
-    if encoder["type"] == "Codes":
+        return _PartWidth(len(encoder["levels"]) + encoder["has_others"] + encoder["has_missing"])
+    if encoder["type"] == "LevelCodes":
         return _PartWidth(1)
-    return _PartWidth(sum(sizes[f"{family}s of {inside_place}*"] for family in ("word", "piece")))
+    return _PartWidth(sum(sizes[f"{family}s of {place}.encoder*"] for family in ("word", "piece")))
 
 
-def _wrong_shapes(form: Any, place: str, sizes: Mapping[str, int]) -> str | None:
-    """Check the sizes of the filters and of the columns against the form of the images."""
+def _shapes_problem(form: Any, place: str, sizes: Mapping[str, int]) -> str | None:
+    """Return the problem between the form of the images and the sizes of the filters and columns, or None."""
     if min(form[:2]) < LEAST_SIDE:
         return f"has shapes of images of {form[0]} x {form[1]} pixels, which are too small"
-    made, patch = shape_columns(tuple(form), sizes[f"k of {place}"]), patch_values(tuple(form))
-    if sizes[f"m of {place}"] != made:
-        return f"makes {sizes[f'm of {place}']} columns of shapes, but such images have {made}"
-    return None if sizes[f"p of {place}"] == patch else f"has filters of {sizes[f'p of {place}']} values, not {patch}"
+    p, m = sizes[f"p of {place}"], sizes[f"m of {place}"]
+    n_columns = shape_columns(tuple(form), sizes[f"k of {place}"])
+    n_values = patch_values(tuple(form))
+    if m != n_columns:
+        return f"makes {m} columns of shapes, but such images have {n_columns}"
+    return None if p == n_values else f"has filters of {p} values, not {n_values}"
 
 
-def _widths(stored: StoredObject) -> str | None:
-    """Check that the parts make n_out columns, and that the inner classifier takes as many."""
+def _output_columns_fit(stored: StoredObject) -> str | None:
+    """Require parts that output n_out columns, and an inner classifier that takes as many."""
     learned = stored.facts["learned"]
-    n_out, parts = learned["n_out"], learned["parts"]
-    made = [_measure_part(part, f"features.{i}", stored.sizes) for i, part in enumerate(parts)]
-    wrong = next((each.wrong for each in made if each.wrong), None)
-    if wrong:
-        return f"has a part of features that {wrong}"
+    n_out = learned["n_out"]
+    measured = [_measure_part(part, f"features.{i}", stored.sizes) for i, part in enumerate(learned["parts"])]
+    problem = next((each.problem for each in measured if each.problem), None)
+    if problem:
+        return f"has a part of features that {problem}"
     embedded = learned["embed"] is not None
-    total = sum(each.width for each in made) if parts else learned["n_in"]
-    if total != n_out and not (embedded and not parts):
+    total = sum(each.width for each in measured) if measured else learned["n_in"]
+    if total != n_out and not (embedded and not measured):
         return f"has features that make {total:,} columns and not {n_out:,}"
     inner = stored.facts["inner"]["n_features"]
     return None if inner == n_out else f"makes {n_out:,} columns, and its inner classifier takes {inner}"
 
 
-def _columns(stored: StoredObject) -> str | None:
-    """Check that the parts of a table read its used columns, and that a matrix has at most one part, of its width."""
+def _input_columns_fit(stored: StoredObject) -> str | None:
+    """Require parts that read used columns of the table, or for a matrix at most one part, of its width."""
     learned, d = stored.facts["learned"], stored.sizes.get("d")
-    columns, parts = learned["columns"], learned["parts"]
+    columns, stored_parts = learned["columns"], learned["parts"]
     if learned["n_in"] != d or (columns is not None and len(columns) != d):
         return f"reads {learned['n_in']} columns, and its features {d}"
     image = stored.facts["settings"]["image"]
     if image is not None and math.prod(image) != d and columns is None:
         return f"reads images of {math.prod(image)} values from rows of {d}"
-    plain = [part["type"] in ("Numbers", "SparseScaling", "Shapes") for part in parts]
+    of_matrix = [part["type"] in ("Numbers", "SparseScaling", "Shapes") for part in stored_parts]
     if columns is None:
-        if parts and parts[0]["type"] == "Shapes":
-            fits = len(parts) == 1 and learned["embed"] is None and image == tuple(parts[0]["form"])
-            return None if fits else "has shapes of images of another form"
-        fits = not parts or (plain == [True] and (learned["embed"] is not None or stored.sizes["p of features.0"] == d))
-        return None if fits else "has parts of features that do not fit a matrix"
+        return _matrix_problem(stored, of_matrix)
     used = {record["column"] for record in learned["records"] if record["used"]}
-    read = {name for part in parts for name in _read_by(part)}
-    return None if parts and not any(plain) and read <= used <= set(columns) else "reads columns that it does not name"
+    read = {name for part in stored_parts for name in _columns_of(part)}
+    fits = stored_parts and not any(of_matrix) and read <= used <= set(columns)
+    return None if fits else "reads columns that it does not name"
 
 
-def _read_by(part: Mapping[str, Any]) -> list[str]:
+def _matrix_problem(stored: StoredObject, of_matrix: list[bool]) -> str | None:
+    """Return the problem with the parts of a matrix, or None; `of_matrix` marks parts that a matrix can have."""
+    learned = stored.facts["learned"]
+    stored_parts, embedded = learned["parts"], learned["embed"] is not None
+    if stored_parts and stored_parts[0]["type"] == "Shapes":
+        image = stored.facts["settings"]["image"]
+        fits = len(stored_parts) == 1 and not embedded and image == tuple(stored_parts[0]["form"])
+        return None if fits else "has shapes of images of another form"
+    fits = not stored_parts or (
+        of_matrix == [True] and (embedded or stored.sizes["p of features.0"] == stored.sizes.get("d"))
+    )
+    return None if fits else "has parts of features that do not fit a matrix"
+
+
+def _columns_of(part: Mapping[str, Any]) -> list[str]:
     if part["type"] == "NumbersPart":
         return [source["column"] for source in part["sources"]]
     return [part["column"]] if "column" in part else []
@@ -272,7 +307,7 @@ FEATURED = Schema(
     facts={"inner": inner_manifest, "learned": _LEARNED, "settings": _SETTINGS, "reasons": reasons},
     optional_facts=("reasons",),  # only for models without weights
     arrays=_arrays,
-    sizes=lambda stored: {"columns made": stored.facts["learned"]["n_out"]},
-    rules=(same_labels, _widths, _columns),
+    sizes=lambda stored: {"n_out": stored.facts["learned"]["n_out"]},
+    rules=(same_labels, _output_columns_fit, _input_columns_fit),
     nested=("inner.",),
 )

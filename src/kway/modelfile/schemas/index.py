@@ -2,13 +2,14 @@
 
     flat        rows, or codes (and rows, if candidates are reranked)
     kdtree      rows; the tree is built again
-    landmarks   rows or codes, cells (m,) < C, landmarks (C, s), projection: mean (D,), basis (D, M); rows of bits are
-                in the order of cells, with names (m,) and sizes (C,) instead of the cells
-    lsh         rows, directions (D, B), shift, width (B,), factor (T, b), B = T b
+    landmarks   rows or codes, the cell (m,) < C of each row, landmarks (C, s), and the projection to s coordinates:
+                mean (D,), basis (D, M). Codes of bits are stored in the order of cells, with their row numbers "names"
+                (m,) and the sizes (C,) of the cells.
+    lsh         rows, directions (D, B), and per direction its middle (B,); B = n_tables x bits per table
     sharded     rows; the shards are built again
 
-D is d, except 3 for haversine (points on the sphere) and d + 1 for lsh with dot. An index of another package, which is
-not in _KINDS, stores only its rows.
+D is the number of coordinates of a point: d, except 3 for haversine (points on the sphere) and d + 1 for lsh with dot.
+An index of another package, which is not in _KINDS, stores only its rows.
 """
 
 from __future__ import annotations
@@ -24,51 +25,68 @@ from kway.memory import BLOCK_BYTES, MAX_EXPANSION, expands_too_much
 from kway.modelfile.schema import (
     FLOAT_TYPES,
     INT32_64,
-    LARGEST,
     Array,
-    Check,
     CrossRule,
     FileLimit,
     Schema,
     StoredObject,
     ascending_in_rows,
-    below,
     check_arrays,
     check_facts,
-    counts,
     distinct,
-    either,
     finite,
-    flag,
-    maybe,
-    number,
+    index_below,
     offsets_to,
+    valid_weights,
+)
+from kway.modelfile.value_checks import (
+    LARGEST_INT,
+    Check,
+    ValueCheck,
+    any_of,
+    boolean,
+    json_object,
+    number,
     one_of,
-    record,
+    short_repr,
     text,
-    whole,
+    whole_number,
 )
 
 Facts = Mapping[str, Any]
-_BASES = {"gaussian": "euclidean", "laplacian": "manhattan"}  # metric -> the distance of the same order, if another
-POWER = whole(-(2**11), 2**11)  # exponent of the power of two that scales the rows, if it is not 1
-_AUTO = either(one_of("auto"), whole(1, 2**31))
+_BASES = {"gaussian": "euclidean", "laplacian": "manhattan"}  # metric -> the distance that orders rows in the same way
+POWER = whole_number(-(2**11), 2**11)  # exponent of the power of two that scales the rows, if it is not 1
+_AUTO = any_of(one_of("auto"), whole_number(1, 2**31))
 
 
 @dataclass(frozen=True)
 class IndexKind:
-    """One kind of index: fields of its recipe, its own facts and arrays, and the distances it supports."""
+    """One kind of index.
+
+    Parameters
+    ----------
+    recipe, facts : mapping of str to Check
+        Fields of its recipe, and facts in addition to those of every index.
+    arrays : callable
+        The facts of the index -> its arrays, in addition to rows and codes.
+    bases, coded_bases : tuple of str
+        The distances that it supports with full rows, and with codes.
+    sparse : bool
+        Whether it accepts CSR rows.
+    ordered : bool
+        Whether codes of bits are stored in the order of cells, relative to the landmark of their cell.
+    """
 
     recipe: Mapping[str, Check] = field(default_factory=dict)
     facts: Mapping[str, Check] = field(default_factory=dict)
     arrays: Callable[[Facts], Mapping[str, Array]] = lambda _: {}
-    bases: tuple[str, ...] = ()  # () for any
+    bases: tuple[str, ...] = ()
     coded_bases: tuple[str, ...] = ()
     sparse: bool = False
-    ordered: bool = False  # bits are stored in the order of cells, relative to their landmarks
+    ordered: bool = False
 
 
-def _of_bits(facts: Facts) -> bool:
+def _stores_bits(facts: Facts) -> bool:
     store = facts["recipe"].get("store")
     return store is not None and store.get("name") == "bits"
 
@@ -76,11 +94,11 @@ def _of_bits(facts: Facts) -> bool:
 def _landmarks(facts: Facts) -> dict[str, Array]:
     points = 3 if base_of(facts) == "haversine" else "d"
     ordered = {
-        "names": Array(("int64",), ("m",), (below("m"), distinct)),
-        "sizes": Array(("int64",), ("C",), (counts,)),
+        "names": Array(("int64",), ("m",), (index_below("m"), distinct)),
+        "sizes": Array(("int64",), ("C",), (valid_weights,)),
     }
-    cells = {"cells": Array(("int64",), ("m",), (below("C"),))}
-    return (ordered if _of_bits(facts) else cells) | {
+    cells = {"cells": Array(("int64",), ("m",), (index_below("C"),))}
+    return (ordered if _stores_bits(facts) else cells) | {
         "landmarks": Array(("float32",), ("C", facts["length"]), (finite,)),
         "mean": Array(("float64",), (points,), (finite,)),
         "basis": Array(("float32",), (points, "M*"), (finite,)),
@@ -96,28 +114,38 @@ def _lsh(facts: Facts) -> dict[str, Array]:
     }
 
 
-_BYTES = record({"name": one_of("int8"), "rerank": flag})
-_BITS = record({"name": one_of("bits"), "rerank": flag, "bits": one_of(1, 2, 4), "miss": number(0.0, 0.5, above=True)})
-_STORE = maybe(either(_BYTES, _BITS))
+_BYTES = json_object({"name": one_of("int8"), "rerank": boolean})
+_BITS = json_object(
+    {"name": one_of("bits"), "rerank": boolean, "bits": one_of(1, 2, 4), "miss": number(0.0, 0.5, exclusive=True)}
+)
+
+
+def _check_store(value: Any) -> str | None:
+    """Check the store of an index: None, int8 or bits."""
+    if value is None:
+        return None
+    return (_BITS if isinstance(value, dict) and value.get("name") == "bits" else _BYTES)(value)
+
+
 _KINDS: dict[str, IndexKind] = {
     "flat": IndexKind(
-        {"store": _STORE},
+        {"store": _check_store},
         bases=("euclidean", "manhattan", "cosine", "dot", "hamming", "haversine"),
         coded_bases=("euclidean", "manhattan", "cosine", "dot"),
         sparse=True,
     ),
-    "kdtree": IndexKind({"leaf_size": whole(1, 2**31)}, bases=("euclidean", "manhattan", "cosine", "haversine")),
+    "kdtree": IndexKind({"leaf_size": whole_number(1, 2**31)}, bases=("euclidean", "manhattan", "cosine", "haversine")),
     "landmarks": IndexKind(
-        {"n_landmarks": _AUTO, "probes": _AUTO, "seed": whole(), "store": _STORE, "verbose": flag},
-        {"length": whole(1), "trained": whole(1), "probes": whole(1)},
+        {"n_landmarks": _AUTO, "probes": _AUTO, "seed": whole_number(), "store": _check_store, "verbose": boolean},
+        {"length": whole_number(1), "trained": whole_number(1), "probes": whole_number(1)},
         _landmarks,
         ("euclidean", "cosine", "dot", "haversine"),
         coded_bases=("euclidean", "cosine", "dot"),
         ordered=True,
     ),
     "lsh": IndexKind(
-        {"n_tables": whole(1), "n_bits": _AUTO, "probes": _AUTO, "seed": whole()},
-        {"probes": whole(1, 2**31)},
+        {"n_tables": whole_number(1), "n_bits": _AUTO, "probes": _AUTO, "seed": whole_number()},
+        {"probes": whole_number(1, 2**31)},
         _lsh,
         ("euclidean", "manhattan", "cosine", "dot", "haversine"),
     ),
@@ -126,20 +154,26 @@ _KINDS: dict[str, IndexKind] = {
 
 def _inner_recipe(value: Any) -> str | None:
     """Check the recipe of the index of each shard: any kind but sharded."""
-    kind = (
-        _KINDS.get(value.get("index", "")) if isinstance(value, dict) and isinstance(value.get("index"), str) else None
-    )
-    if kind is None or value["index"] == "sharded":
-        return "the recipe of an index that is not sharded"
-    return record({"index": text(100), **kind.recipe})(value)
+    name = value.get("index") if isinstance(value, dict) else None
+    kind = _KINDS.get(name) if isinstance(name, str) else None
+    if kind is None or name == "sharded":
+        return f"is {short_repr(value)}, expected the recipe of an index that is not sharded"
+    return json_object({"index": text(100), **kind.recipe})(value)
 
 
 _KINDS["sharded"] = IndexKind(
-    {"recipe": _inner_recipe, "shards": whole(1, 2**12), "replicas": whole(1, 2**12)},
+    {"recipe": _inner_recipe, "shards": whole_number(1, 2**12), "replicas": whole_number(1, 2**12)},
     bases=_KINDS["flat"].bases,
     sparse=True,
 )
-_METRIC = record({"name": text(100), "sigma": number(0.0, above=True), "degrees": flag}, optional=("sigma", "degrees"))
+_METRIC = json_object(
+    {"name": text(100), "sigma": number(0.0, exclusive=True), "degrees": boolean}, optional=("sigma", "degrees")
+)
+
+
+_FOREIGN_RECIPE = ValueCheck(
+    "the recipe of an index of another package", lambda value: isinstance(value, dict) and value.get("store") is None
+)
 
 
 def base_of(facts: Facts) -> str:
@@ -152,28 +186,32 @@ def index_facts(value: Any) -> str | None:
     """Check the facts of an index by the kind that its recipe names."""
     recipe = value.get("recipe") if isinstance(value, dict) else None
     if not isinstance(recipe, dict) or not isinstance(recipe.get("index"), str):
-        return "facts of an index with its recipe"
+        return f"is {short_repr(value)}, expected the facts of an index with its recipe"
     kind = _KINDS.get(recipe["index"])
-    whole_recipe = _any_recipe if kind is None else record({"index": text(100), **kind.recipe})
-    own = {} if kind is None else kind.facts
-    common = {"recipe": whole_recipe, "metric": _METRIC, "n_rows": whole(1), "n_features": whole(1), "why": text()}
-    common["unit"] = POWER
-    expected = record({**common, **own}, optional=("unit",))(value)
-    return expected or (None if kind is None else _searchable(kind, value))
+    fields: dict[str, Check] = {
+        "recipe": _FOREIGN_RECIPE if kind is None else json_object({"index": text(100), **kind.recipe}),
+        "metric": _METRIC,
+        "n_rows": whole_number(1),
+        "n_features": whole_number(1),
+        "why": text(),
+        "unit": POWER,
+    }
+    problem = json_object(fields | dict({} if kind is None else kind.facts), optional=("unit",))(value)
+    return problem or (None if kind is None else _unsupported_metric(kind, value))
 
 
 def index_arrays(facts: Facts, present: Mapping[str, NDArray], ids: str | int | None) -> dict[str, Array]:
-    """Return the arrays of an index; `ids`: what its own ids are below, None if it may have none."""
+    """Return the arrays of an index; `ids` is the upper bound of its ids, None if it may have no ids of its own."""
     kind, store = _KINDS.get(facts["recipe"]["index"], IndexKind()), facts["recipe"].get("store")
-    own = {} if ids is None else {"ids": Array(("int64",), ("m",), (below(ids), distinct), optional=True)}
+    arrays = {} if ids is None else {"ids": Array(("int64",), ("m",), (index_below(ids), distinct), optional=True)}
     codes_only = store is not None and not store["rerank"]
-    if _of_bits(facts):
-        own |= {name: array for name, array in _BITTED.items() if name != "codes.center" or not kind.ordered}
+    if _stores_bits(facts):
+        arrays |= {name: array for name, array in _BIT_CODES.items() if name != "codes.center" or not kind.ordered}
     elif store is not None:  # an index on a GPU writes full rows without codes; reading computes them
-        own |= {name: replace(array, optional=not codes_only) for name, array in _CODED.items()}
+        arrays |= {name: replace(array, optional=not codes_only) for name, array in _BYTE_CODES.items()}
     if not codes_only:
-        own |= declared_rows("m", present, kind.sparse)
-    return own | dict(kind.arrays(facts))
+        arrays |= declared_rows("m", present, kind.sparse)
+    return arrays | dict(kind.arrays(facts))
 
 
 def declared_rows(n: str, present: Mapping[str, NDArray], sparse: bool = True) -> dict[str, Array]:
@@ -183,7 +221,7 @@ def declared_rows(n: str, present: Mapping[str, NDArray], sparse: bool = True) -
     entries = f"entries of {n}*"
     return {
         "rows.data": Array(FLOAT_TYPES, (entries,)),
-        "rows.indices": Array(INT32_64, (entries,), (below("d"),)),
+        "rows.indices": Array(INT32_64, (entries,), (index_below("d"),)),
         "rows.indptr": Array(INT32_64, (f"offsets of {n}",), (offsets_to(entries),)),
     }
 
@@ -192,9 +230,9 @@ def row_rules(n: str, prefix: str = "") -> tuple[CrossRule, ...]:
     """Return the rules of CSR rows: one more offset than rows, columns in ascending order."""
 
     def offsets(stored: Any) -> str | None:
-        found = stored.sizes.get(f"offsets of {n}")
-        fits = found is None or found == stored.sizes[n] + 1
-        return None if fits else f"has {found:,} offsets of CSR rows, expected {stored.sizes[n] + 1:,}"
+        n_offsets = stored.sizes.get(f"offsets of {n}")
+        fits = n_offsets is None or n_offsets == stored.sizes[n] + 1
+        return None if fits else f"has {n_offsets:,} offsets of CSR rows, expected {stored.sizes[n] + 1:,}"
 
     def ordered(stored: Any) -> str | None:
         indices, indptr = (stored.arrays.get(f"{prefix}rows.{part}") for part in ("indices", "indptr"))
@@ -205,6 +243,9 @@ def row_rules(n: str, prefix: str = "") -> tuple[CrossRule, ...]:
 
 def index_rules(key: str = "index") -> tuple[CrossRule, ...]:
     """Return the rules across the facts (under `key`) and the arrays of an index."""
+
+    def stored_bytes(stored: Any) -> int:
+        return sum(array.nbytes for array in stored.under(f"{key}.").values())
 
     def sketch(stored: Any) -> str | None:
         length, width = stored.facts[key] and stored.facts[key].get("length"), stored.sizes.get("M*")
@@ -218,9 +259,8 @@ def index_rules(key: str = "index") -> tuple[CrossRule, ...]:
         if "B" not in stored.sizes:
             return None
         B, T = stored.sizes["B"], stored.facts[key]["recipe"]["n_tables"]
-        return (
-            None if T <= FileLimit.ITEMS and B % T == 0 and B // T <= 62 else f"has {B} directions for {T} hash tables"
-        )
+        fits = T <= FileLimit.ITEMS and B % T == 0 and B // T <= 62  # a hash is an int64, of at most 62 bits
+        return None if fits else f"has {B} directions for {T} hash tables"
 
     def planes(stored: Any) -> str | None:
         from kway.kernels.codes.bits import WIDEST_FILTER
@@ -231,9 +271,10 @@ def index_rules(key: str = "index") -> tuple[CrossRule, ...]:
         W, bits, m = D // 64, stored.facts[key]["recipe"]["store"]["bits"], stored.sizes["m"]
         fits = D % 64 == 0 and stored.sizes["d"] <= D and min(W, WIDEST_FILTER) == P and P + words == bits * W
         center = stored.arrays.get(f"{key}.codes.center")
-        plain = base_of(stored.facts[key]) == "cosine" and center is not None and not center.any()
-        kept = (stored.arrays[f"{key}.codes.factor"].itemsize, stored.sizes["halves*"])
-        fits = fits and kept == ((2, 0) if plain else (4, m))
+        # codes of unit rows around 0 have a factor of 2 bytes and no half square; all others 4 bytes and both
+        unit_rows = base_of(stored.facts[key]) == "cosine" and center is not None and not center.any()
+        layout = (stored.arrays[f"{key}.codes.factor"].itemsize, stored.sizes["halves*"])
+        fits = fits and layout == ((2, 0) if unit_rows else (4, m))
         return None if fits else f"has codes of {P} and {words} words per row for {D} columns of {bits} bits"
 
     def hashes(stored: Any) -> str | None:
@@ -242,16 +283,16 @@ def index_rules(key: str = "index") -> tuple[CrossRule, ...]:
         if not inner or inner["index"] != "lsh":
             return None
         rows, d, tables = stored.sizes["m"], stored.sizes["d"], inner["n_tables"]
-        need = 8 * tables * 62 * (rows + d * min(facts["recipe"]["shards"], rows))  # the tables are computed again
-        held = sum(array.nbytes for name, array in stored.arrays.items() if name.startswith(f"{key}."))
-        fits = tables <= FileLimit.ITEMS and need <= max(BLOCK_BYTES, MAX_EXPANSION * held)
+        # loading computes the tables again: at most 62 directions per table, of 8 bytes per row and per column
+        needed = 8 * tables * 62 * (rows + d * min(facts["recipe"]["shards"], rows))
+        fits = tables <= FileLimit.ITEMS and needed <= max(BLOCK_BYTES, MAX_EXPANSION * stored_bytes(stored))
         return None if fits else f"has {tables:,} hash tables for {rows:,} rows of {d:,} columns"
 
     def columns(stored: Any) -> str | None:
         indptr = stored.arrays.get(f"{key}.rows.indptr")
-        held = sum(array.nbytes for name, array in stored.arrays.items() if name.startswith(f"{key}."))
-        fits = indptr is None or not expands_too_much(held, 8 * stored.sizes["d"])  # of a search
-        return None if fits else f"has sparse rows of {stored.sizes['d']:,} columns in {held:,} bytes"
+        n_bytes, d = stored_bytes(stored), stored.sizes["d"]
+        fits = indptr is None or not expands_too_much(n_bytes, 8 * d)  # a search makes a dense query of d float64
+        return None if fits else f"has sparse rows of {d:,} columns in {n_bytes:,} bytes"
 
     def cells(stored: Any) -> str | None:
         sizes = stored.arrays.get(f"{key}.sizes")
@@ -262,11 +303,14 @@ def index_rules(key: str = "index") -> tuple[CrossRule, ...]:
 
 
 def check_index(facts: Any, arrays: Mapping[str, NDArray], shape: tuple[int, int] | None = None) -> None:
-    """Raise ModelFileError for invalid facts and arrays of an index without a classifier; of this shape, if given."""
-    under = {f"index.{name}": array for name, array in arrays.items()}
+    """Raise ModelFileError for invalid facts or arrays of an index without a classifier.
+
+    `shape` (m, d) is the expected number of rows and columns, None for any.
+    """
+    prefixed = {f"index.{name}": array for name, array in arrays.items()}
     check_facts(_ALONE, {"index": facts}, "index")
     sizes = {} if shape is None else dict(zip("md", shape))
-    check_arrays(_ALONE, StoredObject("index", {}, {"index": facts}, under, np.empty(0), sizes))
+    check_arrays(_ALONE, StoredObject("index", {}, {"index": facts}, prefixed, np.empty(0), sizes))
 
 
 def index_sizes(facts: Facts) -> dict[str, int]:
@@ -274,14 +318,14 @@ def index_sizes(facts: Facts) -> dict[str, int]:
     return {"m": facts["n_rows"], "d": facts["n_features"]}
 
 
-_CODED = {
+_BYTE_CODES = {
     "codes": Array(("int8",), ("m", "d")),
     "codes.scale": Array(("float32",), ("m",)),
     "codes.center": Array(("float32",), ("d",), (finite,)),
 }
 
 
-_BITTED = {
+_BIT_CODES = {
     "codes.head": Array(("uint64",), ("P", "m")),
     "codes.rest": Array(("uint64",), ("m", "words*")),
     "codes.factor": Array(("uint16", "float32"), ("m",)),
@@ -296,20 +340,16 @@ _ALONE = Schema(
     facts={"index": index_facts},
     arrays=lambda stored: {
         f"index.{name}": array
-        for name, array in index_arrays(stored.facts["index"], stored.under("index."), ids=LARGEST).items()
+        for name, array in index_arrays(stored.facts["index"], stored.under("index."), ids=LARGEST_INT).items()
     },
     sizes=lambda stored: index_sizes(stored.facts["index"]),
     rules=index_rules(),
 )
 
 
-def _any_recipe(value: Any) -> str | None:
-    return None if isinstance(value, dict) and value.get("store") is None else "the recipe of an index"
-
-
-def _searchable(kind: IndexKind, facts: Facts) -> str | None:
+def _unsupported_metric(kind: IndexKind, facts: Facts) -> str | None:
     base, coded = base_of(facts), facts["recipe"].get("store") is not None
     if base not in (kind.coded_bases if coded else kind.bases):
-        return "a metric that this index supports"
-    columns_fit = base != "haversine" or facts["n_features"] == 2
-    return None if columns_fit else "two columns for haversine"
+        return f"has the metric {base!r}, which this kind of index does not support"
+    fits = base != "haversine" or facts["n_features"] == 2
+    return None if fits else f"has {facts['n_features']:,} columns, expected two columns for haversine"

@@ -1,7 +1,7 @@
-"""Schema of MultilabelClassifier: rates, thresholds (K,), calibration (3,), and one of two kinds of model.
+"""Schema of MultilabelClassifier: base rates and thresholds (K,), calibration (3,), and one of two kinds of model.
 
 linear      weights (K, d), biases (K,)
-neighbors   a NeighborsClassifier under "inner.", and the labels of its rows: indptr (n + 1,), indices (m,) < K
+neighbors   a NeighborsClassifier under "inner.", and the labels of its n rows as CSR: indptr (n + 1,), indices (m,) < K
 """
 
 from __future__ import annotations
@@ -11,39 +11,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.modelfile.schema import (
-    FLOAT_TYPES,
-    INT32_64,
-    Array,
-    Schema,
-    StoredObject,
-    below,
-    finite,
-    number,
-    offsets_to,
-    one_of,
-    text,
-    whole,
-)
+from kway.modelfile.schema import FLOAT_TYPES, INT32_64, Array, Schema, StoredObject, finite, index_below, offsets_to
 from kway.modelfile.schemas.wrappers import inner_manifest
+from kway.modelfile.value_checks import number, one_of, text, whole_number
 
 
-def _shares(array: NDArray, _: Any) -> str | None:
+def _between_0_and_1(array: NDArray, _: Any) -> str | None:
     return None if (array > 0).all() and (array < 1).all() else "contains values that are not between 0 and 1"
 
 
 def _arrays(stored: StoredObject) -> dict[str, Array]:
-    found = {
-        "rates": Array(("float64",), ("K",), (_shares,)),
+    arrays = {
+        "rates": Array(("float64",), ("K",), (_between_0_and_1,)),
         "thresholds": Array(("float64",), ("K",), (finite,)),
         "calibration": Array(("float64",), (3,), (finite,)),
     }
     if stored.params["kind"] == "linear":
-        return {**found, "weights": Array(FLOAT_TYPES, ("K", "d")), "biases": Array(FLOAT_TYPES, ("K",))}
+        return {**arrays, "weights": Array(FLOAT_TYPES, ("K", "d")), "biases": Array(FLOAT_TYPES, ("K",))}
     return {
-        **found,
+        **arrays,
         "rows.indptr": Array(INT32_64, ("n + 1",), (offsets_to("m*"),)),
-        "rows.indices": Array(INT32_64, ("m*",), (below("K"),)),
+        "rows.indices": Array(INT32_64, ("m*",), (index_below("K"),)),
     }
 
 
@@ -57,16 +45,16 @@ def _kind_fits(stored: StoredObject) -> str | None:
 
 
 def _rows_fit(model: Any) -> str | None:
-    """Check that there are labels for every row that the index can return, and as many rows as it needs."""
+    """Require the labels of every row that the index can return, and at least n_neighbors rows."""
     if model.kind == "linear":
         return None
-    rows, near = model.label_rows_.shape[0], model.neighbors_
-    if rows != near.index_.n_rows:
-        return f"has labels of {rows:,} rows, and {near.index_.n_rows:,} neighbors"
-    return None if near.n_neighbors <= rows else "asks for more neighbors than it has rows"
+    rows, neighbors = model.label_rows_.shape[0], model.neighbors_
+    if rows != neighbors.index_.n_rows:
+        return f"has labels of {rows:,} rows, and {neighbors.index_.n_rows:,} rows in its index"
+    return None if neighbors.n_neighbors <= rows else "has a larger n_neighbors than rows"
 
 
-def _text_labels(stored: StoredObject) -> str | None:
+def _labels_are_text(stored: StoredObject) -> str | None:
     return None if np.asarray(stored.classes).dtype.kind in "UOT" else "has labels that are not text"
 
 
@@ -74,14 +62,14 @@ MULTILABEL = Schema(
     facts={"inner": inner_manifest},
     optional_facts=("inner",),
     arrays=_arrays,
-    rules=(_kind_fits, _text_labels),
+    rules=(_kind_fits, _labels_are_text),
     params={
         "kind": one_of("linear", "neighbors"),
         "sep": text(100),
         "alpha": number(0.0),
-        "n_neighbors": whole(1),
+        "n_neighbors": whole_number(1),
         "metric": one_of("euclidean", "cosine"),
     },
     nested=("inner.",),
-    after=(_rows_fit,),
+    after_restore=(_rows_fit,),
 )

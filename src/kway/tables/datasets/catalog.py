@@ -56,7 +56,7 @@ def load(name: str) -> Dataset:
     if file is None:
         hint = "" if folder() else f"; for more, set {_FOLDER} to a folder of NAME.npz or NAME.csv.gz files"
         raise InputError(
-            f"there is no dataset {name!r}{nearest(name, names())}; known sets are {listing(names(), 40)}{hint}"
+            f"there is no dataset {name!r}{nearest(name, names())}; built-in datasets are {listing(names(), 40)}{hint}"
         )
     return _from_npz(name, file) if file.suffix == ".npz" else _from_csv(name, file)
 

@@ -1,9 +1,10 @@
-"""Codes: one number per level of a column, for trees.
+"""LevelCodes: one number per level of a column, for trees.
 
-    code 0 is the most frequent level, 1 the next, ...; missing values and levels that training did not have are NaN
+Code 0 is the most frequent level, 1 the next, and so on. Missing values and levels that no training row has are NaN.
 
-Up to MOST_CODES levels are categories, which trees divide into sets. More levels are compared by their order, which is
-that of their frequency; levels of a single row are then left out, because no tree can learn from one row.
+If a column has more than MAX_CATEGORIES levels, the levels of a single row get no code, because a tree cannot learn
+from one row. If at most MAX_CATEGORIES levels have a code, the codes are categories, which trees divide into sets.
+Otherwise trees compare the codes, that is, the frequencies of the levels.
 """
 
 from __future__ import annotations
@@ -18,42 +19,50 @@ from numpy.typing import NDArray
 
 from kway.tables.features.columns import as_words
 
-MOST_CODES = 255  # levels of a category of HistGradientBoostingClassifier
+MAX_CATEGORIES = 255  # the number of categories that HistGradientBoostingClassifier accepts
 
 
 @dataclass(frozen=True)
-class Codes:
-    """The levels of a column, the most frequent first."""
+class LevelCodes:
+    """The levels of a column.
+
+    Parameters
+    ----------
+    name : str
+        The column.
+    levels : tuple of str
+        Levels with a code, the most frequent first.
+    """
 
     name: str
-    kept: tuple[str, ...]
-
-    @property
-    def made(self) -> tuple[str, ...]:
-        """Name of the one column of the result."""
-        return (self.name,)
+    levels: tuple[str, ...]
 
     @property
     def is_category(self) -> bool:
-        """Whether trees divide the levels into sets; else they compare them by frequency."""
-        return len(self.kept) <= MOST_CODES
+        """Whether trees divide the levels into sets. Otherwise they compare the codes."""
+        return len(self.levels) <= MAX_CATEGORIES
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The name of the one output column."""
+        return (self.name,)
 
     def apply(self, column: Any) -> NDArray[np.float64]:
         """Return codes (n, 1), NaN for missing values and unknown levels."""
-        found = pc.index_in(as_words(column), value_set=pa.array(self.kept, pa.large_string()))
-        return np.array(found.cast("float64").to_numpy(zero_copy_only=False), np.float64)[:, None]
+        codes = pc.index_in(as_words(column), value_set=pa.array(self.levels, pa.large_string()))
+        return np.array(codes.cast("float64").to_numpy(zero_copy_only=False), np.float64)[:, None]
 
 
-def learn_codes(column: Any, name: str) -> Codes:
+def learn_codes(column: Any, name: str) -> LevelCodes:
     """Learn the levels of a column from training rows."""
     counted = pc.value_counts(as_words(column).drop_null())
     names, counts = counted.field("values").to_pylist(), counted.field("counts").to_numpy()
-    least = 2 if len(names) > MOST_CODES else 1
+    min_rows = 2 if len(names) > MAX_CATEGORIES else 1
     order = sorted(range(len(names)), key=lambda i: (-counts[i], names[i]))
-    return Codes(name, tuple(names[i] for i in order if counts[i] >= least))
+    return LevelCodes(name, tuple(names[i] for i in order if counts[i] >= min_rows))
 
 
 def repeats_levels(column: Any) -> bool:
-    """Return whether the words of a column are levels that occur in two rows on average, or more; else free text."""
+    """Return whether the distinct values occur twice or more on average; otherwise the column is free text."""
     words = as_words(column).drop_null()
     return bool(2 * pc.count_distinct(words).as_py() <= len(words))

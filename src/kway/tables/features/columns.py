@@ -34,7 +34,7 @@ from kway.tables.sources.frames import is_date, is_number, is_text, is_vector, w
 from kway.tables.sources.values import DATE_EXAMPLES, FEW_ROWS, MOSTLY, are_codes, odd_date, share_of_numbers
 from kway.text_tables import count
 
-MOST_LEVELS = 100  # levels of a category; results with fewer columns are dense (T11: mixed tables)
+MOST_LEVELS = 100  # levels of a category; outputs with fewer columns are dense. Decided by benchmark T11 (tables)
 _TOO_LARGE = np.sqrt(np.finfo(np.float64).max)  # values whose squares overflow count as missing
 _ID_NAME = r"(?i)id|.+[_ .-]id|.*uuid|guid|row_?(id|number)|unnamed: 0|index"
 _CODE = r"^[A-Za-z0-9_.:#-]{1,64}$"
@@ -54,7 +54,7 @@ class ColumnKind:
 
 
 def rare_below(n: int) -> int:
-    """Return the number of rows below which a level is rare: 10, or 0.1% of many rows, or 1% of few (at least 2)."""
+    """Return the number of rows below which a level of n rows is rare: 1%, but from 2 to 10 rows, or 0.1% if more."""
     return max(2, min(10, -(-n // 100)), -(-n // 1000))
 
 
@@ -64,11 +64,11 @@ def kind_of(column: Any, name: str = "") -> ColumnKind:
 
 
 def _kind_by_values(column: Any) -> ColumnKind:
-    was, column = column.type, whole_column(column)
+    original_type, column = column.type, whole_column(column)
     if column.null_count == len(column):
         return ColumnKind("empty", "missing in every row")
-    if was != column.type and is_number(column.type):  # a dictionary of numbers: its values are levels
-        return _constant(column) or ColumnKind("category", "", _levels(as_words(column)).kept)
+    if original_type != column.type and is_number(column.type):  # a dictionary of numbers: its values are levels
+        return _constant(column) or ColumnKind("category", "", _levels(as_words(column)).frequent)
     if is_vector(column.type):
         lengths = pc.min_max(pc.list_value_length(column)).as_py()
         if lengths["min"] != lengths["max"]:
@@ -87,18 +87,18 @@ def _kind_by_values(column: Any) -> ColumnKind:
 
 def kind_as_asked(column: Any, kind: str) -> ColumnKind:
     """Return the kind that the user gave, with the levels of a category."""
-    return ColumnKind(kind, "as asked", _levels(as_words(column)).kept if kind == "category" else ())
+    return ColumnKind(kind, "as asked", _levels(as_words(column)).frequent if kind == "category" else ())
 
 
 def _id_by_name(column: Any, name: str) -> ColumnKind | None:
-    plain = whole_column(column)
-    if not re.fullmatch(_ID_NAME, name.strip()) or len(plain) < FEW_ROWS or plain.null_count:
+    values = whole_column(column)
+    if not re.fullmatch(_ID_NAME, name.strip()) or len(values) < FEW_ROWS or values.null_count:
         return None
-    if not is_text(plain.type) and not (is_number(plain.type) and _are_whole(as_numbers(plain, name))):
+    if not is_text(values.type) and not (is_number(values.type) and _are_integers(as_numbers(values, name))):
         return None
-    if pc.count_distinct(plain).as_py() < len(plain):
+    if pc.count_distinct(values).as_py() < len(values):
         return None
-    return ColumnKind("id", f"it is called {name!r} and no value occurs twice, such as {plain[0].as_py()!r}")
+    return ColumnKind("id", f"it is called {name!r} and no value occurs twice, such as {values[0].as_py()!r}")
 
 
 def _kind_of_number_column(column: Any) -> ColumnKind:
@@ -117,8 +117,8 @@ def _kind_of_numbers(numbers: NDArray[np.float64]) -> ColumnKind:
     if low == high:
         return _same_value(f"{low:g}", present.size < numbers.size, "number")
     n = numbers.size
-    close = n - 1 <= high - low < 2 * n and present.size == n >= FEW_ROWS
-    if close and _are_whole(present) and len(np.unique(present)) == present.size:
+    is_consecutive = n - 1 <= high - low < 2 * n and present.size == n >= FEW_ROWS
+    if is_consecutive and _are_integers(present) and len(np.unique(present)) == present.size:
         return ColumnKind("id", f"whole numbers from {low:.0f} to {high:.0f}, each in one row only")
     return ColumnKind("number")
 
@@ -135,20 +135,22 @@ def _kind_of_words(words: Any) -> ColumnKind:
     note = "codes with leading zeros, unless types is number" if are_codes(present) else note
     levels = _levels(words)
     if levels.covered >= MOSTLY:
-        return ColumnKind("category", note, levels.kept)
-    if _name_rows(present, n_levels):
+        return ColumnKind("category", note, levels.frequent)
+    if _are_row_names(present, n_levels):
         return ColumnKind("id", f"codes such as {present[0].as_py()!r}, each in one row only")
     return ColumnKind("text", note)
 
 
-def _are_whole(numbers: NDArray[np.float64]) -> bool:
+def _are_integers(numbers: NDArray[np.float64]) -> bool:
     return bool((numbers == np.floor(numbers)).all())
 
 
 @dataclass(frozen=True)
 class _Levels:
-    kept: tuple[str, ...]
-    covered: float  # share of rows
+    """The frequent levels of a column, and the share of the rows that they cover."""
+
+    frequent: tuple[str, ...]
+    covered: float
 
 
 def _levels(words: Any) -> _Levels:
@@ -161,7 +163,7 @@ def _levels(words: Any) -> _Levels:
     return _Levels(tuple(names[i] for i in kept), float(counts[kept].sum()) / max(1, present))
 
 
-def _name_rows(words: Any, n_levels: int) -> bool:
+def _are_row_names(words: Any, n_levels: int) -> bool:
     """Return whether words are names of rows: nearly all distinct, without spaces and mostly with a digit."""
     n = len(words)
     if n < FEW_ROWS or n_levels < 0.95 * n:
@@ -173,10 +175,10 @@ def _name_rows(words: Any, n_levels: int) -> bool:
 
 def _constant(column: Any) -> ColumnKind | None:
     """Return the kind "constant" if a column has only one value and none is missing."""
-    found = pc.unique(column.drop_null())
-    if len(found) > 1 or column.null_count:
+    values = pc.unique(column.drop_null())
+    if len(values) > 1 or column.null_count:
         return None
-    return ColumnKind("constant", f"{found[0].as_py()!s} in every row")
+    return ColumnKind("constant", f"{values[0].as_py()!s} in every row")
 
 
 def _same_value(value: str, has_gaps: bool, kind: str, levels: tuple[str, ...] = ()) -> ColumnKind:
@@ -213,38 +215,38 @@ def as_parts(column: Any, name: str) -> dict[str, NDArray[np.float64]]:
     if not is_date(moments.type):
         got = f"has {odd_date(as_words(moments))!r:.60} and others" if is_text(moments.type) else f"is {moments.type}"
         raise InputError(f"column {name!r} must contain dates, but {got}; write dates as {DATE_EXAMPLES}")
-    read: dict[str, Any] = {}
+    functions: dict[str, Any] = {}
     if not kinds.is_time(moments.type):
-        read = {"year": pc.year, "month": pc.month, "day": pc.day, "weekday": pc.day_of_week}
+        functions = {"year": pc.year, "month": pc.month, "day": pc.day, "weekday": pc.day_of_week}
     if not kinds.is_date(moments.type):
-        read["hour"] = pc.hour
-    return {part: _float_values(function(moments)) for part, function in read.items()}
+        functions["hour"] = pc.hour
+    return {part: _float_values(function(moments)) for part, function in functions.items()}
 
 
 def as_vectors(column: Any, name: str, width: int | None = None) -> NDArray[np.float32]:
     """Return (n, d) of a column of lists of equal length (`width`); a missing list is a row of NaN."""
     values = whole_column(column)
-    there = values.drop_null()
-    if len(there) and not is_vector(values.type):
+    present = values.drop_null()
+    if len(present) and not is_vector(values.type):
         raise InputError(
             f"column {name!r} had lists of numbers in training and has type {values.type} now; give lists of numbers"
         )
-    if width is not None and len(there):  # a stray list is a missing one
-        odd = pc.not_equal(pc.list_value_length(values), width).fill_null(False)
-        if 0 < (n := pc.sum(odd).as_py()) <= max(1, (1 - MOSTLY) * len(there)):
+    if width is not None and len(present):  # few lists of another length count as missing
+        wrong_length = pc.not_equal(pc.list_value_length(values), width).fill_null(False)
+        if 0 < (n := pc.sum(wrong_length).as_py()) <= max(1, (1 - MOSTLY) * len(present)):
             warnings.warn(
                 f"column {name!r}: {n:,} lists are not {width} numbers long and read as missing", stacklevel=2
             )
-            lists = [None if stray else vector for stray, vector in zip(odd.to_pylist(), values.to_pylist())]
+            lists = [None if stray else vector for stray, vector in zip(wrong_length.to_pylist(), values.to_pylist())]
             values = pa.array(lists, values.type)
-            there = values.drop_null()
-    lengths = sorted(pc.unique(pc.list_value_length(there)).to_pylist()) if len(there) else [width or 0]
+            present = values.drop_null()
+    lengths = sorted(pc.unique(pc.list_value_length(present)).to_pylist()) if len(present) else [width or 0]
     if len(lengths) != 1 or (width is not None and lengths != [width]):
         wanted = "of equal length" if width is None else f"{width} numbers long, as in fit"
         raise InputError(f"column {name!r} has lists of {listing(lengths, 5)} numbers; they must be {wanted}")
     out = np.full((len(values), lengths[0]), np.nan, np.float32)
-    if len(there):
-        flat = there.flatten().cast("float32", safe=False).to_numpy(zero_copy_only=False)
+    if len(present):
+        flat = present.flatten().cast("float32", safe=False).to_numpy(zero_copy_only=False)
         out[values.is_valid().to_numpy(zero_copy_only=False)] = flat.reshape(-1, lengths[0])
     return out
 

@@ -1,4 +1,4 @@
-"""Neighborhood components: columns scaled, or mixed, so that rows of the same class are near each other.
+"""Neighborhood components analysis: scale or mix columns so that rows of the same class are near each other.
 
     z = (s (x - c)) A'                   c (d,) means, s (d,) scales, A (d, d), the identity if columns are not mixed
     p_ij = softmax_j(-|z_i - z_j|^2)     j among the drawn rows other than i
@@ -29,20 +29,27 @@ from kway.memory import available_bytes, has_room
 from kway.threads import pmap, single_blas, spans
 from kway.units import format_bytes
 
-REFERENCES = 3000  # rows drawn as neighbors in each step (accuracy on letter, covertype and texture, T11)
+REFERENCES = 3000  # rows drawn as neighbors in each step; decided by the accuracy on letter, covertype and texture
 _QUERIES = REFERENCES // 12  # queries among them; twice as many took twice as long for the same accuracy
-_STEPS = 40  # steps of Adam; 60 took half as long again for the same accuracy (T11)
-_RATE = 0.1  # step size of Adam for scales, in units of the first scales; a tenth for mixtures, else covertype is worse
-_LEAST = np.finfo(np.float32).eps  # share of the vote up to which a row is ignored: alone in its class, or far away
-_MATRICES = (
-    8  # float64 matrices (d, d) that a step of mixtures holds: A, two moments, and temporary ones (no benchmark)
-)
-_SIZES = 2.0 ** np.arange(-4, 4)  # factors of the first scales: softer or sharper neighborhoods
+_STEPS = 40  # steps of Adam; 60 took half as long again for the same accuracy on these datasets
+_RATE = 0.1  # step size of Adam for scales, in units of the first scales; mixtures need a tenth of it on covertype
+_MIN_SHARE = np.finfo(np.float32).eps  # rows with a smaller share are ignored: alone in their class, or far away
+_SIZES = 2.0 ** np.arange(-4, 4)  # factors of the first scales that are tried: softer or sharper neighborhoods
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnMap:
-    """scale (d,); center (d,), None for 0 (sparse rows); rotation (r, d), None if columns are not mixed."""
+    """A linear map of columns: z = (scale * (x - center)) rotation'.
+
+    Attributes
+    ----------
+    scale : ndarray of shape (d,)
+        Factors of the columns.
+    center : ndarray of shape (d,) or None
+        Subtracted from the rows; None for sparse rows, which would lose their zeros.
+    rotation : ndarray of shape (r, d) or None
+        None if columns are not mixed.
+    """
 
     scale: NDArray[np.float64]
     center: NDArray[np.float64] | None = None
@@ -53,45 +60,47 @@ class ColumnMap:
         if sp.issparse(X):
             return sp.csr_matrix(X.multiply(self.scale.astype(X.dtype)).tocsr(), dtype=X.dtype)
         centered = X if self.center is None else X - self.center
-        scaled = centered * self.scale  # in float64, so that 1e30 * 1e-30 does not overflow
-        mixed = scaled if self.rotation is None else scaled @ self.rotation.T
-        return np.ascontiguousarray(mixed.astype(X.dtype))
+        mapped = centered * self.scale  # in float64, so that 1e30 * 1e-30 does not overflow
+        if self.rotation is not None:
+            mapped = mapped @ self.rotation.T
+        return np.ascontiguousarray(mapped.astype(X.dtype))
 
 
 def learn_scales(X: NDArray, codes: NDArray[np.int64], seed: int = 0) -> ColumnMap:
     """Learn one scale per column from rows (n, d) with class codes (n,)."""
     with single_blas():
         first = _first_scales(X, codes, np.random.default_rng(seed))
-        found = _minimize(X, codes, first, np.ones(X.shape[1]), _RATE, seed)
-    return ColumnMap(first.scale * found, first.center)
+        factors = _minimize(X, codes, first, np.ones(X.shape[1]), _RATE, seed)
+    return ColumnMap(first.scale * factors, first.center)
 
 
 def learn_mixtures(X: NDArray, codes: NDArray[np.int64], seed: int = 0, scales: ColumnMap | None = None) -> ColumnMap:
     """Learn mixtures of all columns, starting from `scales`, which are learned first if they are not given."""
     d = X.shape[1]
-    need = _MATRICES * 8 * d * d
-    if not has_room(need):
+    needed = 8 * (8 * d * d)  # a step has eight float64 matrices (d, d): A, its two moments, and temporary ones
+    if not has_room(needed):
         raise BudgetError(
-            f"mixtures of {d:,} columns need {format_bytes(need)}, there is {format_bytes(available_bytes())}; "
+            f"mixtures of {d:,} columns need {format_bytes(needed)}, there is {format_bytes(available_bytes())}; "
             "use map='scales', which learns one weight per column"
         )
     first = learn_scales(X, codes, seed) if scales is None else scales
     with single_blas():
-        found = _minimize(X, codes, first, np.eye(d), _RATE / 10, seed + 1)
-    return ColumnMap(first.scale, first.center, found)
+        rotation = _minimize(X, codes, first, np.eye(d), _RATE / 10, seed + 1)
+    return ColumnMap(first.scale, first.center, rotation)
 
 
 def _first_scales(X: NDArray, codes: NDArray[np.int64], rng: np.random.Generator) -> ColumnMap:
-    """Return the given or standardized columns, in the size with the lowest loss."""
-    peak = float(np.abs(X).max()) or 1.0
-    inside = X[rng.permutation(len(X))[: 4 * REFERENCES]].astype(np.float64) / peak  # squares of 1e200 would overflow
-    center, spread = inside.mean(axis=0) * peak, inside.std(axis=0)
-    whole = float(np.sqrt(np.mean(spread**2))) or 1.0
-    as_given, standard = np.full(X.shape[1], 1 / whole), 1 / np.where(spread > 0, spread, whole)
-    tried = [ColumnMap(size * scale / peak, center) for scale in (as_given, standard) for size in _SIZES]
+    """Return the map with the lowest loss among the given and the standardized columns, each times `_SIZES`."""
+    max_abs = float(np.abs(X).max()) or 1.0
+    sample = X[rng.permutation(len(X))[: 4 * REFERENCES]].astype(np.float64) / max_abs  # squares of 1e200 overflow
+    center, spread = sample.mean(axis=0) * max_abs, sample.std(axis=0)
+    common_spread = float(np.sqrt(np.mean(spread**2))) or 1.0
+    unscaled = np.full(X.shape[1], 1 / common_spread)
+    standardized = 1 / np.where(spread > 0, spread, common_spread)
+    maps = [ColumnMap(size * scale / max_abs, center) for scale in (unscaled, standardized) for size in _SIZES]
     drawn = rng.permutation(len(X))[:REFERENCES]
-    losses = [_vote_loss(_mapped(X[drawn], each), codes[drawn], np.ones(X.shape[1])).loss for each in tried]
-    return tried[int(np.argmin(losses))]
+    losses = [_vote_loss(_mapped(X[drawn], each), codes[drawn], np.ones(X.shape[1])).loss for each in maps]
+    return maps[int(np.argmin(losses))]
 
 
 def _mapped(X: NDArray, by: ColumnMap) -> NDArray[np.float32]:
@@ -101,7 +110,7 @@ def _mapped(X: NDArray, by: ColumnMap) -> NDArray[np.float32]:
 def _minimize(
     X: NDArray, codes: NDArray[np.int64], first: ColumnMap, A: NDArray[np.float64], rate: float, seed: int
 ) -> NDArray[np.float64]:
-    """Minimize the loss with Adam from A, scales (d,) or a matrix (d, d); steps shrink in the second half."""
+    """Minimize the loss with Adam from scales A (d,) or a matrix A (d, d); steps shrink in the second half."""
     rng = np.random.default_rng(seed)
     mean, square = np.zeros_like(A), np.zeros_like(A)
     for step in range(1, _STEPS + 1):
@@ -120,13 +129,13 @@ class _Loss(NamedTuple):
     gradient: NDArray[np.float64]
 
 
-class _Part(NamedTuple):
-    """A block of queries: its loss, the sums of G over its rows (q,) and columns (m,), and G R (q, d)."""
+class _BlockSums(NamedTuple):
+    """Sums over a block of b queries: its loss, the row sums (b,) and column sums (m,) of G, and G R (b, d)."""
 
     loss: float
-    by_query: NDArray
-    by_reference: NDArray
-    drawn_to: NDArray
+    row_sums: NDArray
+    column_sums: NDArray
+    GR: NDArray
 
 
 def _vote_loss(
@@ -136,23 +145,25 @@ def _vote_loss(
 
     With G = d loss / d(-|z_i - z_j|^2) (q, m), the gradient is -2 A sum_ij G_ij (x_i - x_j)(x_i - x_j)'.
     """
-    q, narrow = min(n_queries, len(R)), A.astype(np.float32)
-    Z = R * narrow if A.ndim == 1 else R @ narrow.T  # (m, d)
-    parts = pmap(lambda some: _part(Z, R, codes, some, q), spans(q, _QUERIES // 4))
-    loss = float(sum(part.loss for part in parts))
-    by_query, by_reference = np.concatenate([p.by_query for p in parts]), sum(p.by_reference for p in parts)
-    GR, Q = np.concatenate([p.drawn_to for p in parts]), R[:q]  # (q, d) each
+    q = min(n_queries, len(R))
+    A32 = A.astype(np.float32)
+    Z = R * A32 if A.ndim == 1 else R @ A32.T  # (m, d)
+    blocks = pmap(lambda queries: _block_sums(Z, R, codes, queries, q), spans(q, _QUERIES // 4))
+    loss = float(sum(block.loss for block in blocks))
+    row_sums = np.concatenate([block.row_sums for block in blocks])  # (q,)
+    column_sums = sum(block.column_sums for block in blocks)  # (m,)
+    GR, Q = np.concatenate([block.GR for block in blocks]), R[:q]  # (q, d) each
     if A.ndim == 1:
-        return _Loss(loss, -2 * A * (by_query @ (Q * Q) + by_reference @ (R * R) - 2 * (GR * Q).sum(axis=0)))
-    crossed = Q.T @ GR  # (d, d)
-    moment = (Q.T * by_query) @ Q + (R.T * by_reference) @ R - crossed - crossed.T
+        return _Loss(loss, -2 * A * (row_sums @ (Q * Q) + column_sums @ (R * R) - 2 * (GR * Q).sum(axis=0)))
+    cross = Q.T @ GR  # (d, d)
+    moment = (Q.T * row_sums) @ Q + (R.T * column_sums) @ R - cross - cross.T
     return _Loss(loss, -2 * A @ moment)
 
 
-def _part(Z: NDArray, R: NDArray, codes: NDArray[np.int64], some: slice, q: int) -> _Part:
-    """Compute the part of the queries `some` among the first q of the mapped rows Z (m, d)."""
-    G = 2 * (Z[some] @ Z.T) - np.einsum("ij,ij->i", Z, Z)  # (b, m) scores; |z_i|^2 is the same along a row
+def _block_sums(Z: NDArray, R: NDArray, codes: NDArray[np.int64], queries: slice, q: int) -> _BlockSums:
+    """Compute the sums of a slice of the q queries, which are the first of the mapped rows Z (m, d)."""
+    G = 2 * (Z[queries] @ Z.T) - np.einsum("ij,ij->i", Z, Z)  # (b, m) scores; |z_i|^2 is the same along a row
     share = np.empty(len(G), np.float32)
-    vote_slopes(G, codes, some.start, np.float32(_LEAST), 1 / q, share)
-    loss = -float(np.log(np.maximum(share, _LEAST), dtype=np.float64).sum()) / q
-    return _Part(loss, G.sum(axis=1), G.sum(axis=0), G @ R)
+    vote_slopes(G, codes, queries.start, np.float32(_MIN_SHARE), 1 / q, share)
+    loss = -float(np.log(np.maximum(share, _MIN_SHARE), dtype=np.float64).sum()) / q
+    return _BlockSums(loss, G.sum(axis=1), G.sum(axis=0), G @ R)

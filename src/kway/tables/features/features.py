@@ -28,7 +28,7 @@ from kway.errors import InputError
 from kway.labels import refuse_masked
 from kway.rows.gpu.device import on_host
 from kway.suggest import listing, nearest
-from kway.tables.features.codes import Codes
+from kway.tables.features.codes import LevelCodes
 from kway.tables.features.columns import MOST_LEVELS
 from kway.tables.features.embedder import (
     AnyEmbedder,
@@ -65,8 +65,8 @@ class Features(TransformerMixin, BaseEstimator):
     """Turn tables and matrices into numbers for a classifier.
 
     Numbers are standardized, categories become columns of 0 and 1, text becomes tf-idf or embeddings, and dates become
-    their parts. Numbers and dates may be written as people write them (1.234,5 €; 31.12.2024). Later rows are read in
-    the same way as the training rows.
+    their parts. Numbers and dates may be in everyday notation (1.234,5 €; 31.12.2024). Later rows are read in the same
+    way as the training rows.
 
     Parameters
     ----------
@@ -189,24 +189,24 @@ class Features(TransformerMixin, BaseEstimator):
             )
         self._refuse_unknown(dict(self.kinds or {}), table.column_names)
         self.is_table_ = True
-        table = self._learn_written(table)
+        table = self._learn_formats(table)
         learned = learn_table(table, dict(self.kinds or {}), self._scale(), self._embedder)
         self.feature_names_in_ = np.array(table.column_names, dtype=object)
         self.n_features_in_ = table.num_columns
         self.words_ = learned.words
         return learned
 
-    def _learn_written(self, table: Any) -> Any:
-        """Convert text that is numbers or dates, and store the formats for later rows."""
+    def _learn_formats(self, table: Any) -> Any:
+        """Convert text that is numbers or dates, and store the formats for later rows (`_convert_as_in_fit`)."""
         kinds = dict(self.kinds or {})
         if self.written is None:
             converted = convert(table, types=kinds)
-            self.written_ = {w.column: w.how for w in converted.written}
+            self.written_ = {form.column: form.how for form in converted.written}
         else:
             self.written_ = {str(c): str(how) for c, how in dict(self.written).items()}
-            leave = [c for c in table.column_names if c not in self.written_ and c not in kinds]
-            converted = convert(table, ".", EarlierRows(self.written_), kinds, leave)
-        return _without_strays(converted)
+            keep_as_text = [c for c in table.column_names if c not in self.written_ and c not in kinds]
+            converted = convert(table, ".", EarlierRows(self.written_), kinds, keep_as_text)
+        return _warn_of_strays(converted)
 
     def _learn_matrix(self, X: Any) -> LearnedFeatures:
         rows = _number_matrix(X)
@@ -214,14 +214,14 @@ class Features(TransformerMixin, BaseEstimator):
         self.n_features_in_ = rows.shape[1]
         if self.shapes:
             return self._learn_shapes(rows)
-        return learn_matrix(self._embedded(rows), self._scale(), self._form(), self._embedder)
+        return learn_matrix(self._embedded(rows), self._scale(), self._image_form(), self._embedder)
 
     def _scale(self) -> str | None:
-        """Return the scaling, None if nothing is scaled."""
+        """Return the scaling of numbers and matrices; None for trees, which need none (form="columns")."""
         return None if self.form == "columns" else self.scale
 
     def _learn_shapes(self, rows: Any) -> LearnedFeatures:
-        form = self._form()
+        form = self._image_form()
         if form is None or self._embedder is not None or not can_have_shapes(rows, form):
             raise InputError(
                 f"shapes=True needs images of 8 x 8 pixels or more without missing values, their form image=(height, "
@@ -249,7 +249,7 @@ class Features(TransformerMixin, BaseEstimator):
             rows = self._embedded(self._checked(X))
             part = self.parts_[0] if self.parts_ else None
             return rows if part is None else part.apply(rows)
-        table = self._wanted_columns(X)
+        table = self._convert_as_in_fit(X)
         return self._join([self._apply(part, table) for part in self.parts_])
 
     def _apply(self, part: Any, table: Any) -> Any:
@@ -276,23 +276,23 @@ class Features(TransformerMixin, BaseEstimator):
             )
         return rows.toarray() if sp.issparse(rows) and not self.sparse_ else rows
 
-    def _wanted_columns(self, X: Any) -> Any:
+    def _convert_as_in_fit(self, X: Any) -> Any:
+        """Return later rows as a table whose text is converted by the formats of fit."""
         table = as_table(X) if is_table(X) else self._as_the_table_of_fit(X)
-        there = set(table.column_names)  # Arrow builds this list on every access
-        missing = [c for c in dict.fromkeys(r.column for r in self.records_ if r.used) if c not in there]
+        names = set(table.column_names)  # Arrow builds this list on every access
+        missing = [c for c in dict.fromkeys(r.column for r in self.records_ if r.used) if c not in names]
         if missing:
             hint = nearest(missing[0], table.column_names)
             raise InputError(
                 f"the table has no column {listing(map(repr, missing))}{hint}, which the model uses; "
                 f"its columns are {listing(table.column_names)}"
             )
-        before = self._before()
-        leave = [c for c in table.column_names if c not in before.written and c not in before.kinds]
-        converted = convert(table, None, before, leave=leave)
-        return _without_strays(converted)
+        earlier = self._training_columns()
+        keep_as_text = [c for c in table.column_names if c not in earlier.formats and c not in earlier.kinds]
+        return _warn_of_strays(convert(table, None, earlier, keep_as_text=keep_as_text))
 
-    def _before(self) -> EarlierRows:
-        """Return what is known about the columns from training."""
+    def _training_columns(self) -> EarlierRows:
+        """Return the formats and kinds of the training columns."""
         kinds = {r.column: r.kind for r in self.records_ if r.used and r.kind in ("number", "date", "true/false")}
         return EarlierRows(dict(self.written_), kinds, tuple(self.kinds or ()))
 
@@ -302,9 +302,9 @@ class Features(TransformerMixin, BaseEstimator):
 
         names = [str(name) for name in self.feature_names_in_]
         instead = f"pass a table with columns {listing(names)}"
-        odd = [r for r in self.records_ if r.used and r.kind not in ("number", "true/false")]
-        if odd or sp.issparse(X) or not hasattr(X, "ndim"):
-            why = f" with the {odd[0].kind} column {odd[0].column!r}" if odd else ""
+        not_numeric = [r for r in self.records_ if r.used and r.kind not in ("number", "true/false")]
+        if not_numeric or sp.issparse(X) or not hasattr(X, "ndim"):
+            why = f" with the {not_numeric[0].kind} column {not_numeric[0].column!r}" if not_numeric else ""
             raise InputError(f"fit was given a table{why}, and this is a {type(X).__name__}; {instead}")
         matrix = _number_matrix(X)
         if matrix.shape[1] != len(names):
@@ -345,7 +345,7 @@ class Features(TransformerMixin, BaseEstimator):
         """Embed the rows of a matrix, as images if their form is known."""
         if self._embedder is None and getattr(self, "embed_", None) is None:
             return rows
-        embedder, form = self._open(), self._form()
+        embedder, form = self._open(), self._image_form()
         pictures = form is not None and not sp.issparse(rows)
         if form is not None and pictures:
             shape = (form.height, form.width) if form.channels == 1 else tuple(form)
@@ -359,7 +359,7 @@ class Features(TransformerMixin, BaseEstimator):
             )
         return embedder.embed_images(rows)
 
-    def _form(self) -> ImageForm | None:
+    def _image_form(self) -> ImageForm | None:
         return None if self.image is None else ImageForm(*self.image)
 
     # ---- descriptions
@@ -368,12 +368,13 @@ class Features(TransformerMixin, BaseEstimator):
     def categorical_(self) -> list[int]:
         """Columns of the result that are codes of categories."""
         check_is_fitted(self, "parts_")
-        found, width = list[int](), 0
+        columns, width = list[int](), 0
         for part in self.parts_:
             encoder = getattr(part, "encoder", None)
-            found += [width] if isinstance(encoder, Codes) and encoder.is_category else []
-            width += len(part.made)
-        return found
+            if isinstance(encoder, LevelCodes) and encoder.is_category:
+                columns.append(width)
+            width += len(part.output_names)
+        return columns
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray:
         """Return the names of the columns of the result.
@@ -390,7 +391,7 @@ class Features(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "parts_")
         if not self.parts_:
             return np.array(default_names(self.n_features_out_), dtype=object)
-        return np.array([name for part in self.parts_ for name in part.made], dtype=object)
+        return np.array([name for part in self.parts_ for name in part.output_names], dtype=object)
 
     def column_sources(self) -> NDArray[np.int64]:
         """Return the column of the input that each column of the result is made of.
@@ -401,8 +402,8 @@ class Features(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "parts_")
         if self.is_table_:
-            place = {name: j for j, name in enumerate(self.feature_names_in_)}
-            return np.array([place[name] for part in self.parts_ for name in part.columns], np.int64)
+            position = {name: j for j, name in enumerate(self.feature_names_in_)}
+            return np.array([position[name] for part in self.parts_ for name in part.columns], np.int64)
         if getattr(self, "embed_", None) is not None or self.shapes:
             raise InputError("columns of embeddings and shapes are made of all columns, and belong to none of them")
         return self.parts_[0].sources if self.parts_ else np.arange(self.n_features_in_)
@@ -430,11 +431,13 @@ class Features(TransformerMixin, BaseEstimator):
         Returns
         -------
         RowRequirements
-            The argument `like` of `kway.tables.reading.read_rows`.
+            The argument `requirements` of `kway.tables.reading.read_rows`.
         """
         check_is_fitted(self, "parts_")
         columns = tuple(dict.fromkeys(r.column for r in self.records_ if r.used)) if self.is_table_ else None
-        return RowRequirements(columns, self.words_, self._form(), self.n_features_in_, text_labels, self._before())
+        return RowRequirements(
+            columns, self.words_, self._image_form(), self.n_features_in_, text_labels, self._training_columns()
+        )
 
     def without(self, *kinds: str) -> Features | None:
         """Return unfitted Features without the columns of these kinds.
@@ -452,13 +455,13 @@ class Features(TransformerMixin, BaseEstimator):
             None if no column would be left, or none left out.
         """
         check_is_fitted(self, "parts_")
-        out = [r.column for r in self.records_ if r.used and r.kind in kinds]
-        left = [r.column for r in self.records_ if r.used and r.kind not in kinds]
-        if not out or not left:
+        dropped = [r.column for r in self.records_ if r.used and r.kind in kinds]
+        remaining = [r.column for r in self.records_ if r.used and r.kind not in kinds]
+        if not dropped or not remaining:
             return None
-        dropped = {**dict(self.kinds or {}), **dict.fromkeys(out, "drop")}
+        all_kinds = {**dict(self.kinds or {}), **dict.fromkeys(dropped, "drop")}
         embed = None if "text" in kinds else self.embed
-        return Features(dropped, self.scale, embed, self.image, written=self.written_, form=self.form)
+        return self._unfitted_copy(kinds=all_kinds, embed=embed, written=self.written_)
 
     def with_shapes(self, X: Any) -> Features | None:
         """Return unfitted Features that use shapes instead of pixels.
@@ -476,8 +479,12 @@ class Features(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "parts_")
         if self.is_table_ or self.shapes or self.embed is not None:
             return None
-        form = self._form() or likely_form(X)
-        return Features(self.kinds, self.scale, None, form, shapes=True) if can_have_shapes(X, form) else None
+        form = self._image_form() or likely_form(X)
+        return self._unfitted_copy(image=form, shapes=True) if can_have_shapes(X, form) else None
+
+    def _unfitted_copy(self, **params: Any) -> Features:
+        """Return unfitted Features with some other parameters; unlike `clone`, it does not copy an embedder."""
+        return Features(**{**self.get_params(deep=False), **params})
 
     # ---- model files
 
@@ -528,7 +535,7 @@ class Features(TransformerMixin, BaseEstimator):
                 )
 
 
-def _without_strays(converted: ConvertedTable) -> Any:
+def _warn_of_strays(converted: ConvertedTable) -> Any:
     """Return the table; warn of words that count as missing."""
     for note in converted.strays:
         warnings.warn(note, stacklevel=2)

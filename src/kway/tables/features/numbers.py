@@ -1,12 +1,12 @@
 """Numbers as input of a classifier: missing values filled and flagged, columns centered and scaled.
 
-    out[:, j]  = (x_j, or fill_j if missing, minus mean_j) / spread_j                    p columns
+    out[:, j]  = (x_j - mean_j) / spread_j, with x_j = fill_j if it is missing           p columns
     out[:, p+] = 1 if x_j is missing, for columns with missing values in training       f columns
 
-fill is the median of the training rows if values are missing, else the mean. The scaling of a matrix is
+fill is the median of the training rows if values are missing, and otherwise the mean. The scaling of a matrix is
 
-    scale="auto"      images and embeddings stay (bytes are divided by the top value), other columns are standardized
-    scale="none"      all columns stay
+    scale="auto"      images and embeddings are not standardized (bytes are divided by 255), other columns are
+    scale="none"      no column is changed
     scale="standard"  mean 0 and standard deviation 1
 """
 
@@ -30,7 +30,17 @@ MANY_FEATURES = 50  # features from which columns of similar spread count as an 
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """fill, mean, spread (p,) float64; flagged (f,) columns with a flag; names (p,), or () for x0, x1, ..."""
+    """Filled, flagged and scaled columns.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the p columns; () for x0, x1, ...
+    fill, mean, spread : ndarray of shape (p,)
+        Value for missing ones, number to subtract, and divisor of each column.
+    flagged : ndarray of shape (f,)
+        Columns that get a flag, because they had missing values in training.
+    """
 
     names: tuple[str, ...]
     fill: NDArray[np.float64]
@@ -54,7 +64,7 @@ class Numbers:
         return out
 
     @property
-    def made(self) -> tuple[str, ...]:
+    def output_names(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
         names = self.names or default_names(len(self.mean))
         return (*names, *(f"{names[j]} is missing" for j in self.flagged))
@@ -77,20 +87,20 @@ def default_names(p: int) -> tuple[str, ...]:
 
 def learn_numbers(X: NDArray, names: tuple[str, ...]) -> Numbers:
     """Learn from training rows (n, p), with NaN for missing values."""
-    gaps = np.flatnonzero(missing_counts(X))
+    flagged = np.flatnonzero(missing_counts(X))
     mean, spread = column_moments(X)
     fill = mean.copy()
-    fill[gaps] = _medians(X[:, gaps])
-    return Numbers(names, fill, gaps, mean, spread)
+    fill[flagged] = _medians(X[:, flagged])
+    return Numbers(names, fill, flagged, mean, spread)
 
 
 def unscaled(X: NDArray, names: tuple[str, ...], divisor: float = 1.0) -> Numbers:
     """Return an encoder that fills and flags missing values and divides all columns by one number."""
-    gaps = np.flatnonzero(missing_counts(X))
+    flagged = np.flatnonzero(missing_counts(X))
     p = X.shape[1]
     fill = np.zeros(p)
-    fill[gaps] = _medians(X[:, gaps])
-    return Numbers(names, fill, gaps, np.zeros(p), np.full(p, divisor))
+    fill[flagged] = _medians(X[:, flagged])
+    return Numbers(names, fill, flagged, np.zeros(p), np.full(p, divisor))
 
 
 def _medians(X: NDArray) -> NDArray[np.float64]:
@@ -110,17 +120,17 @@ def missing_counts(X: NDArray) -> NDArray[np.int64]:
 def column_moments(X: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return mean and standard deviation (p,) without missing values, in float64; 1 for constant columns.
 
-    Columns whose squares overflow or vanish are computed again in another unit.
+    Columns whose squares overflow or underflow are scaled by a power of two and computed again.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         mean, spread = _moments(X)
-    odd = np.flatnonzero((spread == 0) | ~np.isfinite(spread))
-    if odd.size:
-        some = X[:, odd].astype(np.float64)
-        unit = np.ldexp(1.0, np.frexp(np.nanmax(np.abs(some), axis=0, initial=0.0))[1] - 1)
-        mean[odd], spread[odd] = (part * unit for part in _moments(some / unit))
-    tiny = spread <= 1e-12 * np.abs(mean)  # rounding, not variation
-    return mean, np.where(tiny, 1.0, spread)
+    out_of_range = np.flatnonzero((spread == 0) | ~np.isfinite(spread))
+    if out_of_range.size:
+        columns = X[:, out_of_range].astype(np.float64)
+        unit = np.ldexp(1.0, np.frexp(np.nanmax(np.abs(columns), axis=0, initial=0.0))[1] - 1)
+        mean[out_of_range], spread[out_of_range] = (moment * unit for moment in _moments(columns / unit))
+    is_rounding = spread <= 1e-12 * np.abs(mean)  # a constant column varies by rounding only
+    return mean, np.where(is_rounding, 1.0, spread)
 
 
 def _moments(X: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -136,7 +146,7 @@ def _moments(X: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 class Scaling(NamedTuple):
-    """How a matrix is scaled: the encoder (None if it stays unchanged), and a description for the user."""
+    """The scaling of a matrix: its encoder (None if no value changes), and a description for the user."""
 
     encoder: Numbers | SparseScaling | None
     done: str
@@ -144,24 +154,24 @@ class Scaling(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SparseScaling:
-    """Sparse columns divided by their largest absolute value (p,), so that zeros stay zeros."""
+    """Sparse columns divided by their largest absolute value `max_abs` (p,), so that zeros stay zeros."""
 
     names: tuple[str, ...]
-    most: NDArray[np.float64]
+    max_abs: NDArray[np.float64]
 
     def apply(self, X: Any) -> sp.csr_matrix:
         """Return CSR (n, p) of float32 for CSR (n, p)."""
-        return sp.csr_matrix(X).multiply(1.0 / self.most).tocsr().astype(np.float32)
+        return sp.csr_matrix(X).multiply(1.0 / self.max_abs).tocsr().astype(np.float32)
 
     @property
-    def made(self) -> tuple[str, ...]:
+    def output_names(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
-        return self.names or default_names(len(self.most))
+        return self.names or default_names(len(self.max_abs))
 
     @property
     def sources(self) -> NDArray[np.int64]:
         """The column (p,) of the input that each column of the result is made of."""
-        return np.arange(len(self.most))
+        return np.arange(len(self.max_abs))
 
 
 def choose_scaling(X: Any, names: tuple[str, ...], scale: str = "auto") -> Scaling:
@@ -169,17 +179,17 @@ def choose_scaling(X: Any, names: tuple[str, ...], scale: str = "auto") -> Scali
     if scale not in SCALES:
         raise InputError(f"scale is {scale!r}; it must be {', '.join(SCALES)}")
     if sp.issparse(X):
-        return _sparse(sp.csr_matrix(X), names, scale)
-    gaps = bool(X.dtype.kind == "f" and np.isnan(np.sum(X, dtype=np.float64)) and np.isnan(X).any())
-    filled = ", missing values filled by the median and flagged" if gaps else ""
+        return _choose_sparse_scaling(sp.csr_matrix(X), names, scale)
+    has_missing = bool(X.dtype.kind == "f" and np.isnan(np.sum(X, dtype=np.float64)) and np.isnan(X).any())
+    filled = ", missing values filled by the median and flagged" if has_missing else ""
     if scale == "standard":
         return Scaling(learn_numbers(X, names), "standardized" + filled)
-    reason, divisor = ("as asked", 1.0) if scale == "none" else _leave_alone(_sample(X))
+    reason, divisor = ("as asked", 1.0) if scale == "none" else _reason_not_to_scale(_sample(X))
     if not reason:
         return Scaling(learn_numbers(X, names), "standardized (mean 0, standard deviation 1)" + filled)
     if divisor != 1.0:
         return Scaling(unscaled(X, names, divisor), f"{reason}: divided by {divisor:g}{filled}")
-    return Scaling(unscaled(X, names) if gaps else None, f"left alone ({reason}){filled}")
+    return Scaling(unscaled(X, names) if has_missing else None, f"left alone ({reason}){filled}")
 
 
 def _sample(X: NDArray) -> NDArray:
@@ -187,8 +197,11 @@ def _sample(X: NDArray) -> NDArray:
     return X[:: max(1, len(X) // rows_per_block(8 * X.shape[1]))]
 
 
-def _leave_alone(X: NDArray) -> tuple[str, float]:
-    """Return why these rows need no scaling and their divisor; ("", 1) if they need scaling."""
+def _reason_not_to_scale(X: NDArray) -> tuple[str, float]:
+    """Return the reason why these rows are not standardized, and the number to divide them by.
+
+    The reason is "" if they are to be standardized.
+    """
     low, high = float(np.nanmin(X)), float(np.nanmax(X))
     if X.dtype == np.uint8 and is_picture_size(X.shape[1]) and high > 1:
         return "bytes of images", 255.0 if high > 127 else high
@@ -219,9 +232,9 @@ def is_picture_size(d: int) -> bool:
     return any(d % c == 0 and d // c >= 64 and math.isqrt(d // c) ** 2 == d // c for c in (1, 3))
 
 
-def _sparse(X: sp.csr_matrix, names: tuple[str, ...], scale: str) -> Scaling:
-    most = np.abs(X).max(axis=0).toarray().ravel().astype(np.float64)
-    if scale == "none" or (scale == "auto" and most.max(initial=0.0) <= 1.0):
+def _choose_sparse_scaling(X: sp.csr_matrix, names: tuple[str, ...], scale: str) -> Scaling:
+    max_abs = np.abs(X).max(axis=0).toarray().ravel().astype(np.float64)
+    if scale == "none" or (scale == "auto" and max_abs.max(initial=0.0) <= 1.0):
         return Scaling(None, f"left alone ({'as asked' if scale == 'none' else 'sparse, all values within -1 and 1'})")
-    most[most == 0] = 1.0
-    return Scaling(SparseScaling(names, most), "sparse columns divided by their largest absolute value")
+    max_abs[max_abs == 0] = 1.0
+    return Scaling(SparseScaling(names, max_abs), "sparse columns divided by their largest absolute value")

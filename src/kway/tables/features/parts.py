@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError, ModelFileError
 from kway.suggest import listing
-from kway.tables.features.codes import Codes, learn_codes, repeats_levels
+from kway.tables.features.codes import LevelCodes, learn_codes, repeats_levels
 from kway.tables.features.columns import ColumnKind, as_numbers, as_parts, as_vectors, as_words, kind_as_asked, kind_of
 from kway.tables.features.numbers import (
     MANY_FEATURES,
@@ -38,7 +38,7 @@ from kway.tables.features.numbers import (
 )
 from kway.tables.features.shapes import Shapes, learn_shapes
 from kway.tables.features.text import Terms, learn_text
-from kway.tables.options import USED
+from kway.tables.read_options import USED
 from kway.tables.sources.frames import is_number, is_text, text_columns, whole_column
 from kway.tables.sources.images import ImageForm
 
@@ -48,15 +48,15 @@ class Levels:
     """The levels of a category, and whether training rows had other levels or missing values."""
 
     name: str
-    kept: tuple[str, ...]
+    levels: tuple[str, ...]
     has_others: bool
     has_missing: bool
 
     @property
-    def made(self) -> tuple[str, ...]:
+    def output_names(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
         extra = (["(other)"] if self.has_others else []) + (["(missing)"] if self.has_missing else [])
-        return tuple(f"{self.name}={level}" for level in (*self.kept, *extra))
+        return tuple(f"{self.name}={level}" for level in (*self.levels, *extra))
 
     def apply(self, column: Any) -> sp.csr_matrix:
         """Return (n, levels) CSR of float32; a row is 0 if its level has no column."""
@@ -64,17 +64,17 @@ class Levels:
         rows = np.flatnonzero(codes >= 0)
         indptr = np.concatenate([[0], np.cumsum(codes >= 0)])
         ones = np.ones(len(rows), np.float32)
-        return sp.csr_matrix((ones, codes[rows], indptr), shape=(len(codes), len(self.made)))
+        return sp.csr_matrix((ones, codes[rows], indptr), shape=(len(codes), len(self.output_names)))
 
     def codes(self, column: Any) -> NDArray[np.int64]:
         """Return the column (n,) of each row, -1 if its level has none."""
         words = as_words(column)
-        found = pc.index_in(words, value_set=pa.array(self.kept, pa.large_string())).fill_null(-1)
+        found = pc.index_in(words, value_set=pa.array(self.levels, pa.large_string())).fill_null(-1)
         codes = found.to_numpy(zero_copy_only=False).astype(np.int64)
         missing = words.is_null().to_numpy(zero_copy_only=False)
-        other = len(self.kept) if self.has_others else -1
+        other = len(self.levels) if self.has_others else -1
         codes[codes < 0] = other
-        codes[missing] = len(self.kept) + self.has_others if self.has_missing else other
+        codes[missing] = len(self.levels) + self.has_others if self.has_missing else other
         return codes
 
 
@@ -108,9 +108,9 @@ class NumbersPart:
     numbers: Numbers | None
 
     @property
-    def made(self) -> tuple[str, ...]:
+    def output_names(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
-        return tuple(s.name for s in self.sources) if self.numbers is None else self.numbers.made
+        return tuple(s.name for s in self.sources) if self.numbers is None else self.numbers.output_names
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -129,24 +129,24 @@ class _ColumnPart:
     """A part that reads one column of the table."""
 
     column: str
-    made: ClassVar[Any]  # names of the columns of the result
+    output_names: ClassVar[Any]  # names of the columns of the result
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The column of the table that each column of the result is made of."""
-        return (self.column,) * len(self.made)
+        return (self.column,) * len(self.output_names)
 
 
 @dataclass(frozen=True, eq=False)
 class WordsPart(_ColumnPart):
     """A category or a text column."""
 
-    encoder: Levels | Terms | Codes
+    encoder: Levels | Terms | LevelCodes
 
     @property
-    def made(self) -> tuple[str, ...]:
+    def output_names(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
-        return self.encoder.made
+        return self.encoder.output_names
 
     def apply(self, table: Any) -> Any:
         """Return CSR (n, levels or terms), or dense (n, 1) codes."""
@@ -160,7 +160,7 @@ class EmbeddedPart(_ColumnPart):
     width: int
 
     @property
-    def made(self) -> tuple[str, ...]:
+    def output_names(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
         return _entry_names(self.column, self.width)
 
@@ -173,9 +173,9 @@ class VectorPart(_ColumnPart):
     numbers: Numbers | None
 
     @property
-    def made(self) -> tuple[str, ...]:
+    def output_names(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
-        return _entry_names(self.column, self.width) if self.numbers is None else self.numbers.made
+        return _entry_names(self.column, self.width) if self.numbers is None else self.numbers.output_names
 
     def apply(self, table: Any) -> NDArray[np.float32]:
         """Return dense (n, width + flags)."""
@@ -301,7 +301,7 @@ def learn_table(table: Any, kinds: dict[str, str], scale: str | None, embedder: 
             part, block, done = _learn_column(column, name, kind, scale, embedder)
             if block is not None:
                 learned.add(part, block)
-            levels = None if block is None else getattr(getattr(part, "encoder", None), "kept", None)
+            levels = None if block is None else getattr(getattr(part, "encoder", None), "levels", None)
             used = block is not None and block.shape[1] > 0
             record = ColumnRecord(name, kind.name, done, missing, levels and len(levels), used)
         else:
@@ -389,16 +389,16 @@ def _learn_codes(column: Any, name: str, kind: ColumnKind) -> _LearnedColumn:
     if kind.name == "text" and not repeats_levels(column):
         return _LearnedColumn(None, None, "dropped: free text, which trees cannot use")
     codes = learn_codes(column, name)
-    if not codes.kept:
+    if not codes.levels:
         return _LearnedColumn(None, None, "dropped: no level occurs twice")
-    done = f"{len(codes.kept):,} levels as numbers, the most frequent first"
+    done = f"{len(codes.levels):,} levels as numbers, the most frequent first"
     done += "" if codes.is_category else "; too many for sets of levels, compared by frequency"
     return _LearnedColumn(WordsPart(name, codes), codes.apply(column), _noted(done, kind))
 
 
 def _learn_category(column: Any, name: str, kind: ColumnKind) -> _LearnedColumn:
     levels = learn_levels(column, name, kind.levels)
-    done = f"{len(levels.kept)} levels, one column of 0 and 1 per level"
+    done = f"{len(levels.levels)} levels, one column of 0 and 1 per level"
     done += "; rare and unknown levels as (other)" if levels.has_others else ""
     done += "; missing values as (missing)" if levels.has_missing else ""
     return _LearnedColumn(WordsPart(name, levels), levels.apply(column), _noted(done, kind))
@@ -448,7 +448,7 @@ _TYPES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         *(NumbersPart, WordsPart, VectorPart, EmbeddedPart),
-        *(Source, Numbers, Levels, Terms, Codes, SparseScaling, Shapes),
+        *(Source, Numbers, Levels, Terms, LevelCodes, SparseScaling, Shapes),
     )
 }
 

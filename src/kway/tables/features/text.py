@@ -1,10 +1,10 @@
-"""Text as tf-idf of named terms: words and pairs of words, and pieces of 2 to 5 characters inside words.
+"""Text as tf-idf of word n-grams (words and pairs) and character n-grams (pieces of 2 to 5 characters inside words).
 
     x_j = (1 + log count_j) * (log((1 + n) / (1 + texts with j)) + 1), each family of length 1, then the whole row
 
 Rare words help to separate classes, so every term that occurs in two training texts is kept. Columns are sparse and may
 be millions. On 10,000 questions with 77 intents a linear SVM gets 89.4% with words alone and 91.2% with both families.
-Long texts have many pieces, which add little to their words. They are left out above MOST_PIECES.
+Long texts have many pieces, which add little to their words. They are left out above MAX_PIECES.
 
 A kernel (kernels/features/ngrams.py) lists the terms of texts as hashes. The terms are counted by sorting the hashes.
 """
@@ -25,14 +25,14 @@ from numpy.typing import NDArray
 from sklearn.utils.sparsefuncs_fast import inplace_csr_row_normalize_l2
 
 from kway.kernels.features import ngrams
-from kway.memory import rows_per_block
+from kway.memory import BLOCK_BYTES, rows_per_block
 from kway.tables.features.columns import as_words
 from kway.tables.sources.values import FEW_ROWS
 from kway.threads import pmap
 
 TERM_FAMILIES = ("word", "piece")
-MOST_PIECES = 1 << 28  # pieces of all training texts, four per code point, up to which pieces are used (memory)
-MOST_TERMS = 2_000_000  # terms of a family that are kept, the most frequent ones (memory)
+MAX_PIECES = 4 * BLOCK_BYTES  # pieces of all training texts, four per code point; with more, only words are used
+MAX_TERMS = BLOCK_BYTES // 32  # terms of a family; of more, the most frequent are kept. A term takes about 32 bytes
 _BLOCK = rows_per_block(200)  # code points per block: each has up to 8 terms of 25 bytes
 
 
@@ -47,17 +47,18 @@ class Terms:
     piece_idf: NDArray[np.float32]
 
     @property
-    def made(self) -> tuple[str, ...]:
+    def output_names(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
         words, pieces = (vocabulary.terms for vocabulary in self._vocabularies)
         return (*(f"{self.name}: {term}" for term in words), *(f"{self.name}: '{term}'" for term in pieces))
 
     def apply(self, column: Any) -> sp.csr_matrix:
         """Return (n, terms) CSR of float32 with rows of length 1, or 0 without a known term."""
-        coded = pc.dictionary_encode(as_words(column).fill_null(""))  # repeated texts are counted once
-        texts, places = coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
+        encoded = pc.dictionary_encode(as_words(column).fill_null(""))  # repeated texts are counted once
+        texts = encoded.dictionary.to_pylist()
+        positions = encoded.indices.to_numpy(zero_copy_only=False)
         rows = self._weigh(characters(texts))
-        return rows if len(texts) == len(places) else rows[places]
+        return rows if len(texts) == len(positions) else rows[positions]
 
     def _weigh(self, texts: Characters) -> sp.csr_matrix:
         families = zip(self._vocabularies, (self.word_idf, self.piece_idf))
@@ -102,11 +103,11 @@ class _FamilyTerms(NamedTuple):
 
 
 def _learn_family(texts: Characters, family: str) -> _FamilyTerms:
-    if family == "piece" and 4 * len(texts.chars) > MOST_PIECES:
+    if family == "piece" and 4 * len(texts.chars) > MAX_PIECES:
         return _FamilyTerms([], np.empty(0, np.float32))
-    found = learn_vocabulary(texts, family)
-    idf = np.log((1 + len(texts.ends)) / (1 + found.texts_with)) + 1
-    return _FamilyTerms(found.vocabulary.terms, idf.astype(np.float32))
+    learned = learn_vocabulary(texts, family)
+    idf = np.log((1 + len(texts.ends)) / (1 + learned.texts_with)) + 1
+    return _FamilyTerms(learned.vocabulary.terms, idf.astype(np.float32))
 
 
 def _tfidf(counts: sp.csr_matrix, idf: NDArray[np.float32]) -> sp.csr_matrix:
@@ -170,7 +171,7 @@ def _kinds(chars: NDArray[np.uint32]) -> NDArray[np.uint8]:
 
 
 class _Occurrences(NamedTuple):
-    """Terms of some texts: hashes, spans [first, last) of code points, spaces; text i has indptr[i]:indptr[i + 1]."""
+    """Terms of several texts: hashes, code points [first, last) and spaces; text i has indptr[i]:indptr[i + 1]."""
 
     indptr: NDArray
     keys: NDArray  # uint64
@@ -180,13 +181,19 @@ class _Occurrences(NamedTuple):
 
 
 def _list_terms(texts: Characters, part: slice, family: str) -> _Occurrences:
-    starts, ends, number = texts.starts[part], texts.ends[part], TERM_FAMILIES.index(family)
-    room = int(ngrams.room_for((ends - starts).sum() + len(starts), number))
-    indptr, keys, first = np.zeros(len(starts) + 1, np.int64), np.empty(room, np.uint64), np.empty(room, np.int64)
-    found = _Occurrences(indptr, keys, first, np.empty_like(first), np.zeros(room, np.uint8))
-    ngrams.list_terms(texts.chars, texts.kinds, starts, ends, number, *found)
-    n = found.indptr[-1]
-    return _Occurrences(found.indptr, *(values[:n] for values in found[1:]))
+    starts, ends = texts.starts[part], texts.ends[part]
+    family_number = TERM_FAMILIES.index(family)
+    size = int(ngrams.max_terms((ends - starts).sum() + len(starts), family_number))
+    terms = _Occurrences(
+        np.zeros(len(starts) + 1, np.int64),
+        np.empty(size, np.uint64),
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+        np.zeros(size, np.uint8),
+    )
+    ngrams.list_terms(texts.chars, texts.kinds, starts, ends, family_number, *terms)
+    n = terms.indptr[-1]
+    return _Occurrences(terms.indptr, *(values[:n] for values in terms[1:]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,12 +212,12 @@ class Vocabulary:
 
     def _count(self, texts: Characters, part: slice) -> sp.csr_matrix:
         keys, columns = self._sorted_keys
-        found = _list_terms(texts, part, self.family)
-        places = np.minimum(np.searchsorted(keys, found.keys), len(keys) - 1)
-        known = keys[places] == found.keys
-        indptr = np.concatenate([[0], np.cumsum(known)])[found.indptr]
+        terms = _list_terms(texts, part, self.family)
+        positions = np.minimum(np.searchsorted(keys, terms.keys), len(keys) - 1)
+        known = keys[positions] == terms.keys
+        indptr = np.concatenate([[0], np.cumsum(known)])[terms.indptr]
         ones = np.ones(indptr[-1], np.float32)
-        counts = sp.csr_matrix((ones, columns[places[known]], indptr), (len(found.indptr) - 1, len(self.terms)))
+        counts = sp.csr_matrix((ones, columns[positions[known]], indptr), (len(terms.indptr) - 1, len(self.terms)))
         counts.sum_duplicates()
         return counts
 
@@ -231,13 +238,13 @@ class LearnedTerms(NamedTuple):
     texts_with: NDArray[np.int64]
 
 
-def learn_vocabulary(texts: Characters, family: str, most: int = MOST_TERMS) -> LearnedTerms:
-    """Return the terms that occur in enough texts, in alphabetical order."""
+def learn_vocabulary(texts: Characters, family: str, max_terms: int = MAX_TERMS) -> LearnedTerms:
+    """Return the most frequent terms that occur in at least two texts (one if there are few), in alphabetical order."""
     table = _merge(pmap(lambda part: _count_texts(texts, part, family), texts.blocks()))
-    enough = 2 if len(texts.ends) >= FEW_ROWS else 1
-    kept = np.flatnonzero(table.counts >= enough)
-    if len(kept) > most:
-        kept = kept[np.argsort(-table.counts[kept], kind="stable")[:most]]
+    min_texts = 2 if len(texts.ends) >= FEW_ROWS else 1
+    kept = np.flatnonzero(table.counts >= min_texts)
+    if len(kept) > max_terms:
+        kept = kept[np.argsort(-table.counts[kept], kind="stable")[:max_terms]]
     terms = _spell(texts, table, kept, family)
     order = sorted(range(len(terms)), key=terms.__getitem__)
     return LearnedTerms(Vocabulary(family, [terms[i] for i in order]), table.counts[kept][order])
@@ -254,21 +261,22 @@ class _TermTable(NamedTuple):
 
 
 def _count_texts(texts: Characters, part: slice, family: str) -> _TermTable:
-    """Return the distinct terms of some texts with the number of texts that have each."""
-    found = _list_terms(texts, part, family)
-    order = np.argsort(found.keys, kind="stable")  # equal terms stay in the order of the texts
-    keys, text = found.keys[order], np.repeat(np.arange(len(found.indptr) - 1), np.diff(found.indptr))[order]
+    """Return the distinct terms of the texts of a block, with the number of texts that have each."""
+    terms = _list_terms(texts, part, family)
+    order = np.argsort(terms.keys, kind="stable")  # equal terms stay in the order of the texts
+    keys = terms.keys[order]
+    text = np.repeat(np.arange(len(terms.indptr) - 1), np.diff(terms.indptr))[order]
     new_text = np.ones(len(keys), np.int64)
     new_text[1:] = (keys[1:] != keys[:-1]) | (text[1:] != text[:-1])
-    return _sum_counts(_TermTable(keys, new_text, found.first[order], found.last[order], found.pads[order]))
+    return _sum_counts(_TermTable(keys, new_text, terms.first[order], terms.last[order], terms.pads[order]))
 
 
 def _merge(tables: list[_TermTable]) -> _TermTable:
     if not tables:
         return _TermTable(*(np.zeros(0, dtype) for dtype in (np.uint64, np.int64, np.int64, np.int64, np.uint8)))
-    whole = _TermTable(*map(np.concatenate, zip(*tables)))
-    order = np.argsort(whole.keys, kind="stable")
-    return _sum_counts(_TermTable(*(values[order] for values in whole)))
+    combined = _TermTable(*map(np.concatenate, zip(*tables)))
+    order = np.argsort(combined.keys, kind="stable")
+    return _sum_counts(_TermTable(*(values[order] for values in combined)))
 
 
 def _sum_counts(table: _TermTable) -> _TermTable:
@@ -282,8 +290,8 @@ def _sum_counts(table: _TermTable) -> _TermTable:
 
 def _spell(texts: Characters, table: _TermTable, kept: NDArray[np.int64], family: str) -> list[str]:
     """Return terms as text: the words of a pair joined by one space, a piece with the spaces around its token."""
-    whole = texts.chars.tobytes().decode("utf-32-le", "surrogatepass")
-    spans = [whole[a:b] for a, b in zip(table.first[kept].tolist(), table.last[kept].tolist())]
+    text = texts.chars.tobytes().decode("utf-32-le", "surrogatepass")
+    spans = [text[a:b] for a, b in zip(table.first[kept].tolist(), table.last[kept].tolist())]
     if family == "word":
         return [" ".join(re.findall(r"\w+", span)) for span in spans]
     pads = table.pads[kept].tolist()

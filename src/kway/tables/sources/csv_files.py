@@ -1,12 +1,13 @@
 """csv and other delimited text -> pyarrow Table.
 
-pyarrow reads the file and finds the types of the columns. The file is read a second time if later rows require it:
+pyarrow reads the file and finds the types of the columns. The file is read again if the first pass shows that it is
+needed:
 
-    bytes that are not UTF-8       read again as cp1252
-    a value of another type        read again in one block, so that all rows decide the types
-    a cell of more than a block    read again in one block
-    numbers with a decimal comma   read again with that mark
-    codes such as 0052             read again with these columns as text, so that they keep their zeros
+    bytes that are not UTF-8       read as cp1252, then as latin-1, unless the user gave the encoding
+    a value of another type        read in one block, so that all rows decide the types
+    a cell longer than a block     read in one block
+    numbers with a decimal comma   read with that mark
+    codes such as 0052             read with these columns as text, so that they keep their zeros
 
 A large file is read in pieces that end between rows (`read_pieces`).
 """
@@ -32,7 +33,8 @@ import pyarrow.csv
 
 from kway.errors import InputError
 from kway.memory import BLOCK_BYTES
-from kway.tables.options import UNKNOWN_FORM, TextForm
+from kway.suggest import listing
+from kway.tables.read_options import UNKNOWN_FORM, TextForm
 from kway.tables.sources.frames import refuse_repeated
 from kway.tables.sources.text_form import (
     HEAD,
@@ -40,18 +42,18 @@ from kway.tables.sources.text_form import (
     FileForm,
     csv_rows,
     encoding_note,
+    fallback_encodings,
     find_form,
     head_text,
     is_separator_line,
-    not_utf8,
     plain_names,
 )
 from kway.tables.sources.values import are_codes, are_dotted_thousands, needs_comma, present, trimmed
 from kway.text_tables import count
 
-PIECE_BYTES = BLOCK_BYTES // 2  # bytes of a piece of a large file: it is held as text and as a table
-_RELEASED = 5.0  # seconds to wait until Arrow's threads have released a handler; it takes microseconds (tests/tables)
+PIECE_BYTES = BLOCK_BYTES // 2  # bytes of a piece of a large file: it is in memory as text and as a table
 _WHOLE_FILE = np.iinfo(np.int32).max  # bytes per block, the largest value that pyarrow accepts
+_HANDLER_TIMEOUT = 5.0  # seconds to wait for Arrow's threads to release the row handler; it takes microseconds
 _ONE_BYTE_LINE_ENDS = ("utf-8", "utf-8-sig", "ascii", "latin-1", "iso8859-1", "cp1252")
 _LEADING_ZERO = re.compile(r"\s*0[0-9]+\s*$")
 
@@ -59,25 +61,48 @@ _LEADING_ZERO = re.compile(r"\s*0[0-9]+\s*$")
 class TableRequest(NamedTuple):
     """Which columns of a table to read, and what is known about its text.
 
-    words: columns of a csv that stay text, so that the label 007 does not become 7; asked: the form that the user gave;
-    before: the form of earlier rows; columns: names that the header contains if there is one; only: the columns to
-    return; skip_bad: leave out rows with more or fewer cells than the first; find_codes: keep codes as text.
+    Parameters
+    ----------
+    text_columns : sequence of str
+        Columns of a csv that stay text, so that the label 007 does not become 7.
+    form : TextForm
+        The form that the user gave.
+    earlier_form : TextForm
+        The form of the training file, for what the file itself does not decide.
+    expected_names : sequence of str
+        Names of columns. A first row that contains one of them is a header.
+    columns : sequence of str or None
+        The columns to return; None for all.
+    skip_bad : bool
+        Whether to leave out rows with more or fewer cells than the first.
+    find_codes : bool
+        Whether to detect columns of codes and keep them as text.
     """
 
-    words: Sequence[str] = ()
-    asked: TextForm = UNKNOWN_FORM
-    before: TextForm = UNKNOWN_FORM
-    columns: Sequence[str] = ()
-    only: Sequence[str] | None = None
+    text_columns: Sequence[str] = ()
+    form: TextForm = UNKNOWN_FORM
+    earlier_form: TextForm = UNKNOWN_FORM
+    expected_names: Sequence[str] = ()
+    columns: Sequence[str] | None = None
     skip_bad: bool = False
     find_codes: bool = False
 
 
 class LoadedTable(NamedTuple):
-    """A table, the form of its text (UNKNOWN_FORM for formats with types), how it was read, and what was left out.
+    """A table as it was read.
 
-    codes: columns of a csv that stayed text because they are codes; lacking: for a folder, the columns that some file
-    does not have, each with the name of such a file.
+    Parameters
+    ----------
+    table : pyarrow.Table
+        The columns.
+    form : TextForm
+        The form of the text; UNKNOWN_FORM for formats that store types.
+    notes, left_out : tuple of str
+        How the file was read, and which rows were left out.
+    codes : sequence of str
+        Columns of a csv that stayed text because they are codes.
+    missing_columns : mapping of str to str
+        For a folder: columns that some file does not have, each with the name of such a file.
     """
 
     table: Any
@@ -85,38 +110,33 @@ class LoadedTable(NamedTuple):
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     codes: Sequence[str] = ()
-    lacking: Mapping[str, str] = MappingProxyType({})
+    missing_columns: Mapping[str, str] = MappingProxyType({})
 
 
 EVERYTHING = TableRequest()
 
 
 def read_csv(content: Path | bytes, name: str, request: TableRequest) -> LoadedTable:
-    """Read a csv."""
-    found = find_form(head_of(content), name, request.asked, request.before, request.columns)
-    file, form, notes = _CsvFile(content, name, found, request.skip_bad), found.form, found.notes
-    words = list(request.words)
-    table = file.parse(form, words, request.only)
-    for encoding in (not_utf8(request.before), "latin-1"):  # latin-1 decodes every byte
-        if table is None:
-            form = replace(form, encoding=encoding)
-            table = file.parse(form, words, request.only)
-    if table is None:
-        raise InputError(f"{name} is not text in UTF-8, cp1252 or latin-1; give its encoding with encoding=")
-    if form.encoding != found.form.encoding:
+    """Read a delimited file; read it again with another encoding or decimal mark, or with codes as text, if needed."""
+    detected = find_form(head_of(content), name, request.form, request.earlier_form, request.expected_names)
+    file = _CsvFile(content, name, detected, request)
+    form, table = file.decode()
+    notes = detected.notes
+    if form.encoding != detected.form.encoding:
         notes = (*notes, encoding_note(str(form.encoding)))
     refuse_repeated(table.column_names, name)
     if form.decimal is None:
-        form = replace(form, decimal="," if needs_comma(table, tuple(words)) else ".")
-        if form.decimal == ",":
+        has_comma = needs_comma(table, request.text_columns)
+        form = replace(form, decimal="," if has_comma else ".")
+        if has_comma:
             notes = (*notes, "numbers have a decimal comma (decimal='.' to change it)")
-            table = file.parse_again(form, words, request.only)
+            table = file.read(form)
         elif form.sep == ";":  # usual with a decimal comma
             notes = (*notes, *map(_thousands_note, _dotted_columns(table, file, form)))
     codes = _code_columns(table, file, form) if request.find_codes else []
     if codes:
-        table = file.parse_again(form, [*words, *codes], request.only)
-    left_out = (_ragged_note(len(file.bad)),) if file.bad else ()
+        table = file.read(form, [*request.text_columns, *codes])
+    left_out = (_ragged_note(len(file.ragged)),) if file.ragged else ()
     return LoadedTable(table, form, notes, left_out, codes)
 
 
@@ -129,81 +149,108 @@ def head_of(content: Path | bytes) -> bytes:
 
 
 class _CsvFile:
-    """A csv with a known separator and header. `bad` are the ragged rows of the last parse."""
+    """A csv with a known separator and header. `ragged` are the ragged rows of the last pass."""
 
-    def __init__(self, content: Path | bytes, name: str, found: FileForm, skip_bad: bool) -> None:
-        self.content, self.name, self.found, self.skip_bad = content, name, found, skip_bad
-        self.bad: list[Any] = []
+    def __init__(self, content: Path | bytes, name: str, detected: FileForm, request: TableRequest) -> None:
+        self.content, self.name = content, name
+        self.detected, self.request = detected, request
+        self.ragged: list[Any] = []
 
-    def parse(self, form: TextForm, words: Sequence[str], only: Sequence[str] | None) -> Any | None:
-        """Return the table; None if the file is not in this encoding."""
+    def decode(self) -> tuple[TextForm, Any]:
+        """Return the table in the detected encoding or the first fallback that fits, and the form with the encoding."""
+        form = self.detected.form
+        encodings = [form.encoding]
+        if self.request.form.encoding is None:
+            encodings += fallback_encodings(self.request.earlier_form)
+        for encoding in dict.fromkeys(encodings):
+            form = replace(form, encoding=encoding)
+            table = self._try(form, self.request.text_columns, self.request.columns)
+            if table is not None:
+                return form, table
+        raise InputError(f"{self.name} is not text in {listing(encodings)}; give its encoding with encoding=")
+
+    def read(
+        self, form: TextForm, text_columns: Sequence[str] | None = None, columns: Sequence[str] | None = None
+    ) -> Any:
+        """Return the table; by default with the text columns and the columns of the request."""
+        request = self.request
+        table = self._try(
+            form,
+            request.text_columns if text_columns is None else text_columns,
+            request.columns if columns is None else columns,
+        )
+        if table is None:
+            raise InputError(f"{self.name} is not {form.encoding} text; give its encoding with encoding=")
+        return table
+
+    def _try(self, form: TextForm, text_columns: Sequence[str], columns: Sequence[str] | None) -> Any | None:
+        """Return the table; None if the file is not in this encoding.
+
+        Arrow has one exception for all problems of a csv, so they are told apart by the beginning of its message.
+        tests/tables/test_csv_rows.py has a file for each of these messages.
+        """
         try:
-            table = self._read(form, words, only)
+            table = self._pass(form, text_columns, columns)
         except UnicodeDecodeError:
             return None
         except pa.ArrowInvalid as error:
             if "invalid UTF8" in str(error):
                 return None
-            if self.bad:
-                raise ragged_error(self.content, form, self.found, self.name) from error
+            if self.ragged:
+                raise ragged_error(self.content, form, self.detected, self.name) from error
             if not any(part in str(error) for part in ("conversion error", "straddling", "Empty CSV", "block size")):
                 raise
-            table = self._read(form, words, only, block_size=_WHOLE_FILE)  # types from all rows
+            table = self._pass(form, text_columns, columns, block_size=_WHOLE_FILE)  # types from all rows
         return None if any(pa.types.is_binary(field.type) for field in table.schema) else table
 
-    def parse_again(self, form: TextForm, words: Sequence[str], only: Sequence[str] | None) -> Any:
-        """Return the table; raise InputError if the file is not in this encoding."""
-        table = self.parse(form, words, only)
-        if table is None:
-            raise InputError(f"{self.name} is not {form.encoding} text; give its encoding with encoding=")
-        return table
+    def _pass(self, form: TextForm, text_columns: Sequence[str], columns: Sequence[str] | None, **options: Any) -> Any:
+        """Let pyarrow read the file once.
 
-    def _read(self, form: TextForm, words: Sequence[str], only: Sequence[str] | None, **options: Any) -> Any:
-        self.bad = []
+        Arrow's threads may still hold the row handler, a Python object, when `read_csv` returns. A thread that releases
+        it while the process ends aborts the process, so this waits until the handler is released.
+        """
+        self.ragged = []
 
         def handle(row: Any) -> str:
-            self.bad.append(row)
-            return "skip" if self.skip_bad else "error"
+            self.ragged.append(row)
+            return "skip" if self.request.skip_bad else "error"
 
         encoding = "utf8" if form.encoding == "utf-8" else form.encoding
-        reading = pa.csv.ReadOptions(encoding=encoding, skip_rows=self.found.skipped, **options)
+        reading = pa.csv.ReadOptions(encoding=encoding, skip_rows=self.detected.skipped, **options)
         if not form.header:
-            reading.column_names = plain_names(len(self.found.first))
+            reading.column_names = plain_names(len(self.detected.first_row))
         parsing = pa.csv.ParseOptions(delimiter=form.sep, newlines_in_values=True, invalid_row_handler=handle)
+        conversion = pa.csv.ConvertOptions(
+            column_types={column: pa.string() for column in text_columns},
+            decimal_point=form.decimal or ".",
+            include_columns=columns,
+        )
         released: SimpleQueue[Any] = SimpleQueue()
-        watch = weakref.ref(handle, released.put)
+        handler = weakref.ref(handle, released.put)
+        source = pa.BufferReader(self.content) if isinstance(self.content, bytes) else self.content
         try:
-            return pa.csv.read_csv(
-                pa.BufferReader(self.content) if isinstance(self.content, bytes) else self.content,
-                read_options=reading,
-                parse_options=parsing,
-                convert_options=pa.csv.ConvertOptions(
-                    column_types={c: pa.string() for c in words},
-                    decimal_point=form.decimal or ".",
-                    include_columns=only,
-                ),
-            )
+            return pa.csv.read_csv(source, read_options=reading, parse_options=parsing, convert_options=conversion)
         finally:
             del handle, parsing
-            if watch() is not None:  # a thread of Arrow still has it, and would abort a process that ends now
+            if handler() is not None:
                 with suppress(Empty):
-                    released.get(timeout=_RELEASED)
+                    released.get(timeout=_HANDLER_TIMEOUT)
 
 
 # ---- columns that are read again
 
 
 def _dotted_columns(table: Any, file: _CsvFile, form: TextForm) -> list[str]:
-    """Return the columns read as fractions that may be whole numbers with dots between thousands."""
-    fractions = [c for c in table.column_names if _in_thousandths(table.column(c))]
+    """Return the columns that were read as fractions and may be whole numbers with dots between thousands."""
+    fractions = [c for c in table.column_names if _has_thousandths(table.column(c))]
     if not fractions:
         return []
-    words = file.parse_again(form, fractions, fractions)
-    return [c for c in fractions if are_dotted_thousands(present(trimmed(words.column(c))))]
+    as_text = file.read(form, fractions, fractions)
+    return [c for c in fractions if are_dotted_thousands(present(trimmed(as_text.column(c))))]
 
 
-def _in_thousandths(column: Any) -> bool:
-    """Return whether a column has fractions, each with at most three digits."""
+def _has_thousandths(column: Any) -> bool:
+    """Return whether a column has non-integers, all with at most three decimals."""
     if str(column.type) != "double":
         return False
     values = np.asarray(column.drop_null().to_numpy())
@@ -223,12 +270,19 @@ def _code_columns(table: Any, file: _CsvFile, form: TextForm) -> list[str]:
 
     Only columns with a leading zero in the first rows are read again.
     """
-    whole = {c for c in table.column_names if str(table.schema.field(c).type) == "int64"}
-    rows = head_rows(file.content, form, len(table.column_names)) if whole else ()
-    padded = {c for row in rows for c, cell in zip(table.column_names, row) if c in whole and _LEADING_ZERO.match(cell)}
-    maybe = [c for c in table.column_names if c in padded]
-    words = file.parse_again(form, maybe, maybe) if maybe else None
-    return [c for c in maybe if words is not None and are_codes(present(trimmed(words.column(c))))]
+    integers = {c for c in table.column_names if str(table.schema.field(c).type) == "int64"}
+    rows = head_rows(file.content, form, len(table.column_names)) if integers else ()
+    padded = {
+        column
+        for row in rows
+        for column, cell in zip(table.column_names, row)
+        if column in integers and _LEADING_ZERO.match(cell)
+    }
+    candidates = [c for c in table.column_names if c in padded]
+    if not candidates:
+        return []
+    as_text = file.read(form, candidates, candidates)
+    return [c for c in candidates if are_codes(present(trimmed(as_text.column(c))))]
 
 
 def head_rows(content: Path | bytes, form: TextForm, width: int) -> Iterator[list[str]]:
@@ -241,22 +295,22 @@ def head_rows(content: Path | bytes, form: TextForm, width: int) -> Iterator[lis
             yield cells
 
 
-def first_words(content: Path | bytes, form: TextForm, columns: Sequence[str]) -> dict[str, str]:
-    """Return the first word of each column as it is written, such as 2.180e+02."""
-    found: dict[str, str] = {}
+def first_cells(content: Path | bytes, form: TextForm, columns: Sequence[str]) -> dict[str, str]:
+    """Return the first non-empty cell of each column, verbatim, such as 2.180e+02."""
+    cells: dict[str, str] = {}
     for row in head_rows(content, form, len(columns)):
-        found |= {c: cell.strip() for c, cell in zip(columns, row) if c not in found and cell.strip()}
-    return found
+        cells |= {c: cell.strip() for c, cell in zip(columns, row) if c not in cells and cell.strip()}
+    return cells
 
 
 # ---- rows with more or fewer cells than the first
 
 
-def ragged_error(content: Path | bytes, form: TextForm, found: FileForm, name: str) -> InputError:
+def ragged_error(content: Path | bytes, form: TextForm, detected: FileForm, name: str) -> InputError:
     """Return the error for the first row whose number of cells differs from that of the first row, with advice."""
-    sep, first = str(form.sep), found.first
+    sep, first = str(form.sep), detected.first_row
     with _open_text(content, str(form.encoding)) as text:
-        rows = csv_rows(text, sep, found.skipped)
+        rows = csv_rows(text, sep, detected.skipped)
         line, cells = next((row for row in rows if len(row.cells) != len(first)), CsvRow(0, []))
     counts = f"line {line:,} has {count(len(cells), 'cell')}, but the first row has {len(first):,}"
     problem = f"{name} cannot be read: {counts}: {_short(sep.join(cells))}"
@@ -294,26 +348,27 @@ def read_pieces(file: Path, request: TableRequest) -> Iterator[Path | bytes]:
     The file itself is yielded if a line end has several bytes in its encoding.
     """
     with _open_bytes(file) as opened:
-        form = find_form(opened.read(HEAD), file.name, request.asked, request.before, request.columns).form
+        form = find_form(opened.read(HEAD), file.name, request.form, request.earlier_form, request.expected_names).form
         if str(form.encoding).lower() not in _ONE_BYTE_LINE_ENDS:
             yield file
             return
         opened.seek(0)
-        above = b"".join(opened.readline() for _ in range(form.skip_rows or 0))
+        skipped = b"".join(opened.readline() for _ in range(form.skip_rows or 0))
         line = opened.readline()
         if not line:
             raise OSError("it is empty")
         if not is_separator_line(line):
-            opened.seek(len(above))
-        first, left = above + (opened.readline() if form.header else b""), b""
-        while more := opened.read(PIECE_BYTES):
-            left += more
-            end = _last_row_end(left)
+            opened.seek(len(skipped))
+        header = skipped + (opened.readline() if form.header else b"")
+        rest = b""  # begins with a row, so quotes before it are balanced
+        while block := opened.read(PIECE_BYTES):
+            rest += block
+            end = _last_row_end(rest)
             if end:
-                yield first + left[:end]
-                left = left[end:]
-        if left.strip():
-            yield first + left
+                yield header + rest[:end]
+                rest = rest[end:]
+        if rest.strip():
+            yield header + rest
 
 
 def _open_bytes(file: Path) -> BinaryIO:
@@ -321,7 +376,7 @@ def _open_bytes(file: Path) -> BinaryIO:
 
 
 def _last_row_end(text: bytes) -> int:
-    """Return the position after the last line end outside quotes; 0 if there is none."""
+    """Return the position after the last line end outside quotes; 0 if there is none. `text` begins outside quotes."""
     end = text.rfind(b"\n") + 1
     quotes = text.count(b'"', 0, end)
     while end and quotes % 2:

@@ -1,7 +1,7 @@
 """Tables in memory: frames of any library as pyarrow tables, types of Arrow columns, and checks of column names.
 
-`as_table` turns pandas and polars frames, dicts of columns and lists of dicts into a pyarrow Table with unique names.
-`n_rows` counts the rows of a table, an array or a sparse matrix, and `take_rows` selects them.
+`as_table` turns pandas and polars frames, dicts of columns and lists of dicts into a pyarrow Table with unique column
+names. `n_rows` and `take_rows` work on tables, arrays and sparse matrices.
 """
 
 from __future__ import annotations
@@ -82,15 +82,13 @@ def plain_types(table: pa.Table) -> pa.Table:
     """Return structs as one column per field (user.age), durations as seconds, and lists of text as one text."""
     while any(kinds.is_struct(field.type) for field in table.schema):
         table = table.flatten()
-    for place, field in enumerate(table.schema):
+    for j, field in enumerate(table.schema):
         if kinds.is_duration(field.type):
-            seconds = pc.divide(
-                table.column(place).cast(pa.duration("ns"), safe=False).cast("int64").cast("float64"), 1e9
-            )
-            table = table.set_column(place, field.name, seconds)
+            seconds = pc.divide(table.column(j).cast(pa.duration("ns"), safe=False).cast("int64").cast("float64"), 1e9)
+            table = table.set_column(j, field.name, seconds)
         elif (kinds.is_list(field.type) or kinds.is_large_list(field.type)) and is_text(field.type.value_type):
-            lists = table.column(place).combine_chunks().cast(pa.list_(pa.string()))
-            table = table.set_column(place, field.name, pc.binary_join(lists, " "))
+            lists = table.column(j).combine_chunks().cast(pa.list_(pa.string()))
+            table = table.set_column(j, field.name, pc.binary_join(lists, " "))
     return table
 
 
@@ -127,9 +125,9 @@ def _plain_column(column: Any, values: Any) -> Any:
     """Return durations as seconds, and types that only pandas has (periods, intervals) as text."""
     if kinds.is_duration(column.type):
         return pa.array([None if v is None else v.total_seconds() for v in column.to_pylist()], pa.float64())
-    held = column.type.value_type if kinds.is_dictionary(column.type) else column.type
-    odd = isinstance(held, pa.BaseExtensionType) or (held is not column.type and kinds.is_nested(held))
-    if odd and hasattr(values, "isna"):
+    value_type = column.type.value_type if kinds.is_dictionary(column.type) else column.type
+    is_nested = value_type is not column.type and kinds.is_nested(value_type)
+    if (isinstance(value_type, pa.BaseExtensionType) or is_nested) and hasattr(values, "isna"):
         return pa.array([None if gap else str(v) for v, gap in zip(values, values.isna())], pa.large_string())
     return column
 
@@ -199,7 +197,7 @@ def number_kinds(table: pa.Table) -> dict[str, str]:
 
 
 def whole_column(column: Any) -> pa.Array:
-    """The column as one array, dictionaries decoded, text as large_string."""
+    """Return a column as one array, with dictionaries decoded and text as large_string."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
         if isinstance(column, pa.ChunkedArray):  # no chunk, or too long for one
@@ -212,18 +210,18 @@ def whole_column(column: Any) -> pa.Array:
 
 
 def plain_numbers(column: Any) -> Any:
-    """Return text that consists of plain numbers (missing values aside) as numbers.
+    """Return a text column as numbers if all its values, apart from missing ones, are plain numbers.
 
-    Other text stays: codes such as 007, and fractions with more digits than a float keeps.
+    Other columns are returned unchanged: codes such as 007, and fractions with more digits than a float64 keeps.
     """
-    words = whole_column(column)
-    words = pc.if_else(pc.equal(words, ""), pa.scalar(None, words.type), words)
+    text = whole_column(column)
+    text = pc.if_else(pc.equal(text, ""), pa.scalar(None, text.type), text)
     for pattern, kind in ((_WHOLE_NUMBER, pa.int64()), (_JSON_NUMBER, pa.float64())):
-        if words.null_count < len(words) and pc.all(pc.match_substring_regex(words, pattern)).as_py():
-            if kind == pa.float64() and pc.any(pc.match_substring_regex(words, _OVER_15_DIGITS)).as_py():
+        if text.null_count < len(text) and pc.all(pc.match_substring_regex(text, pattern)).as_py():
+            if kind == pa.float64() and pc.any(pc.match_substring_regex(text, _OVER_15_DIGITS)).as_py():
                 return column
             try:
-                return words.cast(kind)
+                return text.cast(kind)
             except pa.ArrowInvalid:  # a number of twenty digits is a code
                 return column
     return column
@@ -246,18 +244,21 @@ def refuse_repeated(columns: Sequence[str], name: str) -> None:
         raise InputError(f"{name} has more than one column named {listing(repeated)}; give each column its own name")
 
 
-def refuse_unknown(
-    column: str, columns: Sequence[str], name: str, what: str, error: type[InputError] = UsageError
+def refuse_unknown_column(
+    column: str, columns: Sequence[str], name: str, role: str | None = None, error: type[InputError] = UsageError
 ) -> None:
-    """Raise an error if the column does not exist, with the nearest name or the option that may help."""
+    """Raise an error if a column does not exist, with the nearest name or the option that may help.
+
+    `role` is the use of the column in the message, such as target or group.
+    """
     if column in columns:
         return
-    problem = f"{name} has no {what} column {column!r}"
-    uncut = next((sep for sep in (";", "\t", "|", ",") if len(columns) == 1 and sep in columns[0]), None)
-    if uncut is not None:
-        shown = "'tab'" if uncut == "\t" else repr(uncut)
+    problem = f"{name} has no {role or 'such'} column {column!r}"
+    possible_sep = next((sep for sep in (";", "\t", "|", ",") if len(columns) == 1 and sep in columns[0]), None)
+    if possible_sep is not None:
+        shown = "'tab'" if possible_sep == "\t" else repr(possible_sep)
         raise error(f"{problem}; its only column is {columns[0]!r}; if {shown} separates columns, give sep={shown}")
-    known = f"{problem}{nearest(column, columns)}; its columns are {listing(columns)}"
+    problem += f"{nearest(column, columns)}; its columns are {listing(columns)}"
     if re.fullmatch("c[0-9]+", column) and not all(re.fullmatch("c[0-9]+", c) for c in columns):
-        raise error(f"{known}, taken from its first row; if that row is not a header, give header=False")
-    raise error(known)
+        raise error(f"{problem}, taken from its first row; if that row is not a header, give header=False")
+    raise error(problem)

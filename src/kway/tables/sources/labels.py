@@ -1,8 +1,13 @@
 """Labels from a column of a table, and the column `split` that divides rows into training and test rows.
 
-" ham", "ham"   one label in a csv, where surrounding blanks are removed; labels of a frame are not changed
-1, 2, 10        whole numbers         1.0, 2.5   floats        true, False   bools
-007, 08, 10     text; as numbers, 7 and 007 would be one class
+The labels of a csv have no type, so all labels of the column decide it:
+
+    1, 2, 10        integers
+    1.0, 2.5        floats
+    true, False     booleans
+    007, 08, 10     text, because as numbers 7 and 007 would be one class
+
+Blanks around the labels of a csv are removed. The labels of a frame are not changed.
 """
 
 from __future__ import annotations
@@ -20,14 +25,13 @@ from kway.errors import InputError
 from kway.suggest import listing
 from kway.text_tables import count
 
-_GAPS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")  # missing values among numbers; among words only ""
+_MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")  # missing among numbers; among text only ""
 _INTEGER = r"^-?(0|[1-9][0-9]{0,17})$"
 _FLOAT = r"^-?((0|[1-9][0-9]{0,14})(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,2})?$"
 _BOOL = r"^(?i:true|false)$"
-_TRAIN_WORDS = ("train", "val", "valid", "validation", "dev")
-_TEST_WORDS = ("test",)
+_TRAIN_VALUES = ("train", "val", "valid", "validation", "dev")  # of a column `split`
 
-_LABEL_ROWS = "label these rows, or drop them"
+_LABEL_ROWS = "label these rows, or drop them"  # advice of errors
 SKIP_ROWS = "label these rows, or leave them out: skip_bad=True"
 
 
@@ -39,22 +43,32 @@ class NoLabelError(InputError):
         self.rows = rows
 
 
-def column_labels(column: Any, what: str, typed: bool, advice: str = _LABEL_ROWS, written: bool = False) -> NDArray:
-    """Return the labels (n,) of a pyarrow column; raise InputError, which calls it `what`, if some are missing.
+def column_labels(column: Any, what: str, typed: bool, advice: str = _LABEL_ROWS, from_csv: bool = False) -> NDArray:
+    """Return the labels (n,) of a pyarrow column; raise InputError if some are missing.
 
-    `typed`: the format has types, so text stays text; else text becomes numbers if all words are numbers.
-    `written`: the words come from a csv, and surrounding blanks are removed.
+    Parameters
+    ----------
+    column : pyarrow column
+        The labels.
+    what : str
+        The name of the column in messages.
+    typed : bool
+        Whether the format has types, so that text stays text. Otherwise text becomes numbers if all labels are numbers.
+    advice : str
+        What the error for missing labels advises.
+    from_csv : bool
+        Whether to remove surrounding blanks.
     """
-    if _is_words(column):
-        words = pc.utf8_trim_whitespace(column.cast("string")) if written else column.cast("string")
-        kind = None if typed else _number_kind(words)
-        if kind is None:
-            labels = words.to_pylist()
-            _refuse_gaps(sum(not word for word in labels), len(labels), what, advice)
+    if _is_text(column):
+        text = pc.utf8_trim_whitespace(column.cast("string")) if from_csv else column.cast("string")
+        number_type = None if typed else _number_type(text)
+        if number_type is None:
+            labels = text.to_pylist()
+            _refuse_missing(sum(not label for label in labels), len(labels), what, advice)
             return np.asarray(labels)
-        _refuse_gaps(len(words) - len(_without_gaps(words)), len(words), what, advice)
-        return np.asarray(words.cast(kind).to_numpy())
-    _refuse_gaps(column.null_count, len(column), what, advice)
+        _refuse_missing(len(text) - len(_present(text)), len(text), what, advice)
+        return np.asarray(text.cast(number_type).to_numpy())
+    _refuse_missing(column.null_count, len(column), what, advice)
     labels = np.asarray(column.to_numpy())
     if labels.dtype.kind not in "iufb":
         raise InputError(f"{what} has type {column.type}; labels must be text, numbers or true/false")
@@ -65,22 +79,22 @@ class LabeledTable(NamedTuple):
     """The rows of a table that have a label, the mask (n,) of these rows, and a note if there are others."""
 
     table: Any
-    there: Any
+    has_label: Any
     left_out: tuple[str, ...]
 
 
 def rows_with_labels(table: Any, target: str) -> LabeledTable:
     """Return the rows whose label is present; among numbers, words such as NA count as missing."""
     column = table.column(target)
-    there = column.is_valid()
-    if _is_words(column):
-        words = pc.utf8_trim_whitespace(column.cast("string"))
-        gaps = pa.array(_GAPS if _number_kind(words) else _GAPS[:1])
-        there = pc.invert(pc.or_(pc.is_null(words), pc.is_in(words, gaps)))
-    left_out = len(column) - (pc.sum(there).as_py() or 0)
+    has_label = column.is_valid()
+    if _is_text(column):
+        text = pc.utf8_trim_whitespace(column.cast("string"))
+        missing = pa.array(_MISSING if _number_type(text) else _MISSING[:1])
+        has_label = pc.invert(pc.or_(pc.is_null(text), pc.is_in(text, missing)))
+    left_out = len(column) - (pc.sum(has_label).as_py() or 0)
     if left_out == len(column):
         raise NoLabelError(target, left_out)
-    return LabeledTable(table.filter(there), there, (unlabeled_note(left_out),) if left_out else ())
+    return LabeledTable(table.filter(has_label), has_label, (unlabeled_note(left_out),) if left_out else ())
 
 
 def unlabeled_note(rows: int) -> str:
@@ -88,26 +102,26 @@ def unlabeled_note(rows: int) -> str:
     return f"{count(rows, 'row')} without a label left out (skip_bad=True)"
 
 
-def _is_words(column: Any) -> bool:
+def _is_text(column: Any) -> bool:
     return "string" in str(column.type) or "dictionary" in str(column.type)
 
 
-def _number_kind(words: Any) -> str | None:
-    """Return the type of all words that are present; None if they are neither numbers nor bools."""
-    real = _without_gaps(words)
+def _number_type(text: Any) -> str | None:
+    """Return the type that all present labels can have: int64, bool or float64; None if they are text."""
+    present = _present(text)
     for pattern, dtype in ((_INTEGER, "int64"), (_BOOL, "bool"), (_FLOAT, "float64")):
-        if len(real) and pc.all(pc.match_substring_regex(real, pattern)).as_py():
+        if len(present) and pc.all(pc.match_substring_regex(present, pattern)).as_py():
             return dtype
     return None
 
 
-def _without_gaps(words: Any) -> Any:
-    return words.filter(pc.invert(pc.or_(pc.is_null(words), pc.is_in(words, pa.array(_GAPS)))))
+def _present(text: Any) -> Any:
+    return text.filter(pc.invert(pc.or_(pc.is_null(text), pc.is_in(text, pa.array(_MISSING)))))
 
 
-def _refuse_gaps(gaps: int, n: int, what: str, advice: str) -> None:
-    if gaps:
-        raise InputError(f"{what} is empty in {gaps:,} of {n:,} rows; {advice}")
+def _refuse_missing(n_missing: int, n: int, what: str, advice: str) -> None:
+    if n_missing:
+        raise InputError(f"{what} is empty in {n_missing:,} of {n:,} rows; {advice}")
 
 
 def label_sets(cells: Iterable[Any], sep: str) -> NDArray:
@@ -125,9 +139,9 @@ def _cell_labels(cell: Any, sep: str) -> list[str]:
     """Return the labels of a cell; raise InputError if a label in a list contains the separator."""
     if isinstance(cell, list | tuple | set | np.ndarray):
         labels = [str(label).strip() for label in cell if label is not None]
-        inside = [label for label in labels if sep in label]
-        if inside:
-            raise InputError(f"label {inside[0]!r:.100} contains the separator; pass another one: multilabel=")
+        with_separator = [label for label in labels if sep in label]
+        if with_separator:
+            raise InputError(f"label {with_separator[0]!r:.100} contains the separator; pass another one: multilabel=")
     else:
         labels = [] if cell is None or cell != cell else [label.strip() for label in str(cell).split(sep)]
     return [label for label in labels if label]
@@ -139,7 +153,10 @@ def split_set(text: str, sep: str) -> list[str]:
 
 
 def joined_sets(y: NDArray, sep: str, known: Iterable[str] = ()) -> NDArray:
-    """Return sets of labels (n,) in which labels that differ only in case or blanks are one."""
+    """Return sets of labels (n,) as text, with one spelling for labels that differ only in case or blanks.
+
+    The spelling is that of `known`, or the most frequent one.
+    """
     spellings = Spellings()
     for text in y.tolist():
         for label in split_set(text, sep):
@@ -150,41 +167,42 @@ def joined_sets(y: NDArray, sep: str, known: Iterable[str] = ()) -> NDArray:
 
 
 def joined_labels(y: NDArray, known: Iterable[Any] = (), hierarchy: str | None = None) -> NDArray:
-    """Return text labels (n,) in which labels that differ only in case or blanks are one.
+    """Return text labels (n,), with one spelling for labels that differ only in case or blanks.
 
-    Their spelling is that of `known`, else the most frequent one. In a hierarchy this is done level by level.
+    The spelling is that of `known`, or the most frequent one. With `hierarchy`, the separator of the levels of paths,
+    each level is treated separately.
     """
     if y.dtype.kind not in "UO":
         return y
-    words, places, counts = np.unique(y, return_inverse=True, return_counts=True)
+    distinct, positions, counts = np.unique(y, return_inverse=True, return_counts=True)
     spellings = Spellings(hierarchy)
-    for word, times in zip(words.tolist(), counts.tolist()):
-        spellings.add(word, times)
+    for label, n_rows in zip(distinct.tolist(), counts.tolist()):
+        spellings.add(label, n_rows)
     for label in known:
         if isinstance(label, str):
             spellings.add(label, len(y) + 1)  # more frequent than all others
-    return np.asarray([spellings.joined(word) for word in words.tolist()])[places]
+    return np.asarray([spellings.joined(label) for label in distinct.tolist()])[positions]
 
 
 class Spellings:
-    """How often each spelling of a label was seen; of a hierarchy, each level of a label by itself."""
+    """Counts of the spellings of each label; with a hierarchy, of each level of each label."""
 
     def __init__(self, hierarchy: str | None = None) -> None:
         self.hierarchy = hierarchy
-        self._seen: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+        self._counts: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
 
     def add(self, label: str, count: int = 1) -> None:
         """Count a spelling of a label."""
-        for place, level in self._levels(label):
-            self._seen[place][level] += count
+        for path, level in self._levels(label):
+            self._counts[path][level] += count
 
     def joined(self, label: str) -> str:
         """Return the label in its most frequent spelling."""
-        found = [self._seen[place].most_common(1)[0][0] for place, _ in self._levels(label)]
-        return (self.hierarchy or "").join(found)
+        levels = [self._counts[path].most_common(1)[0][0] for path, _ in self._levels(label)]
+        return (self.hierarchy or "").join(levels)
 
     def _levels(self, label: str) -> list[tuple[tuple[str, ...], str]]:
-        """Return each level as it is written, with the path to it, which is the same for all spellings."""
+        """Return (path, spelling) of each level; the path to a level is the same for all spellings."""
         if self.hierarchy is None:
             return [((folded_label(label),), label)]
         levels = [level.strip() for level in str(label).split(self.hierarchy)]
@@ -207,7 +225,7 @@ def path_levels(label: Any, sep: str) -> list[str]:
 
 
 def folded_label(label: str) -> str:
-    """Return a label in small letters and with single blanks."""
+    """Return a label in lower case and with single blanks."""
     return " ".join(str(label).casefold().split())
 
 
@@ -222,10 +240,11 @@ class SplitMasks(NamedTuple):
 
 
 def split_masks(split: NDArray, name: str) -> SplitMasks:
-    """Return masks by a column of "train", "val" and "test"; rows of val are training rows."""
-    words = np.char.lower(np.asarray(split, dtype=str))
-    train, test = np.isin(words, _TRAIN_WORDS), np.isin(words, _TEST_WORDS)
+    """Return masks from a column of "train", "val" and "test"; rows of val are training rows."""
+    values = np.char.lower(np.asarray(split, dtype=str))
+    train = np.isin(values, _TRAIN_VALUES)
+    test = values == "test"
     if not (train | test).all():
-        strange = np.unique(words[~(train | test)])
-        raise InputError(f"column split of {name} contains {listing(strange)}; its values must be train, val or test")
+        unknown = np.unique(values[~(train | test)])
+        raise InputError(f"column split of {name} contains {listing(unknown)}; its values must be train, val or test")
     return SplitMasks(train, test)

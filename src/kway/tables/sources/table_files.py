@@ -1,9 +1,9 @@
-"""Files as pyarrow tables: csv and tsv, JSON (lines or a list), parquet, a folder of them, stdin; gzipped or not.
+"""Files as pyarrow tables: csv and tsv, JSON (lines or a list), parquet, folders of these, stdin; gzipped or not.
 
-typed_files.py reads Excel, ARFF, Feather and SQLite.
+csv_files.py reads csv, and whole_files.py Excel, ARFF, Feather and SQLite.
 
 A TableSource is a table that has not been read yet. `open_table` reads it. `parquet_batches` and `csv_pieces` divide a
-large file into sources that fit in memory: record batches, or runs of lines.
+large file into sources that fit in memory: record batches, or consecutive lines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import pyarrow.types as kinds
 from kway.errors import InputError
 from kway.memory import expands_too_much, rows_per_block
 from kway.suggest import listing
-from kway.tables.options import UNKNOWN_FORM, TextForm
+from kway.tables.read_options import UNKNOWN_FORM, TextForm
 from kway.tables.sources import csv_files
 from kway.tables.sources.csv_files import EVERYTHING, LoadedTable, TableRequest, read_csv, read_pieces
 from kway.tables.sources.frames import (
@@ -39,34 +39,42 @@ from kway.tables.sources.frames import (
     whole_column,
 )
 from kway.tables.sources.text_form import HEAD, is_delimited
-from kway.tables.sources.typed_files import READERS, read_typed_file
+from kway.tables.sources.whole_files import READERS, read_whole_file
 
 STDIN = "-"
 LARGE = 4 * csv_files.PIECE_BYTES  # bytes from which a file or folder is read in pieces
 _TEXT = (".csv", ".tsv", ".tab")
 _LINES = (".jsonl", ".ndjson", ".json")
 _SVM = (".svm", ".libsvm")
-_PACKED = tuple(s + gz for s in (*_TEXT, *_LINES, *_SVM) for gz in ("", ".gz"))
-FILE_SUFFIXES = (
-    ".csv", ".csv.gz", ".parquet", ".npz", ".npy", *READERS, *(s for s in _PACKED if not s.startswith(".csv")),
-)  # fmt: skip
+_GZIPPED = tuple(s + gz for s in (*_TEXT, *_LINES, *_SVM) for gz in ("", ".gz"))  # formats that may be compressed
+FILE_SUFFIXES = (*_GZIPPED[:2], ".parquet", ".npz", ".npy", *READERS, *_GZIPPED[2:])  # as messages list them
 _IMAGE = re.compile(rb"\x89PNG|\xff\xd8\xff|GIF8[79]a|RIFF....WEBP|II\*\0|MM\0\*", re.DOTALL)  # first bytes
 
 
 class TableSource(NamedTuple):
-    """A table to be read: its name in messages, its path or content, and the suffix of its format."""
+    """A table to be read.
+
+    Parameters
+    ----------
+    name : str
+        Its name in messages.
+    content : Path, bytes, pyarrow.Table or tuple of Path
+        A file, its content, the table itself, or the csv files of a folder.
+    suffix : str
+        The suffix of its format; "" for a folder of parquet files.
+    """
 
     name: str
-    content: Any  # a path, bytes, the table itself, or the csv files of a folder (a tuple)
-    suffix: str  # "": a folder of parquet files
+    content: Any
+    suffix: str
 
     @property
-    def typed(self) -> bool:
-        """Whether the format has types, so that text and numbers differ."""
+    def has_types(self) -> bool:
+        """Whether the format stores types, so that the text "1" differs from the number 1."""
         return self.suffix not in _TEXT
 
 
-def table_source(path: Path, asked: TextForm = UNKNOWN_FORM) -> TableSource:
+def table_source(path: Path, form: TextForm = UNKNOWN_FORM) -> TableSource:
     """Return a file, folder or stdin ("-") as a source, decompressed; raise InputError if it is empty."""
     if str(path) == STDIN:
         if sys.stdin is None:  # closed by `<&-`
@@ -77,7 +85,7 @@ def table_source(path: Path, asked: TextForm = UNKNOWN_FORM) -> TableSource:
         parts = () if parquet_files(path) else tuple(csv_folder_files(path))
         return TableSource(path.name, parts, ".csv") if parts else TableSource(path.name, path, "")
     else:
-        name, content, suffix = path.name, path, suffix_of(path, asked)
+        name, content, suffix = path.name, path, suffix_of(path, form)
         empty = path.stat().st_size < HEAD and not path.read_bytes().strip()
     if empty:
         raise InputError(f"{name} cannot be read: it is empty; give a file with a header and rows")
@@ -86,12 +94,12 @@ def table_source(path: Path, asked: TextForm = UNKNOWN_FORM) -> TableSource:
     return TableSource(name, content, suffix)
 
 
-def suffix_of(path: Path, asked: TextForm = UNKNOWN_FORM) -> str:
+def suffix_of(path: Path, form: TextForm = UNKNOWN_FORM) -> str:
     """Return the suffix of the format of a file; raise InputError if it is unknown and no separator was given."""
     known = [s for s in FILE_SUFFIXES if path.name.lower().endswith(s)]
     if known:
         return max(known, key=len)
-    if asked.sep is not None or _is_table_of_text(path):
+    if form.sep is not None or _is_table_of_text(path):
         return ".csv.gz" if path.name.lower().endswith(".gz") else ".csv"
     raise InputError(
         f"the format of {path.name} is not known; its name must end in {listing(FILE_SUFFIXES, 20)}, "
@@ -119,15 +127,15 @@ def _suffix_of_bytes(content: bytes) -> str:
 
 def parquet_files(folder: Path) -> list[Path]:
     """Return the parquet files of a folder and its sub-folders by name, without hidden and _temporary ones."""
-    inside = [p for p in sorted(folder.rglob("*.parquet")) if p.is_file()]
-    return [p for p in inside if not any(part.startswith((".", "_")) for part in p.relative_to(folder).parts)]
+    files = [p for p in sorted(folder.rglob("*.parquet")) if p.is_file()]
+    return [p for p in files if not any(part.startswith((".", "_")) for part in p.relative_to(folder).parts)]
 
 
 def csv_folder_files(folder: Path) -> list[Path]:
     """Return the csv and tsv files of a folder by name, without hidden ones."""
     endings = tuple(s + gz for s in _TEXT for gz in ("", ".gz"))
-    inside = (p for p in folder.glob("*") if p.is_file() and not p.name.startswith((".", "_")))
-    return sorted(p for p in inside if p.name.lower().endswith(endings))
+    files = (p for p in folder.glob("*") if p.is_file() and not p.name.startswith((".", "_")))
+    return sorted(p for p in files if p.name.lower().endswith(endings))
 
 
 def list_files(path: Path) -> list[Path]:
@@ -156,13 +164,13 @@ def readable(name: str) -> Iterator[None]:
 # ---- reading
 
 
-def read_table(path: Path, words: Sequence[str] = ()) -> Any:
-    """Read a file or folder as a pyarrow table; the columns `words` of a csv stay text."""
-    return open_table(table_source(path), TableRequest(words)).table
+def read_table(path: Path, text_columns: Sequence[str] = ()) -> Any:
+    """Read a file or folder as a pyarrow table; `text_columns` of a csv stay text."""
+    return open_table(table_source(path), TableRequest(text_columns)).table
 
 
 def open_table(source: TableSource, request: TableRequest = EVERYTHING) -> LoadedTable:
-    """Read a source."""
+    """Read a source; `request` says which columns, and what is known about the text of a csv."""
     name, content, _ = source
     with readable(name):
         if isinstance(content, tuple):
@@ -170,19 +178,20 @@ def open_table(source: TableSource, request: TableRequest = EVERYTHING) -> Loade
         if source.suffix in _TEXT:
             return read_csv(content, name, request)
         if isinstance(content, Path) and source.suffix == "":
-            table, lacking = _read_parquet_folder(content)
+            table, missing_columns = _read_parquet_folder(content)
         else:
-            table, lacking = _read_typed(source, request.asked), {}
+            table, missing_columns = _read_with_types(source, request.form), {}
         table = plain_types(table)
-    return LoadedTable(table if request.only is None else table.select(list(request.only)), lacking=lacking)
+    selected = table if request.columns is None else table.select(list(request.columns))
+    return LoadedTable(selected, missing_columns=missing_columns)
 
 
-def _read_typed(source: TableSource, asked: TextForm) -> Any:
+def _read_with_types(source: TableSource, form: TextForm) -> Any:
     content = source.content
     if isinstance(content, pa.Table):
         return content
     if source.suffix in READERS:
-        return read_typed_file(content, source.suffix, asked)
+        return read_whole_file(content, source.suffix, form)
     if source.suffix in _LINES:
         return read_json(content if isinstance(content, bytes) else content.read_bytes(), source.name)
     if isinstance(content, Path):
@@ -202,9 +211,9 @@ def _json_list(content: bytes, name: str) -> list[Any]:
         rows = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name} is not JSON ({error}); write a list of objects, or one object per line") from error
-    odd = next((row for row in rows if not isinstance(row, dict)), None)
-    if odd is not None:
-        raise InputError(f"{name} is a list that contains {odd!r:.60}; write a list of objects, one per row")
+    other = next((row for row in rows if not isinstance(row, dict)), None)
+    if other is not None:
+        raise InputError(f"{name} is a list that contains {other!r:.60}; write a list of objects, one per row")
     return list(rows)
 
 
@@ -239,15 +248,16 @@ def _read_csv_folder(files: Sequence[Path], name: str, request: TableRequest) ->
     first: LoadedTable | None = None
     parts, left_out = list[FileTable](), list[str]()
     for file in files:
-        found = read_csv(table_source(file).content, f"{name}/{file.name}", request)
-        parts.append(FileTable(f"{name}/{file.name}", found.table))
-        left_out += [f"{file.name}: {note}" for note in found.left_out]
+        loaded = read_csv(table_source(file).content, f"{name}/{file.name}", request)
+        parts.append(FileTable(f"{name}/{file.name}", loaded.table))
+        left_out += [f"{file.name}: {note}" for note in loaded.left_out]
         if first is None:
-            first = found
-            request = request._replace(asked=found.form, words=[*request.words, *found.codes], find_codes=False)
+            first = loaded
+            text_columns = [*request.text_columns, *loaded.codes]
+            request = request._replace(form=loaded.form, text_columns=text_columns, find_codes=False)
     assert first is not None
-    table, lacking = _join_files(parts, name)
-    return LoadedTable(table, first.form, first.notes, tuple(left_out), first.codes, lacking)
+    table, missing_columns = _join_files(parts, name)
+    return LoadedTable(table, first.form, first.notes, tuple(left_out), first.codes, missing_columns)
 
 
 def _read_parquet_folder(folder: Path) -> tuple[Any, Mapping[str, str]]:
@@ -262,16 +272,16 @@ def _read_parquet_folder(folder: Path) -> tuple[Any, Mapping[str, str]]:
 
 def _join_files(parts: Sequence[FileTable], name: str) -> tuple[Any, Mapping[str, str]]:
     """Return the tables of the files as one, and for each column that some file lacks the name of such a file."""
-    lacking: dict[str, str] = {}
-    every = list(dict.fromkeys(c for part in parts for c in part.table.column_names))
+    missing_columns: dict[str, str] = {}
+    names = list(dict.fromkeys(c for part in parts for c in part.table.column_names))
     for part in parts:
-        own = set(part.table.column_names)
-        lacking |= {c: part.file for c in every if c not in own and c not in lacking}
+        present = set(part.table.column_names)
+        missing_columns |= {c: part.file for c in names if c not in present and c not in missing_columns}
     try:
-        return pa.concat_tables([part.table for part in parts], promote_options="permissive"), lacking
+        return pa.concat_tables([part.table for part in parts], promote_options="permissive"), missing_columns
     except pa.ArrowException as error:
         for part in parts[1:]:
-            refuse_other_kinds(parts[0], part, every)
+            refuse_other_kinds(parts[0], part, names)
         raise InputError(f"the files of {name} do not have the same columns: {error}") from error
 
 
@@ -283,12 +293,12 @@ def join_tables(tables: Sequence[Any], name: str) -> Any:
         raise InputError(f"the parts of {name} do not have the same columns: {error}") from error
 
 
-def refuse_lacking(columns: Sequence[str], lacking: Mapping[str, str]) -> None:
-    """Raise InputError if a file lacks a column that is to be read; `lacking` maps columns to such files."""
+def refuse_missing_columns(columns: Sequence[str], missing_columns: Mapping[str, str]) -> None:
+    """Raise InputError if a file lacks one of `columns`; `missing_columns` maps columns to files without them."""
     for column in columns:
-        if column in lacking:
+        if column in missing_columns:
             raise InputError(
-                f"{lacking[column]} has no column {column!r}, which other files have; "
+                f"{missing_columns[column]} has no column {column!r}, which other files have; "
                 "add it to this file, or drop it from all files (drop=)"
             )
 
@@ -296,12 +306,13 @@ def refuse_lacking(columns: Sequence[str], lacking: Mapping[str, str]) -> None:
 def refuse_other_kinds(first: FileTable, other: FileTable, columns: Sequence[str]) -> None:
     """Raise InputError if a column has values of another kind than in the first file."""
     for column in columns:
-        found = [
-            _kind_in_words(p.table.schema.field(column).type) for p in (first, other) if column in p.table.column_names
-        ]
-        if len(found) == 2 and None not in found and found[0] != found[1]:
+        if not all(column in part.table.column_names for part in (first, other)):
+            continue
+        kind = _kind_in_words(first.table.schema.field(column).type)
+        other_kind = _kind_in_words(other.table.schema.field(column).type)
+        if kind and other_kind and kind != other_kind:
             raise InputError(
-                f"column {column!r} has {found[1]} in {other.file} and {found[0]} in {first.file}, so the files do "
+                f"column {column!r} has {other_kind} in {other.file} and {kind} in {first.file}, so the files do "
                 "not have the same columns; give it the same kind of values in all files"
             )
 
@@ -319,30 +330,32 @@ def _kind_in_words(kind: Any) -> str | None:
 # ---- pieces of a large table
 
 
-def is_large(path: Path, asked: TextForm = UNKNOWN_FORM) -> bool:
-    """Return whether a file or folder is read in pieces: it is large, and of a format that can be divided."""
+def is_large(path: Path, form: TextForm = UNKNOWN_FORM) -> bool:
+    """Return whether a file or folder is read in pieces, because it is large and of a format that can be divided."""
     files = list_files(path)
     if sum(file.stat().st_size for file in files) < LARGE:
         return False
-    suffixes = {suffix_of(file, asked) for file in files}
+    suffixes = {suffix_of(file, form) for file in files}
     return len(suffixes) == 1 and suffixes.pop().removesuffix(".gz") in (".parquet", *_TEXT)
 
 
 def csv_pieces(
-    file: Path, asked: TextForm, before: TextForm = UNKNOWN_FORM, columns: Sequence[str] = ()
+    file: Path, form: TextForm, earlier_form: TextForm = UNKNOWN_FORM, expected_names: Sequence[str] = ()
 ) -> Iterator[TableSource]:
-    """Yield the rows of a csv in pieces, or as a whole if its encoding does not allow to divide it."""
+    """Yield the rows of a csv in pieces, or the whole file if its encoding does not allow dividing it."""
+    request = TableRequest(form=form, earlier_form=earlier_form, expected_names=expected_names)
     with readable(f"{file.parent.name}/{file.name}"):
-        for piece in read_pieces(file, TableRequest(asked=asked, before=before, columns=columns)):
-            yield table_source(file, asked) if piece is file else TableSource(file.name, piece, ".csv")
+        for piece in read_pieces(file, request):
+            yield table_source(file, form) if piece is file else TableSource(file.name, piece, ".csv")
 
 
 def parquet_batches(file: Path, groups: Sequence[int] | None = None) -> Iterator[TableSource]:
-    """Yield the rows of a parquet file, or of some of its row groups, in batches of about PIECE_BYTES."""
+    """Yield the rows of a parquet file, or of these row groups, in batches of about PIECE_BYTES."""
     with readable(f"{file.parent.name}/{file.name}"), pq.ParquetFile(file) as opened:
-        about = opened.metadata
-        stored = sum(about.row_group(g).total_byte_size for g in range(about.num_row_groups))
-        row_bytes = max(8 * about.num_columns, stored / max(1, about.num_rows))  # dictionaries take less than values
+        metadata = opened.metadata
+        stored = sum(metadata.row_group(g).total_byte_size for g in range(metadata.num_row_groups))
+        # stored dictionaries take less memory than their values, so 8 bytes per value are the least
+        row_bytes = max(8 * metadata.num_columns, stored / max(1, metadata.num_rows))
         for batch in opened.iter_batches(rows_per_block(row_bytes, csv_files.PIECE_BYTES), row_groups=groups):
             yield TableSource(file.name, pa.Table.from_batches([batch]), ".parquet")
 

@@ -1,11 +1,12 @@
 """Detect the form of a text table (encoding, separator and header) from the first 64 kB of the file.
 
-    asked     the options of the user come first
-    before    then the form of the training file, if the file itself does not decide: a single row shows little
-    else      encoding   by a byte-order mark; UTF-16 by its zero bytes; UTF-8 if it decodes; else cp1252
-              separator  by a first line sep=; (written by Excel); else the one that divides every row into the same
-                         number of cells; else the most frequent one in the first row
-              header     no header if the first row looks like the rows below it
+The options of the user come first, then the form of the training file if the file itself does not decide (a single row
+shows little), and otherwise:
+
+    encoding    by a byte-order mark; UTF-16 by its zero bytes; UTF-8 if it decodes; cp1252 if not
+    separator   by a first line sep=; as Excel writes it; or the one that divides every row into the same number of
+                cells; or the most frequent one in the first row
+    header      there is none if the first row looks like the rows below it
 
 Libraries do worse on the messy files of the tests: charset-normalizer takes cp1252 for cp1250 or cp775, and clevercsv
 recognizes 6 of 9 headers and needs 0.2 s per 20 kB.
@@ -23,16 +24,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kway.errors import InputError
-from kway.tables.options import UNKNOWN_FORM, TextForm
+from kway.tables.read_options import UNKNOWN_FORM, TextForm
 from kway.tables.sources.values import MOSTLY
 
-HEAD = 1 << 16  # bytes at the start of a file that are examined: enough rows for the messy files of the tests
+HEAD = 1 << 16  # bytes at the start of a file that are examined; enough rows for the messy files of the tests
 _BYTE_ORDER_MARK = "\ufeff"
 _UNIT = r"(?:%|[$€£¥₹]|[A-Z]{3})?"
 _MEASURE = re.compile(rf"[-+−]?\s*{_UNIT}\s*[0-9][0-9.,'’/:\s-]*{_UNIT}$")  # 5,13 €   49 %   31.12.2024   12:30
 _SEPARATORS = (",", ";", "\t", "|")
 _SEPARATOR_LINE = re.compile(r'"?sep=(?P<sep>[,;\t|])"?\r?\n', re.IGNORECASE)
-_MARKS = {
+_ENCODING_OF_MARK = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -42,50 +43,62 @@ _MARKS = {
 
 
 class FileForm(NamedTuple):
-    """The form of a file (only the decimal mark may be None), the cells of its first row, and notes for the user.
+    """The form of a file, as far as its first bytes show it.
 
-    skipped: number of lines before the first row.
+    Parameters
+    ----------
+    form : TextForm
+        The form; only its decimal mark may be None.
+    first_row : tuple of str
+        The cells of the first row, which may be the header.
+    notes : tuple of str
+        Notes for the user about guesses.
+    skipped : int
+        Number of lines before the first row.
     """
 
     form: TextForm
-    first: tuple[str, ...]
+    first_row: tuple[str, ...]
     notes: tuple[str, ...]
     skipped: int = 0
 
 
 def find_form(
-    head: bytes, name: str, asked: TextForm = UNKNOWN_FORM, before: TextForm = UNKNOWN_FORM, columns: Sequence[str] = ()
+    head: bytes,
+    name: str,
+    requested: TextForm = UNKNOWN_FORM,
+    earlier: TextForm = UNKNOWN_FORM,
+    expected_names: Sequence[str] = (),
 ) -> FileForm:
-    """Detect the form of a file from its first bytes; `columns` are names that a header should contain."""
-    encoding, notes = _find_encoding(head, asked, before)
+    """Detect the form of a file from its first bytes.
+
+    `requested` is the form that the user gave, and `earlier` that of the training file. A first row with one of
+    `expected_names` is a header. `name` is the name of the file in messages.
+    """
+    encoding, notes = _find_encoding(head, requested, earlier)
     cut = len(head) >= HEAD
     try:
         text = head_text(head, encoding, "strict", final=not cut)
     except UnicodeDecodeError as error:
         raise InputError(f"{name} is not {encoding} text ({error.reason}); give its encoding with encoding=") from error
-    skip = asked.skip_rows or 0
-    text = _below(text, skip)
+    skip = requested.skip_rows or 0
+    for _ in range(skip):
+        text = text.partition("\n")[2]
     line = _SEPARATOR_LINE.match(text)
     text = text[line.end() :] if line else text
-    sep = asked.sep or (line["sep"] if line else _find_separator(text, cut, name, before, columns))
+    sep = requested.sep or (line["sep"] if line else _find_separator(text, cut, name, earlier, expected_names))
     rows = _first_rows(text, sep, cut)
-    header, note = _find_header(rows, asked, before, columns)
-    form = TextForm(sep, encoding, asked.decimal or before.decimal, header, asked.skip_rows)
+    header, note = _find_header(rows, requested, earlier, expected_names)
+    form = TextForm(sep, encoding, requested.decimal or earlier.decimal, header, requested.skip_rows)
     return FileForm(form, tuple(rows[0]) if rows else (), (*notes, *note), skip + int(line is not None))
-
-
-def _below(text: str, lines: int) -> str:
-    """Return the text below some lines."""
-    for _ in range(lines):
-        text = text.partition("\n")[2]
-    return text
 
 
 def is_delimited(head: bytes) -> bool:
     """Return whether one separator divides all rows of a file that begins with `head` into equally many cells."""
     if b"\0" in head and not head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return False
-    text, cut = head_text(head, _find_encoding(head, UNKNOWN_FORM, UNKNOWN_FORM)[0]), len(head) >= HEAD
+    text = head_text(head, _find_encoding(head, UNKNOWN_FORM, UNKNOWN_FORM)[0])
+    cut = len(head) >= HEAD
     if _SEPARATOR_LINE.match(text):
         return True
     return bool(_even_separators(text, cut)) and len(_first_rows(text, ",", cut)) > 1
@@ -118,24 +131,23 @@ def head_text(head: bytes, encoding: str, errors: str = "replace", final: bool =
 
 def csv_rows(lines: Iterable[str], sep: str = ",", skipped: int = 0) -> Iterator[CsvRow]:
     """Yield the non-empty rows after `skipped` lines, up to a cell that exceeds the limit of the csv module."""
-    left = iter(lines)
-    first = (line.removeprefix(_BYTE_ORDER_MARK) for line in islice(left, 1))
-    rows = csv.reader(islice(chain(first, left), skipped, None), delimiter=sep)
-    begin = skipped + 1
+    remaining = iter(lines)
+    first = (line.removeprefix(_BYTE_ORDER_MARK) for line in islice(remaining, 1))
+    rows = csv.reader(islice(chain(first, remaining), skipped, None), delimiter=sep)
+    line = skipped + 1
     try:
         for cells in rows:
             if cells:
-                yield CsvRow(begin, cells)
-            begin = skipped + rows.line_num + 1
+                yield CsvRow(line, cells)
+            line = skipped + rows.line_num + 1
     except csv.Error:
         return
 
 
 def _first_rows(text: str, sep: str, cut: bool) -> list[list[str]]:
-    """Return the first rows; the last one is left out if the text ends inside it (`cut`)."""
-    lines = io.StringIO(text, newline="")
-    found = [row.cells for row in csv_rows(lines, sep)]
-    return found[:-1] if cut and len(found) > 1 else found
+    """Return the first rows; if the text was cut, its last row is incomplete and left out."""
+    rows = [row.cells for row in csv_rows(io.StringIO(text, newline=""), sep)]
+    return rows[:-1] if cut and len(rows) > 1 else rows
 
 
 # ---- encoding
@@ -146,16 +158,20 @@ def encoding_note(encoding: str) -> str:
     return f"not UTF-8: read as {encoding} (encoding= to change it)"
 
 
-def not_utf8(before: TextForm) -> str:
-    """Return the encoding of bytes that are not UTF-8: that of earlier rows, else cp1252 (western Windows)."""
-    return before.encoding if before.encoding not in (None, "utf-8") else "cp1252"
+def fallback_encodings(earlier: TextForm) -> list[str]:
+    """Return the encodings to try if bytes are not UTF-8.
+
+    The first is that of earlier rows, or cp1252 (western Windows). The last is latin-1, which decodes every byte.
+    """
+    encoding = earlier.encoding
+    return ["cp1252" if encoding is None or encoding == "utf-8" else encoding, "latin-1"]
 
 
-def _find_encoding(head: bytes, asked: TextForm, before: TextForm) -> tuple[str, tuple[str, ...]]:
+def _find_encoding(head: bytes, requested: TextForm, earlier: TextForm) -> tuple[str, tuple[str, ...]]:
     """Return the encoding and notes."""
-    if asked.encoding is not None:
-        return asked.encoding, ()
-    for mark, encoding in _MARKS.items():
+    if requested.encoding is not None:
+        return requested.encoding, ()
+    for mark, encoding in _ENCODING_OF_MARK.items():
         if head.startswith(mark):
             return encoding, () if encoding == "utf-8" else (f"read as {encoding} because of its byte-order mark",)
     even, odd = head[:2000:2], head[1:2000:2]
@@ -166,33 +182,33 @@ def _find_encoding(head: bytes, asked: TextForm, before: TextForm) -> tuple[str,
         codecs.getincrementaldecoder("utf-8")().decode(head, final=len(head) < HEAD)
         return "utf-8", ()
     except UnicodeDecodeError:
-        encoding = not_utf8(before)
+        encoding, last = fallback_encodings(earlier)
     try:
         head.decode(encoding)
     except UnicodeDecodeError:
-        encoding = "latin-1"  # decodes every byte
+        encoding = last
     return encoding, (encoding_note(encoding),)
 
 
 # ---- separator
 
 
-def _find_separator(text: str, cut: bool, name: str, before: TextForm, columns: Sequence[str]) -> str:
-    candidates = (*_SEPARATORS, *([before.sep] if before.sep else []))
+def _find_separator(text: str, cut: bool, name: str, earlier: TextForm, expected_names: Sequence[str]) -> str:
+    candidates = (*_SEPARATORS, *([earlier.sep] if earlier.sep else []))
     first = {sep: next(iter(_first_rows(text, sep, cut)), []) for sep in candidates}
-    if before.sep and columns and set(columns) <= set(first[before.sep]):
-        return before.sep
+    if earlier.sep and expected_names and set(expected_names) <= set(first[earlier.sep]):
+        return earlier.sep
     even = _even_separators(text, cut)
-    tabs = Path(name).name.lower().removesuffix(".gz").endswith((".tsv", ".tab"))
-    if tabs and (not even or len(first["\t"]) > 1):
+    is_tsv = Path(name).name.lower().removesuffix(".gz").endswith((".tsv", ".tab"))
+    if is_tsv and (not even or len(first["\t"]) > 1):
         return "\t"
     if even:
-        return max(even, key=lambda sep: even[sep])  # the first of equals
+        return max(even, key=lambda sep: even[sep])  # max returns the first of equals
     return max(_SEPARATORS, key=lambda sep: len(first[sep]))
 
 
 def _even_separators(text: str, cut: bool) -> dict[str, int]:
-    """Return the separators that divide all rows into equally many cells, with that number."""
+    """Return the separators that divide all rows into equally many cells (at least 2), with the number of cells."""
     widths = {sep: {len(row) for row in _first_rows(text, sep, cut)} for sep in _SEPARATORS}
     return {sep: min(w) for sep, w in widths.items() if len(w) == 1 and min(w) > 1}
 
@@ -201,15 +217,15 @@ def _even_separators(text: str, cut: bool) -> dict[str, int]:
 
 
 def _find_header(
-    rows: list[list[str]], asked: TextForm, before: TextForm, columns: Sequence[str]
+    rows: list[list[str]], requested: TextForm, earlier: TextForm, expected_names: Sequence[str]
 ) -> tuple[bool, tuple[str, ...]]:
     """Return whether the first row names the columns, and a note if that is uncertain."""
-    if asked.header is not None:
-        return asked.header, ()
-    if not rows or set(columns) & set(rows[0]):
+    if requested.header is not None:
+        return requested.header, ()
+    if not rows or set(expected_names) & set(rows[0]):
         return True, ()
-    if before.header is not None:
-        return before.header, ()
+    if earlier.header is not None:
+        return earlier.header, ()
     numbers = [_is_number(cell) for cell in rows[0]]
     if _first_row_is_data(rows, numbers):
         last = plain_names(len(rows[0]))[-1]
@@ -242,7 +258,7 @@ def _numbers_below(rows: list[list[str]], numbers: list[bool]) -> bool:
 
 
 def _is_number(cell: str) -> bool:
-    """Return whether a cell is a number, also as people write it (5,13 €; 49 %), a day or a time."""
+    """Return whether a cell is a number, possibly with a unit (5,13 €; 49 %), a day or a time."""
     if _MEASURE.match(cell.strip()):
         return True
     try:

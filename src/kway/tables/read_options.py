@@ -1,6 +1,6 @@
-"""ReadOptions: how to read a table. TextForm: how a text file is written.
+"""ReadOptions: the options of the user for reading a table. TextForm: the form of a text file.
 
-Errors use the Python name of an option (`skip_bad`). The command line adds its own spelling.
+Errors name an option as in Python (`skip_bad`). The command line replaces these names by its own (`--skip-bad`).
 """
 
 from __future__ import annotations
@@ -10,23 +10,32 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from kway.declared_options import option, split_names
 from kway.errors import UsageError
-from kway.options import option, split_names
 from kway.suggest import listing, nearest
 
 ALL = ("all",)  # value of `keep` for every column
 DAY_FIRST, MONTH_FIRST = "day-first", "month-first"
 USED = ("number", "true/false", "date", "category", "text", "vector")  # kinds of columns that become features
 KINDS = (*USED, DAY_FIRST, MONTH_FIRST, "drop")  # values of `types`
+_TEXT_OPTIONS = ("target", "group", "order", "id", "sep", "decimal", "encoding", "table", "hierarchy", "multilabel")
 _SEPARATORS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " ", "pipe": "|"}  # by name
 
 
 @dataclass(frozen=True)
 class TextForm:
-    """Separator, encoding and decimal mark of a text file, and whether its first row names the columns.
+    """The form of a text file. None means unknown.
 
-    skip_rows: number of lines above the table; table: the sheet or table of a file that has several. None means
-    unknown.
+    Parameters
+    ----------
+    sep, encoding, decimal : str or None
+        Separator of the columns, encoding, and decimal mark.
+    header : bool or None
+        Whether the first row names the columns.
+    skip_rows : int or None
+        Number of lines above the table.
+    table : str or None
+        The sheet or table to read, of a file that has several.
     """
 
     sep: str | None = None
@@ -41,14 +50,14 @@ UNKNOWN_FORM = TextForm()
 
 
 def _split_types(text: str | None) -> dict[str, str]:
-    """Parse types of columns as typed on the command line: COL=TYPE, separated by commas."""
-    found = {}
+    """Parse types of columns from the command line: COL=TYPE, separated by commas."""
+    types = {}
     for pair in split_names(text):
         column, equals, kind = pair.rpartition("=")
         if not equals or not column:
             raise UsageError(f"types contains {pair!r}; write COLUMN=TYPE, separated by commas")
-        found[column] = kind
-    return found
+        types[column] = kind
+    return types
 
 
 @dataclass(frozen=True)
@@ -177,18 +186,7 @@ class ReadOptions:
     target_from_model: bool = False
 
     def __post_init__(self) -> None:
-        for name in (
-            "target",
-            "group",
-            "order",
-            "id",
-            "sep",
-            "decimal",
-            "encoding",
-            "table",
-            "hierarchy",
-            "multilabel",
-        ):
+        for name in _TEXT_OPTIONS:
             if not isinstance(getattr(self, name), str | None):
                 raise UsageError(f"{name} is {getattr(self, name)!r:.60}; it must be text")
         for name in ("hierarchy", "multilabel"):
@@ -218,7 +216,7 @@ class ReadOptions:
 
     @property
     def form(self) -> TextForm:
-        """The form of the text, as far as the options give it."""
+        """The form of the text; None for what the options do not state."""
         return TextForm(self.sep, self.encoding, self.decimal, self.header, self.skip_rows, self.table)
 
     def in_form(self, form: TextForm) -> ReadOptions:

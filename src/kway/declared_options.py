@@ -4,9 +4,9 @@
     class FitOptions:
         folds: int = option(5, "Folds of the cross-validation.", typed=int, check=...)
 
-`kway.fit(**options)` takes the names of the fields; a command builds its signature from them. The message of an error
-names an option as Python does: as `name=`, or at its beginning with a verb, such as "folds must". The command adds
-its own spelling.
+`kway.fit(**options)` takes the names of the fields, and a command builds its signature from them. Error messages must
+refer to an option as `name=`, or start with its name followed by a verb ("folds must ..."). The commands look for these
+two forms and add the flag (`--folds`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Option(NamedTuple):
     help: str
     check: Callable[[str, Any], Any] | None = None  # (name, value) -> the value to keep; raises InputError
     typed: Any = str | None  # type on the command line
-    flags: tuple[str, ...] = ()  # on the command line; by default --name
+    flags: tuple[str, ...] = ()  # command-line flags; default: --name
     metavar: str | None = None
     parse: Callable[[Any], Any] | None = None  # converts the typed text to the value in Python
     commands: tuple[str, ...] = ()  # the commands that have it; () is all
@@ -43,7 +43,10 @@ def options_of(cls: type, command: str | None = None) -> dict[str, Option]:
 
 
 def check_options(given: Any) -> None:
-    """Check every option of a frozen dataclass that has a check, and keep the value that the check returns."""
+    """Replace the options of a frozen dataclass by the values that their checks return.
+
+    An InputError of a check becomes a UsageError, which is an InputError too, because the user gave the option.
+    """
     for name, declared in options_of(type(given)).items():
         if declared.check is None:
             continue
@@ -62,12 +65,10 @@ def flag_of(name: str, declared: Option) -> str:
 
 
 def refuse_unknown(given: Iterable[str], known: Sequence[str]) -> None:
-    """Raise KindError, as Python does for an unknown argument, and suggest the nearest name."""
+    """Raise KindError, a TypeError as for any unknown argument, and suggest the nearest name."""
     for name in given:
         if name not in known:
-            raise KindError(
-                f"there is no option {name!r}{nearest(name, known)}; known are {listing(known, len(known))}"
-            )
+            raise KindError(f"unknown option {name!r}{nearest(name, known)}; options are {listing(known, len(known))}")
 
 
 def split_names(text: str | None) -> tuple[str, ...]:
