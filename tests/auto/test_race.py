@@ -13,7 +13,8 @@ from kway.auto.race.compare import compare_rows
 from kway.auto.race.families import FAMILIES, PlainFamily
 from kway.auto.race.folds import Split, fold_numbers, stratified_order
 from kway.auto.race.pool import BLEND, pool_of
-from kway.auto.race.rounds import Race, Round, Runner, plan_rounds
+from kway.auto.race.rounds import Race, Round, plan_rounds
+from kway.auto.race.runner import Runner
 from kway.auto.race.scoring import ACCURACY, FoldedRows, Predictions
 from kway.auto.train_test import read_train_test
 from kway.labels import encode
@@ -42,7 +43,7 @@ class Scripted(PlainFamily):
     def planned_seconds(self, size):
         return 1e-6
 
-    def fit_predict(self, data, split, settings, wanted, stop):
+    def fit_predict(self, data, split, settings, active, stop):
         self.learned.append((len(split.train), int(split.held_out[0])))
         own = data.codes[split.held_out]
         lucky = np.random.default_rng(list(self.name.encode())).random(len(own)) < self.right(len(split.train))
@@ -122,7 +123,7 @@ def test_the_setting_within_one_standard_error_with_the_lowest_log_loss_is_chose
     runner.add(Predictions(predicted, losses, 1.0), codes, 100)
     assert runner.scan.best == 1
     runner.drop_settings(100)
-    assert runner.wanted == [0, 1]
+    assert runner.active == [0, 1]
     unknown = Runner(FAMILIES["centroid"], None, [{"i": i} for i in range(3)], ACCURACY, [0, 1, 2])
     unknown.add(Predictions(predicted, np.full((400, 3), np.nan, np.float32), 1.0), codes, 100)
     assert unknown.scan.best == 0  # no log losses: the preferred setting

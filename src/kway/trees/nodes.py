@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from kway.base.contributions import Parts
 from kway.errors import InputError, ModelFileError
 from kway.kernels.jit import frozen
-from kway.kernels.trees import WORDS, Nodes, add_leaves, add_shapley_values, expected_scores, link
+from kway.kernels.trees import WORDS, Nodes, add_leaves, add_shapley_values, expected_scores, fill_right_children
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.threads import even_spans, pmap
 
@@ -78,7 +78,7 @@ class Trees:
 def trees_of(arrays: dict[str, NDArray], divisor: int) -> Trees:
     """Return the trees of arrays, as `Trees.arrays` names them; raise ModelFileError if they are no trees."""
     right = np.empty(len(arrays["column"]), np.int32)
-    n_leaves = link(frozen(arrays["starts"]), frozen(arrays["column"]), right)
+    n_leaves = fill_right_children(frozen(arrays["starts"]), frozen(arrays["column"]), right)
     if n_leaves != len(arrays["leaf_starts"]) - 1:
         raise ModelFileError("the trees in the model file are not complete; save the model again")
     nodes = Nodes(**{name: frozen(arrays[name]) for name in STORED}, right=frozen(right))

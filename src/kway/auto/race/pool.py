@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from kway import progress
 from kway.auto.race.paired import CLEAR, paired_difference
-from kway.auto.race.rounds import Race, Runner
+from kway.auto.race.rounds import Race
+from kway.auto.race.runner import Runner
 from kway.auto.race.scoring import ACCURACY, MEASURES, LeaderboardRow, Predictions, Scan, leaderboard_row, spread
 from kway.confidence.blend import HeldOut, learn_weights, log_probabilities
 from kway.confidence.temperature import LOGS, SCORES, score_columns

@@ -19,7 +19,7 @@ from kway import progress
 from kway.auto.race.clock import Clock
 from kway.auto.race.families import PlainFamily
 from kway.auto.race.folds import Split
-from kway.auto.race.rounds import Runner
+from kway.auto.race.runner import Runner
 from kway.auto.race.scoring import FoldedRows, LeaderboardRow, Measure, Predictions, leaderboard_row
 from kway.errors import InputError
 from kway.memory import CACHE_BYTES

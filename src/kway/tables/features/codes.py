@@ -1,9 +1,10 @@
 """Codes: one number per level of a column, for trees.
 
-    code 0 is the most frequent level, 1 the next, ...; missing values and levels that training did not have are NaN
+    code 0 is the first level, 1 the next, ...; missing values and levels not seen in training are NaN
 
-Up to MOST_CODES levels are categories, which trees divide into sets. More levels are compared by their order, which is
-that of their frequency; levels of a single row are then left out, because no tree can learn from one row.
+Up to MOST_CODES levels are categories, which boosted trees divide into sets. They are in alphabetical order, because
+forests compare codes by their order, and names such as "A1", "A2", "A3" often follow an order. More levels are in order
+of their frequency. Levels of a single row are then left out, because no tree can learn from one row.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ MOST_CODES = 255  # levels of a category of HistGradientBoostingClassifier
 
 @dataclass(frozen=True)
 class Codes:
-    """The levels of a column, the most frequent first."""
+    """The levels of a column, in the order of their codes."""
 
     name: str
     kept: tuple[str, ...]
@@ -48,9 +49,10 @@ def learn_codes(column: Any, name: str) -> Codes:
     """Learn the levels of a column from training rows."""
     counted = pc.value_counts(as_words(column).drop_null())
     names, counts = counted.field("values").to_pylist(), counted.field("counts").to_numpy()
-    least = 2 if len(names) > MOST_CODES else 1
-    order = sorted(range(len(names)), key=lambda i: (-counts[i], names[i]))
-    return Codes(name, tuple(names[i] for i in order if counts[i] >= least))
+    if len(names) <= MOST_CODES:
+        return Codes(name, tuple(sorted(names)))
+    by_frequency = sorted(range(len(names)), key=lambda i: (-counts[i], names[i]))
+    return Codes(name, tuple(names[i] for i in by_frequency if counts[i] > 1))
 
 
 def repeats_levels(column: Any) -> bool:
