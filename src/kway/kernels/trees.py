@@ -1,4 +1,4 @@
-"""Decision trees: the scores of rows, and the Shapley values of their columns (TreeSHAP [1]_, in a polynomial form [2]_).
+"""Decision trees: scores of rows, and Shapley values of the columns (TreeSHAP [1]_, in the polynomial form of [2]_).
 
 The nodes of all trees are in one set of arrays, each tree in preorder: a node, its left subtree, its right subtree. The
 left child of node i is therefore i + 1, and `fill_right_children` finds the right child. Shape letters: T trees, m

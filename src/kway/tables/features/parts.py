@@ -391,8 +391,8 @@ def _learn_codes(column: Any, name: str, kind: ColumnKind) -> _LearnedColumn:
     codes = learn_codes(column, name)
     if not codes.kept:
         return _LearnedColumn(None, None, "dropped: no level occurs twice")
-    done = f"{len(codes.kept):,} levels as numbers, the most frequent first"
-    done += "" if codes.is_category else "; too many for sets of levels, compared by frequency"
+    order = "in alphabetical order" if codes.is_category else "compared by frequency, too many for sets of levels"
+    done = f"{len(codes.kept):,} levels as numbers, {order}"
     return _LearnedColumn(WordsPart(name, codes), codes.apply(column), _noted(done, kind))
 
 
