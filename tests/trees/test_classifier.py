@@ -15,7 +15,7 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 import kway
 from kway.errors import InputError
 from kway.threads import at_most
-from kway.trees.learn import _few_threads
+from kway.trees.learn import few_openmp_threads
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 
@@ -229,12 +229,12 @@ def test_openmp_uses_one_thread_if_told_to_or_if_the_machine_is_busy(monkeypatch
     monkeypatch.setattr("kway.threads.cores", lambda: 4)
     monkeypatch.setattr("kway.trees.learn.cores", lambda: 4)
     monkeypatch.setattr("os.getloadavg", lambda: (1.0, 1.0, 1.0))
-    with _few_threads(10**9):
+    with few_openmp_threads(10**9):
         assert threads() == {4}
-    with at_most(2), _few_threads(10**9):
+    with at_most(2), few_openmp_threads(10**9):
         assert threads() == {2}
-    with _few_threads(10):
+    with few_openmp_threads(10):
         assert threads() == {1}
     monkeypatch.setattr("os.getloadavg", lambda: (9.0, 1.0, 1.0))
-    with _few_threads(10**9):
+    with few_openmp_threads(10**9):
         assert threads() == {1}

@@ -50,7 +50,7 @@ def learn_boosted(
         categorical_features=categories if categories.any() else None,
         validation_fraction=_HELD_OUT if _can_hold_out(codes) else None,
     )
-    with _few_threads(X.nbytes):
+    with few_openmp_threads(X.nbytes):
         model.fit(X, codes, weight)
     baseline, grown = boosted_trees(model)
     columns = np.concatenate([np.flatnonzero(categories), np.flatnonzero(~categories)])  # in scikit-learn's order
@@ -71,7 +71,7 @@ def _can_hold_out(codes: NDArray[np.int64]) -> bool:
 
 
 @contextmanager
-def _few_threads(n_bytes: int) -> Iterator[None]:
+def few_openmp_threads(n_bytes: float) -> Iterator[None]:
     """Limit the threads of OpenMP, to one if there are few rows or if the machine is busy.
 
     OpenMP threads wait for each other in a loop. If other programs use the cores, a fit of 1 s took 25 s.
