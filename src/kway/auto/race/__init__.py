@@ -5,6 +5,7 @@ rounds              the race: which families run on which folds, and when a fami
 runner              one family in a race: predictions, scores and expected seconds
 paired              the paired test that decides which families leave
 pool                the blend of the families of a race
+family              the base of all families
 families            the families
 neighbor_families   the families of nearest neighbors
 references          classifiers of other libraries, scored for comparison

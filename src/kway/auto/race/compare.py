@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from kway import progress
 from kway.auto.fit_options import FitOptions
 from kway.auto.race.clock import Clock
-from kway.auto.race.families import CLASS_NUMBER, COLUMNS, FAMILIES, Family, LinearFamily, families_of_views
+from kway.auto.race.families import CLASS_NUMBER, COLUMNS, FAMILIES, LinearFamily, families_of_views
+from kway.auto.race.family import Family
 from kway.auto.race.folds import fold_numbers
 from kway.auto.race.references import score_references
 from kway.auto.race.rounds import TOO_LATE, Race, Store

@@ -7,21 +7,21 @@ NeighborsFamily   nearest neighbors with every k and vote (neighbor_families.py)
 PlainFamily       a classifier with a few settings that are fitted one by one, such as trees
 
 To add a family, add an entry to FAMILIES and its description to FAMILY_DESCRIPTIONS (fit_options.py). An entry
-implements the protocol `Family`.
+is a `Family` (family.py).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-import kway
 from kway.auto.fit_options import FAMILY_DESCRIPTIONS
+from kway.auto.race.family import EstimatorFamily, Stop
 from kway.auto.race.folds import FEW_ROWS, Split
 from kway.auto.race.neighbor_families import SIGMA, NeighborsFamily
 from kway.auto.race.scoring import CATEGORIES, MOST_POOLED, FoldedRows, Predictions, predict_held_out
@@ -44,100 +44,22 @@ _EVERY_SECOND_SHARE = _SHARES[::2]  # for losses whose fits take longer
 # Views of the rows: only the text columns, all other columns, images as edges and patches, one number per column.
 TEXT, NO_TEXT, EDGES, COLUMNS = "text", "no-text", "edges", "columns"
 
-Stop = Callable[[], bool]  # called between two fits; True if the time is up
-
-
-class Family(Protocol):
-    """A kind of classifier with a list of settings."""
-
-    @property
-    def name(self) -> str:
-        """Its name on the leaderboard."""
-        ...
-
-    @property
-    def description(self) -> str:
-        """Its description in one line."""
-        ...
-
-    @property
-    def view(self) -> str:
-        """The view of the rows that it learns from. "" is the main view, also used if the rows lack the view."""
-        ...
-
-    @property
-    def weighs_classes(self) -> bool:
-        """Whether class weights change what it learns."""
-        ...
-
-    @property
-    def for_blend(self) -> bool:
-        """Whether it runs on all folds, so that a blend can contain it."""
-        ...
-
-    def configured(self, class_weight: str | None, device: str) -> Family:
-        """Return the family with a class weight and on a device, if its estimators have these parameters."""
-        ...
-
-    def settings(self, data: FoldedRows) -> list[dict[str, Any]]:
-        """Return the settings for these rows, the preferred one first."""
-        ...
-
-    def fit_predict(
-        self, data: FoldedRows, split: Split, settings: Sequence[dict[str, Any]], active: Sequence[int], stop: Stop
-    ) -> Predictions:
-        """Learn from the training rows of a split and predict its held-out rows.
-
-        Only the settings at the positions `active` are used. A family ends early if `stop()` returns True between fits.
-        """
-        ...
-
-    def skip_reason(self, data: FoldedRows) -> str:
-        """Return why the family is left out on these rows, unless the user names it; "" if it is not left out."""
-        ...
-
-    def make(self, setting: dict[str, Any], seed: int) -> Any:
-        """Return the estimator of a setting."""
-        ...
-
-    def planned_seconds(self, size: Size) -> float:
-        """Return the expected seconds of all settings on rows of this size, at the default rates (rates.py)."""
-        ...
-
-
 # ---- linear
 
 
 @dataclass(frozen=True)
-class LinearFamily:
+class LinearFamily(EstimatorFamily):
     """A linear loss over a path of alphas.
 
     Alphas are given as `alphas`, as `c_values` (values C of an SVM, with alpha = mean |x|^2 / (n C)), or else as
     `shares` of mean |x|^2.
     """
 
-    name: str
-    estimator: str
     loss: str
     shares: tuple[float, ...] = _SHARES
-    params: dict[str, Any] = field(default_factory=dict)  # parameters of the estimator
     alphas: tuple[float, ...] = ()
     c_values: tuple[float, ...] = ()
     relative_cost: float = 1.0  # seconds of a fit, compared with the softmax loss
-    description: str = ""
-    view: str = ""
-
-    weighs_classes = True
-    for_blend = False
-
-    def configured(self, class_weight: str | None, device: str) -> LinearFamily:
-        """Return the family with a class weight, on a device."""
-        params = dict(self.params)
-        if class_weight is not None:
-            params["class_weight"] = class_weight
-        if device != "cpu":
-            params["device"] = device
-        return replace(self, params=params)
 
     def settings(self, data: FoldedRows) -> list[dict[str, Any]]:
         """Return one setting per alpha."""
@@ -184,10 +106,6 @@ class LinearFamily:
             return f"{SMOOTH}, whose scores of sparse rows vary less, runs instead"
         return ""
 
-    def make(self, setting: dict[str, Any], seed: int) -> Any:
-        """Return the estimator of an alpha."""
-        return getattr(kway, self.estimator)(**self.params, **setting, random_state=seed)
-
     def planned_seconds(self, size: Size) -> float:
         """Return the expected seconds of all alphas."""
         if self.c_values:
@@ -219,8 +137,6 @@ class KernelFamily(LinearFamily):
 
     gammas: tuple[float, ...] = (1.0, 3.0, 1 / 3)  # multiples of 1 / (d Var(X))
     n_landmarks: int = 600
-
-    for_blend = True
 
     def settings(self, data: FoldedRows) -> list[dict[str, Any]]:
         """Return every gamma with every alpha."""
@@ -271,36 +187,13 @@ def _sparse_or_many_classes(data: FoldedRows) -> str:
 
 
 @dataclass(frozen=True)
-class PlainFamily:
+class PlainFamily(EstimatorFamily):
     """A classifier whose few settings are fitted one by one."""
 
-    name: str
-    estimator: str
     grid: tuple[dict[str, Any], ...] = ({},)
     planned: Callable[[Size], float] = lambda size: costs.centroids(size, Rates()).fit_seconds  # of one setting
-    params: dict[str, Any] = field(default_factory=dict)  # parameters of every setting
     counts: bool = False  # whether it is only for sparse rows without negative values
     dense: bool = False  # whether it is only for dense rows of at most MOST_POOLED classes
-    for_blend: bool = False
-    description: str = ""
-    view: str = ""
-
-    @property
-    def weighs_classes(self) -> bool:
-        """Whether its estimator has class weights; nearest class means have none."""
-        return self._has("class_weight")
-
-    def configured(self, class_weight: str | None, device: str) -> PlainFamily:
-        """Return the family with a class weight and on a device, if its estimator has these parameters."""
-        params = dict(self.params)
-        if class_weight is not None and self._has("class_weight"):
-            params["class_weight"] = class_weight
-        if device != "cpu" and self._has("device"):
-            params["device"] = device
-        return replace(self, params=params)
-
-    def _has(self, parameter: str) -> bool:
-        return parameter in getattr(kway, self.estimator)().get_params()
 
     def settings(self, data: FoldedRows) -> list[dict[str, Any]]:
         """Return the settings; on rows of length 1 without the Euclidean distance, which orders rows like cosine."""
@@ -332,11 +225,6 @@ class PlainFamily:
         if self.counts and not (data.sparse and data.X.data.min(initial=0) >= 0):
             return "it is for word counts and TF-IDF: sparse rows without negative values"
         return _sparse_or_many_classes(data) if self.dense else ""
-
-    def make(self, setting: dict[str, Any], seed: int) -> Any:
-        """Return the estimator of a setting."""
-        model = getattr(kway, self.estimator)(**self.params, **setting)
-        return model.set_params(random_state=seed) if "random_state" in model.get_params() else model
 
     def planned_seconds(self, size: Size) -> float:
         """Return the expected seconds of all settings."""
@@ -402,7 +290,12 @@ FAMILIES: dict[str, Any] = {  # name -> Family
         ),
         _trees("extra-trees", _forest_seconds, kind="extra"),
         KernelFamily(
-            "kernel-softmax", "KernelSoftmaxClassifier", "softmax", alphas=(1e-5, 1e-4, 1e-6), relative_cost=1.5
+            "kernel-softmax",
+            "KernelSoftmaxClassifier",
+            "softmax",
+            alphas=(1e-5, 1e-4, 1e-6),
+            relative_cost=1.5,
+            for_blend=True,
         ),
         # Without l2_regularization, leaves of rare classes get huge values (0.91 instead of 0.999 correct on shuttle).
         _trees("boosted", _boosting_seconds(100), kind="boosted", l2_regularization=1.0),
@@ -418,7 +311,9 @@ FAMILIES: dict[str, Any] = {  # name -> Family
             n_iter_no_change=20,
         ),
         LinearFamily("least-squares", "LeastSquaresClassifier", "squared", _EVERY_SECOND_SHARE),
-        LinearFamily("logistic", "LogisticClassifier", "logistic", _EVERY_SECOND_SHARE, {"multiclass": "one-vs-all"}),
+        LinearFamily(
+            "logistic", "LogisticClassifier", "logistic", _EVERY_SECOND_SHARE, params={"multiclass": "one-vs-all"}
+        ),
         PlainFamily(
             "perceptron", "PerceptronClassifier", planned=lambda size: costs.one_vs_all(size, Rates()).fit_seconds
         ),

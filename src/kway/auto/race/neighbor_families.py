@@ -7,7 +7,7 @@ With `maps`, the columns are first scaled or mixed by a map that neighborhood co
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kway
+from kway.auto.race.family import Family, Stop
 from kway.auto.race.folds import ROWS_PER_CLASS, Split
 from kway.auto.race.scoring import TABLE_COLUMNS, FoldedRows, Predictions
 from kway.errors import InputError
@@ -34,20 +35,14 @@ _NO_MAP = ""
 
 
 @dataclass(frozen=True)
-class NeighborsFamily:
+class NeighborsFamily(Family):
     """A metric with every k and vote, on the columns as given or after learned maps of the columns."""
 
-    name: str
     metric: str | Metric
     votes: tuple[str, ...] = ("distance", "uniform")
     maps: tuple[str, ...] = (_NO_MAP,)
     class_weight: str | None = None
     device: str = "cpu"
-    description: str = ""
-    view: str = ""
-
-    weighs_classes = True
-    for_blend = False
 
     def configured(self, class_weight: str | None, device: str) -> NeighborsFamily:
         """Return the family with a class weight, on a device that can compute its metric."""
@@ -70,7 +65,7 @@ class NeighborsFamily:
         split: Split,
         settings: Sequence[dict[str, Any]],
         active: Sequence[int],
-        stop: Callable[[], bool],
+        stop: Stop,
     ) -> Predictions:
         """Search once per map, and count every vote for every k."""
         begun = time.perf_counter()

@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 
 from kway import progress
 from kway.auto.race.clock import REPORT_SECONDS, Clock
-from kway.auto.race.families import COLD_FITS, Family
+from kway.auto.race.families import COLD_FITS
+from kway.auto.race.family import Family
 from kway.auto.race.folds import ROWS_PER_CLASS, Split, stratified_order
 from kway.auto.race.paired import CLEAR, paired_difference
 from kway.auto.race.runner import Runner

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.auto.race.families import Family
+from kway.auto.race.family import Family
 from kway.auto.race.folds import Split
 from kway.auto.race.paired import paired_difference
 from kway.auto.race.scoring import ACCURACY, STOPPED, FoldedRows, Measure, Predictions, Scan
