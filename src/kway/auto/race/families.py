@@ -36,7 +36,7 @@ from kway.planning.rates import Rates
 from kway.search.metrics import Gaussian
 from kway.validation import Rows
 
-COLD_FITS = 3  # a path of alphas with warm starts takes about as long as this many fits without
+_COLD_FITS = 3  # a path of alphas with warm starts takes about as long as this many fits without
 _MIN_ROWS_PER_CLASS = 4  # below, most leaves of a tree would have one row
 _TOL = 1e-3  # relative tolerance of the fits on a path: scores differ by less than between two folds
 _SHARES = tuple(float(f"{share:.3g}") for share in np.logspace(-2, -7, 11))  # alphas / mean |x|^2, strong to weak
@@ -111,8 +111,11 @@ class LinearFamily(EstimatorFamily):
         if self.c_values:
             return len(self.c_values) * size.scores * _dual_seconds(size)
         cost = costs.one_vs_all if self._is_one_vs_all else costs.softmax
-        n_fits = min(COLD_FITS, len(self.alphas or self.shares))
-        return n_fits * self.relative_cost * cost(size, Rates()).fit_seconds
+        return self.planned_fits() * self.relative_cost * cost(size, Rates()).fit_seconds
+
+    def planned_fits(self) -> int:
+        """Return the number of fits without warm starts that take as long as the path of alphas."""
+        return len(self.c_values) or min(_COLD_FITS, len(self.alphas or self.shares))
 
 
 def _dual_seconds(size: Size) -> float:
@@ -170,8 +173,12 @@ class KernelFamily(LinearFamily):
         """Return the expected seconds of all maps and fits."""
         mapped = replace(size, d=self.n_landmarks, density=1.0)
         products = 2.0 * size.n * self.n_landmarks * (size.values / size.n + self.n_landmarks)
-        fits = self.relative_cost * COLD_FITS * costs.softmax(mapped, Rates()).fit_seconds
+        fits = super().planned_fits() * self.relative_cost * costs.softmax(mapped, Rates()).fit_seconds
         return len(self.gammas) * (products / Rates().product + fits)
+
+    def planned_fits(self) -> int:
+        """Return the number of fits without warm starts that take as long as one path of alphas per gamma."""
+        return len(self.gammas) * super().planned_fits()
 
 
 def _sparse_or_many_classes(data: FoldedRows) -> str:
@@ -228,7 +235,11 @@ class PlainFamily(EstimatorFamily):
 
     def planned_seconds(self, size: Size) -> float:
         """Return the expected seconds of all settings."""
-        return len(self.grid) * self.planned(size)
+        return self.planned_fits() * self.planned(size)
+
+    def planned_fits(self) -> int:
+        """Return the number of settings."""
+        return len(self.grid)
 
 
 # ---- trees

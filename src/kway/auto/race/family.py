@@ -60,6 +60,10 @@ class Family:
         """Return the expected seconds of all settings on rows of this size, at the default rates (rates.py)."""
         raise NotImplementedError
 
+    def planned_fits(self) -> int:
+        """Return the number of fits that `planned_seconds` covers; warm starts make several settings one fit."""
+        return 1
+
     def fit_predict(
         self, data: FoldedRows, split: Split, settings: Sequence[dict[str, Any]], active: Sequence[int], stop: Stop
     ) -> Predictions:

@@ -122,7 +122,11 @@ class NeighborsFamily(Family):
         cost = flat(size, Rates())
         search = cost.fit_seconds + size.n / 4 * cost.predict_seconds
         learning = 0.0 if self.maps == (_NO_MAP,) else 2e-4 * min(size.n, REFERENCES)  # seconds per row
-        return len(self.maps) * (learning + search)
+        return self.planned_fits() * (learning + search)
+
+    def planned_fits(self) -> int:
+        """Return the number of maps; one search serves every k and vote."""
+        return len(self.maps)
 
 
 def _has(setting: dict[str, Any], map: str, vote: str, k_max: int) -> bool:

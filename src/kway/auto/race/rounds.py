@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 
 from kway import progress
 from kway.auto.race.clock import REPORT_SECONDS, Clock
-from kway.auto.race.families import COLD_FITS
 from kway.auto.race.family import Family
 from kway.auto.race.folds import ROWS_PER_CLASS, Split, stratified_order
 from kway.auto.race.paired import CLEAR, paired_difference
@@ -306,7 +305,10 @@ class Race:
     def fit_seconds(self, name: str) -> float:
         """Return the expected seconds of one fit of a family on all rows, with one setting."""
         runner = self.runners[name]
-        return runner.split_seconds(len(self.codes)) / max(1, min(COLD_FITS, len(runner.active)))
+        n_fits = runner.family.planned_fits()
+        if not self.clock.in_planned_seconds:  # the measured seconds are those of the active settings
+            n_fits = min(n_fits, len(runner.active))
+        return runner.split_seconds(len(self.codes)) / n_fits
 
     # ---- order
 
