@@ -40,7 +40,7 @@ from kway.suggest import listing
 from kway.trees.nodes import Trees, as_float32, trees_of
 
 _BOOSTED_TREES = 100  # default number of boosting iterations, as in scikit-learn
-_EXTRA_TREES = 300  # default number of trees of a forest: scores no longer change much beyond (benchmarks/tables.py)
+_EXTRA_TREES = 300  # default number of trees of a forest: more than in scikit-learn, for smoother probabilities
 _MAX_CATEGORY = 254  # HistGradientBoostingClassifier allows 255 categories per column
 
 

@@ -38,7 +38,7 @@ from kway.validation import Rows
 
 _COLD_FITS = 3  # a path of alphas with warm starts takes about as long as this many fits without
 _MIN_ROWS_PER_CLASS = 4  # below, most leaves of a tree would have one row
-_TOL = 1e-3  # relative tolerance of the fits on a path: scores differ by less than between two folds
+_TOL = 1e-3  # relative tolerance of the fits on a path, which only have to rank the alphas
 _SHARES = tuple(float(f"{share:.3g}") for share in np.logspace(-2, -7, 11))  # alphas / mean |x|^2, strong to weak
 _EVERY_SECOND_SHARE = _SHARES[::2]  # for losses whose fits take longer
 # Views of the rows: only the text columns, all other columns, images as edges and patches, one number per column.
