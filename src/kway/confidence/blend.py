@@ -75,9 +75,12 @@ def learn_weights(
     """Return the weights (m,) of members from their probabilities (n, K) for rows that they were not trained on.
 
     Weights below NEGLIGIBLE become 0. The weights of the other members are then learned again, with NEGLIGIBLE as lower
-    bound. If no member is better than equal probabilities for all classes, all members get small weights. If the
-    probabilities take more than a block of memory, the weights are learned on a sample of the rows.
+    bound. If no member is better than equal probabilities for all classes, all members get small weights. Without rows,
+    all weights are equal. If the probabilities take more than a block of memory, the weights are learned on a sample of
+    the rows.
     """
+    if not len(codes) or (sample_weight is not None and not np.any(sample_weight)):
+        return np.full(len(probabilities), 1 / len(probabilities))
     max_rows = table_rows(len(probabilities) * probabilities[0].shape[1])
     rows = np.sort(np.random.default_rng(0).permutation(len(codes))[:max_rows])
     logs, codes = np.stack([log_probabilities(p[rows]) for p in probabilities]), codes[rows]  # (m, n, K)
@@ -291,7 +294,7 @@ class BlendClassifier(PassesRowsOn):
         at, held_out = self._held_out(members, rows, weight)
         codes = rows.labels.codes[at]
         tables = [each.probabilities(codes) for each in held_out]
-        weights = _weights(tables, codes, None if weight is None else weight[at])
+        weights = learn_weights(tables, codes, None if weight is None else weight[at])
         fitted = [
             held.with_probabilities(_fit(member, rows, weight), codes) if member_weight else None
             for member, held, member_weight in zip(members, held_out, weights)
@@ -466,13 +469,6 @@ def _default_members() -> list[tuple[str, Any]]:
 
     linear = [("softmax", SoftmaxClassifier()), ("kernel", KernelSoftmaxClassifier())]
     return [*linear, ("boosted", TreesClassifier()), ("extra", TreesClassifier("extra"))]
-
-
-def _weights(tables: list[NDArray], codes: NDArray[np.int64], sample_weight: NDArray | None) -> NDArray[np.float64]:
-    """Return the weights of all members; equal weights if no row could be held out."""
-    if not len(codes) or (sample_weight is not None and not sample_weight.any()):
-        return np.full(len(tables), 1 / len(tables))
-    return learn_weights(tables, codes, sample_weight)
 
 
 def _named(estimators: Any) -> list[Member]:
