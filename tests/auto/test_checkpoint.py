@@ -101,8 +101,8 @@ def test_stored_answers_are_not_learned_again(job, monkeypatch):
     data, options, checkpoint = job
     first = run_job(data, options, checkpoint=checkpoint)
     learned = []
-    answer = rounds.Nodes.fit_predict
-    monkeypatch.setattr(rounds.Nodes, "fit_predict", lambda *a: learned.append(a[2:]) or answer(*a))
+    answer = rounds.SplitExecutor.fit_predict
+    monkeypatch.setattr(rounds.SplitExecutor, "fit_predict", lambda *a: learned.append(a[2:]) or answer(*a))
     again = run_job(data, options, checkpoint=Checkpoint(checkpoint.path, data, options, {}))
     assert learned == []
     assert [line.fold_accuracy for line in again.leaderboard] == [line.fold_accuracy for line in first.leaderboard]

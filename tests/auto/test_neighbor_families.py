@@ -57,7 +57,7 @@ def test_only_the_wanted_maps_run():
     settings = LEARNED.settings(data)
     own = [at for at, setting in enumerate(settings) if setting["map"] == "scales"]
     _, _, found = predictions(data, 1, own)
-    np.testing.assert_array_equal(np.flatnonzero(found.run), own)
+    np.testing.assert_array_equal(np.flatnonzero(found.has_run), own)
     assert np.isfinite(found.losses[:, own]).all()
 
 

@@ -8,11 +8,11 @@ from kway.auto.race.paired import CLEAR, SURE, paired_difference
 DRAWS = 20_000
 
 
-def drawn_excluded(n, draw, room=0.0, seed=0):
+def drawn_excluded(n, draw, threshold=0.0, seed=0):
     """Share of the tests in which the second of two classifiers is excluded."""
     rng = np.random.default_rng(seed)
     draws = 2_000 if n > 1000 else DRAWS
-    return np.mean([paired_difference(*draw(rng, n)).exceeds(room) for _ in range(draws)]), draws
+    return np.mean([paired_difference(*draw(rng, n)).exceeds(threshold) for _ in range(draws)]), draws
 
 
 def right_or_not(accuracy, worse_by=0.0, alike=0.8):
@@ -42,7 +42,7 @@ def test_an_equal_family_is_excluded_no_more_often_than_three_standard_errors_al
 def test_a_worse_family_is_excluded_unless_it_has_room_left():
     worse = right_or_not(0.9, worse_by=0.1)
     assert drawn_excluded(600, worse)[0] > 0.95
-    assert drawn_excluded(600, worse, room=0.1)[0] < 0.01
+    assert drawn_excluded(600, worse, threshold=0.1)[0] < 0.01
 
 
 def test_the_error_is_that_of_the_mean_difference():

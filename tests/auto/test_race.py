@@ -1,10 +1,13 @@
 """The race: rounds double, losers leave by the paired test, no winner is left out, ties go to the lower log loss."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import kway
+from kway.auto import job
 from kway.auto.compare_data import compare_data
 from kway.auto.fit_options import FitOptions
 from kway.auto.job import run_job
@@ -12,9 +15,10 @@ from kway.auto.race.clock import Clock
 from kway.auto.race.compare import compare_rows
 from kway.auto.race.families import FAMILIES, PlainFamily
 from kway.auto.race.folds import Split, fold_numbers, stratified_order
-from kway.auto.race.pool import BLEND, pool_of
-from kway.auto.race.rounds import Race, Round, Runner, plan_rounds
-from kway.auto.race.scoring import ACCURACY, FoldedRows, Predictions
+from kway.auto.race.pool import BLEND, _is_worse, _predictions, pool_of
+from kway.auto.race.rounds import Race, Round, plan_rounds
+from kway.auto.race.runner import Runner
+from kway.auto.race.scoring import ACCURACY, MEASURES, FoldedRows, Predictions
 from kway.auto.train_test import read_train_test
 from kway.labels import encode
 from kway.tables.read_options import ReadOptions
@@ -42,7 +46,7 @@ class Scripted(PlainFamily):
     def planned_seconds(self, size):
         return 1e-6
 
-    def fit_predict(self, data, split, settings, wanted, stop):
+    def fit_predict(self, data, split, settings, active, stop):
         self.learned.append((len(split.train), int(split.held_out[0])))
         own = data.codes[split.held_out]
         lucky = np.random.default_rng(list(self.name.encode())).random(len(own)) < self.right(len(split.train))
@@ -122,7 +126,7 @@ def test_the_setting_within_one_standard_error_with_the_lowest_log_loss_is_chose
     runner.add(Predictions(predicted, losses, 1.0), codes, 100)
     assert runner.scan.best == 1
     runner.drop_settings(100)
-    assert runner.wanted == [0, 1]
+    assert runner.active == [0, 1]
     unknown = Runner(FAMILIES["centroid"], None, [{"i": i} for i in range(3)], ACCURACY, [0, 1, 2])
     unknown.add(Predictions(predicted, np.full((400, 3), np.nan, np.float32), 1.0), codes, 100)
     assert unknown.scan.best == 0  # no log losses: the preferred setting
@@ -179,6 +183,34 @@ def test_the_blend_is_learned_from_rows_that_its_members_have_not_seen():
         np.testing.assert_allclose(pool.held_out[name].probabilities(pool.codes), np.concatenate(tables), atol=1e-5)
     assert pool.row.log_loss < min(line.log_loss for line in found.rows if line.log_loss is not None) + 0.01
     assert not pool.is_worse
+
+
+def scored(p, codes):
+    return _predictions(np.asarray(p, np.float64), codes)
+
+
+def test_a_blend_is_worse_only_if_the_log_loss_per_row_says_so_clearly():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 2, 500)
+    p = np.clip(0.75 + 0.1 * rng.normal(size=500), 0.05, 0.95)  # of the true class
+    good = np.where(codes[:, None] == np.arange(2), p[:, None], 1 - p[:, None])
+    bad = 0.8 * good + 0.1  # less sure on every row
+    log_loss = MEASURES["log-loss"]
+    assert _is_worse(scored(bad, codes), scored(good, codes), codes, ACCURACY)
+    assert not _is_worse(scored(good, codes), scored(bad, codes), codes, ACCURACY)
+    assert not _is_worse(scored(good, codes), scored(good, codes), codes, log_loss)
+    noise = np.roll(good, 1, axis=0)  # as good on average; which rows are lucky differs
+    same_class = np.where(np.roll(codes, 1)[:, None] == codes[:, None], noise, noise[:, ::-1])
+    assert not _is_worse(scored(same_class, codes), scored(good, codes), codes, ACCURACY)
+
+
+def test_the_job_takes_the_single_family_if_the_blend_is_worse(monkeypatch):
+    X, y = blobs(200, spread=2.5)
+    monkeypatch.setattr(job, "pool_of", lambda *arguments: replace(pool_of(*arguments), is_worse=True))
+    result = kway.fit(X, y, budget=600).result
+    assert result.best.model != BLEND
+    assert result.weights == {}
+    assert result.temperature is not None
 
 
 @pytest.fixture(scope="module")

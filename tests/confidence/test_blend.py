@@ -21,7 +21,7 @@ from kway.confidence.blend import (
     NEGLIGIBLE,
     PULL,
     BlendClassifier,
-    _divides,
+    _has_explanation,
     _minimize,
     learn_weights,
     log_probabilities,
@@ -365,7 +365,7 @@ def test_explanations_of_members_with_features_name_the_columns():
 
 def unbounded(model, X):
     """Rows without a probability at the bound: log-probabilities of the members are bounded, their scores are not."""
-    dividing = [member for member in model.estimators_ if _divides(member)]
+    dividing = [member for member in model.estimators_ if _has_explanation(member)]
     smallest = np.min([member.predict_proba(X).min(axis=1) for member in dividing], axis=0)
     near = smallest > MIN_PROBABILITY
     assert near.sum() > 5

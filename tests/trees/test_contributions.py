@@ -21,7 +21,7 @@ def small_problem(seed):
     X[rng.random((n, d)) < 0.1] = np.nan
     y = (np.nan_to_num(X).sum(axis=1) * 2 + rng.normal(size=n)).round().astype(int) % n_classes
     y[:n_classes] = np.arange(n_classes)
-    return X, y, X[rng.permutation(n)[:6]] + 0.0
+    return X, y, X[rng.permutation(n)[:3]] + 0.0
 
 
 def goes_left(x, node, nodes):

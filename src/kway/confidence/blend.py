@@ -2,13 +2,15 @@
 
     log p_c(x) = sum_j w_j log p_jc(x) - log Z(x),    w_j >= 0                                    log-linear pool [1]_
 
-Each p_j is taken as at least MIN_PROBABILITY and normalized, so that one probability of 0 decides nothing alone. The
-weights minimize the log loss of rows that the members have not been trained on, plus a pull towards equal weights:
+p_jc is the probability of class c by member j, and Z normalizes the product. Each p_jc is raised to at least
+MIN_PROBABILITY first, so that a single probability of 0 does not decide. The weights minimize the log loss of rows that
+the members have not been trained on, plus a penalty that pulls them towards equal weights:
 
     L(w) = mean_i [ log Z_i - sum_j w_j log p_j,y_i ] + PULL |w - 1/m|^2
     dL/dw_j = mean_i [ E_p log p_j - log p_j,y_i ] + 2 PULL (w_j - 1/m)
 
-L is convex. The sum of the weights is free: above 1 if the members are too cautious, below 1 if they are too sure.
+L is convex. The sum of the weights is free: it is above 1 if the members are underconfident, and below 1 if they are
+overconfident.
 
 References
 ----------
@@ -53,12 +55,12 @@ from kway.rows.blocks import ConvertedRows, ValidatedRows, take_rows
 from kway.tables.features.features import Features
 from kway.tables.sources.frames import as_table, is_table
 
-PULL = 0.002  # weight of the pull towards equal weights, in units of the log loss: small tables need some (T11)
-NEGLIGIBLE = 0.01  # members with a lower weight are dropped: they move no log-probability by more than 0.14 (T11)
+PULL = 0.002  # weight of the penalty; from 0.0005 to 0.02, the scores of small tables hardly change
+NEGLIGIBLE = 0.01  # smaller weights become 0: with p >= 1e-6, they change a log-probability by at most 0.14
 
 
 class Member(NamedTuple):
-    """A member before it is fitted."""
+    """The name of a member, and its unfitted estimator."""
 
     name: str
     estimator: Any
@@ -70,81 +72,87 @@ class Member(NamedTuple):
 def learn_weights(
     probabilities: Sequence[NDArray], codes: NDArray[np.int64], sample_weight: NDArray | None = None
 ) -> NDArray[np.float64]:
-    """Return the weights (m,) of members from their probabilities (n, K) of rows that they were not trained on.
+    """Return the weights (m,) of members from their probabilities (n, K) for rows that they were not trained on.
 
-    Members with a weight below NEGLIGIBLE get 0, and the others learn their weights again without them, with NEGLIGIBLE
-    as the smallest. If no member is better than equal probabilities for all classes, all of them get small weights.
-    If the probabilities take more than a block of memory, some of the rows are drawn.
+    Weights below NEGLIGIBLE become 0. The weights of the other members are then learned again, with NEGLIGIBLE as lower
+    bound. If no member is better than equal probabilities for all classes, all members get small weights. Without rows,
+    all weights are equal. If the probabilities take more than a block of memory, the weights are learned on a sample of
+    the rows.
     """
-    most = table_rows(len(probabilities) * probabilities[0].shape[1])
-    some = np.sort(np.random.default_rng(0).permutation(len(codes))[:most]) if len(codes) > most else slice(None)
-    logs, codes = np.stack([log_probabilities(p[some]) for p in probabilities]), codes[some]  # (m, n, K)
-    share = np.ones(len(codes)) if sample_weight is None else np.asarray(sample_weight, np.float64)[some]
+    if not len(codes) or (sample_weight is not None and not np.any(sample_weight)):
+        return np.full(len(probabilities), 1 / len(probabilities))
+    max_rows = table_rows(len(probabilities) * probabilities[0].shape[1])
+    rows = np.sort(np.random.default_rng(0).permutation(len(codes))[:max_rows])
+    logs, codes = np.stack([log_probabilities(p[rows]) for p in probabilities]), codes[rows]  # (m, n, K)
+    share = np.ones(len(codes)) if sample_weight is None else np.asarray(sample_weight, np.float64)[rows]
     share = share / share.sum()
     weights = _minimize(logs, codes, share)
-    kept = weights >= min(NEGLIGIBLE, weights.max())
     if weights.min() >= NEGLIGIBLE:
         return weights
-    out = np.zeros(len(weights))
-    out[kept] = _minimize(logs[kept], codes, share, NEGLIGIBLE)
-    return out
+    kept = weights >= min(NEGLIGIBLE, weights.max())
+    weights = np.zeros(len(weights))
+    weights[kept] = _minimize(logs[kept], codes, share, NEGLIGIBLE)
+    return weights
 
 
 def log_probabilities(p: NDArray) -> NDArray[np.float64]:
-    """Return log p (n, K), with p of at least MIN_PROBABILITY before it is normalized."""
+    """Return log p (n, K), where p is raised to at least MIN_PROBABILITY and normalized."""
     bounded = np.maximum(p, MIN_PROBABILITY, dtype=np.float64)
     return np.log(bounded / bounded.sum(axis=1, keepdims=True))
 
 
-def _minimize(logs: NDArray, codes: NDArray[np.int64], share: NDArray, least: float = 0.0) -> NDArray[np.float64]:
-    """Return the weights >= `least` of the lowest L."""
-    from scipy.optimize import minimize  # no prediction needs it
+def _minimize(logs: NDArray, codes: NDArray[np.int64], share: NDArray, lower: float = 0.0) -> NDArray[np.float64]:
+    """Return the weights >= `lower` that minimize L."""
+    from scipy.optimize import minimize  # imported only here, because predictions do not need it
 
     m = len(logs)
-    found = minimize(
+    solution = minimize(
         loss_and_gradient,
         np.full(m, 1 / m),
         (logs, codes, share),
         method="L-BFGS-B",
         jac=True,
-        bounds=[(least, None)] * m,
+        bounds=[(lower, None)] * m,
         options={"maxiter": 1000, "ftol": 10 * np.finfo(np.float64).eps, "gtol": 1e-9},
     )
-    return np.asarray(found.x)
+    return np.asarray(solution.x)
 
 
 def loss_and_gradient(
     weights: NDArray, logs: NDArray, codes: NDArray[np.int64], share: NDArray
 ) -> tuple[float, NDArray[np.float64]]:
-    """Return L and its gradient (m,) for log-probabilities (m, n, K) and shares (n,) of the rows that sum to 1."""
-    own = logs[:, np.arange(len(codes)), codes] @ share  # (m,)
+    """Return L and its gradient (m,).
+
+    `logs` are the log-probabilities (m, n, K), and `share` are the weights (n,) of the rows, which sum to 1.
+    """
+    of_true_class = logs[:, np.arange(len(codes)), codes] @ share  # (m,)
     z = np.tensordot(weights, logs, 1)  # (n, K)
-    apart = weights - 1 / len(weights)
-    loss = share @ log_sum_exp(z) - weights @ own + PULL * apart @ apart
+    difference = weights - 1 / len(weights)
+    loss = share @ log_sum_exp(z) - weights @ of_true_class + PULL * difference @ difference
     expected = np.tensordot(logs, softmax(z) * share[:, None], 2)  # (m,)
-    return float(loss), expected - own + 2 * PULL * apart
+    return float(loss), expected - of_true_class + 2 * PULL * difference
 
 
 # ---- the classifier
 
 
 class HeldOut(NamedTuple):
-    """Probabilities (m, K) of a classifier for rows that it was not trained on, or its scores if it has none."""
+    """Probabilities (n, K) of a classifier for rows that it was not trained on, or scores instead."""
 
     values: NDArray[np.float64]
-    source: str = LOGS  # of the values: LOGS or SCORES
+    source: str = LOGS  # LOGS for probabilities, SCORES for scores
 
     def probabilities(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return probabilities (m, K), from scores by the temperature that is best for class codes (m,)."""
+        """Return probabilities (n, K); scores are divided by the temperature that fits the class codes (n,) best."""
         if self.source == LOGS:
             return self.values
         return softmax(self.values / best_temperature(self.values, codes).temperature)
 
     def with_probabilities(self, fitted: Any, codes: NDArray[np.int64]) -> Any:
-        """Return the classifier fitted on all rows, with that temperature if it has only scores."""
+        """Return the classifier `fitted` on all rows, wrapped with this temperature if it has only scores."""
         if self.source == LOGS:
             return fitted
-        if isinstance(fitted, FeaturedClassifier):  # scaled inside, so that blends still see its features
+        if isinstance(fitted, FeaturedClassifier):  # wrap the inner classifier, so that a blend still sees the features
             return FeaturedClassifier.of(fitted.features_, scale_fitted(fitted.estimator_, self.values, codes, SCORES))
         return scale_fitted(fitted, self.values, codes, SCORES)
 
@@ -152,18 +160,18 @@ class HeldOut(NamedTuple):
 class BlendClassifier(PassesRowsOn):
     """Several classifiers, whose probabilities are multiplied with learned exponents (log-linear pooling) [1]_.
 
-    The weights are learned on out-of-fold probabilities. Members with a weight below 0.01 are dropped, and the others
-    are fitted again on all rows. Members without probabilities get a temperature first. Probabilities are computed and
-    returned in float64.
+    The weights are learned on out-of-fold probabilities. Members with a weight below 0.01 are dropped, and the other
+    members are fitted again on all rows. The scores of members without probabilities are turned into probabilities by a
+    temperature. Probabilities are returned in float64.
 
     Parameters
     ----------
     estimators : list of (str, classifier) or of classifiers, default=None
-        The members. None uses softmax, kernel softmax, boosted trees and extremely randomized trees. For the first two,
-        standardize columns of different units before.
+        The members. None uses softmax, kernel softmax, boosted trees and extremely randomized trees. The first two
+        need standardized columns.
     cv : int, float, splitter or list of pairs, default=5
-        A number of folds; or the share of the rows to hold out; or a splitter of scikit-learn, or pairs (train, held
-        out) of row numbers. If there are many rows and classes, the weights are learned on a sample of the rows.
+        The number of folds, the share of the rows to hold out, a splitter of scikit-learn, or a list of pairs of row
+        numbers (train, held out). If there are many rows and classes, the weights are learned on a sample of the rows.
     n_jobs : int or None, default=None
         Number of threads; None uses all cores.
     random_state : int, RandomState or None, default=None
@@ -174,11 +182,11 @@ class BlendClassifier(PassesRowsOn):
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted.
     names_ : list of str
-        Names of the members that were kept.
+        Names of the members with a weight above 0.
     weights_ : ndarray of shape (n_members,)
-        Their weights.
+        Weights of these members.
     estimators_ : list of classifier
-        The fitted members.
+        These members, fitted on all rows.
     n_features_in_ : int
         Number of features.
 
@@ -189,8 +197,9 @@ class BlendClassifier(PassesRowsOn):
     Notes
     -----
     `explain` divides sum_j w_j log p_j among the columns, up to a constant per row that is the same for all classes.
-    For two classes it divides the log-odds. Members that divide their own scores do so; others get sampled Shapley
-    values against a few training rows, which the model stores. `explain` does not bound probabilities from below.
+    For two classes, it divides the log-odds. Each member contributes its own explanation. Members without one get
+    sampled Shapley values against a few training rows, which the model stores. `explain` does not raise small
+    probabilities.
 
     References
     ----------
@@ -211,7 +220,7 @@ class BlendClassifier(PassesRowsOn):
     n_features_in_: int
     estimators_: list[Any]
     reasons_: dict[str, Any] | None = None  # what counts for each class, as `kway.fit` measured it
-    _background: dict[int, NDArray | None]  # per member that does not divide its scores: training rows, if known
+    _background: dict[int, NDArray | None]  # training rows per member without an explanation of its own, if known
 
     def __init__(
         self, estimators: Any = None, cv: Any = 5, n_jobs: int | None = None, random_state: Any = None
@@ -223,29 +232,29 @@ class BlendClassifier(PassesRowsOn):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        of_members = [get_tags(member.estimator).input_tags for member in self._members()]
-        tags.input_tags.sparse = all(each.sparse for each in of_members)
-        tags.input_tags.allow_nan = all(each.allow_nan for each in of_members)
+        member_tags = [get_tags(member.estimator).input_tags for member in self._members()]
+        tags.input_tags.sparse = all(each.sparse for each in member_tags)
+        tags.input_tags.allow_nan = all(each.allow_nan for each in member_tags)
         return tags
 
     @classmethod
     def of(
         cls, names: Sequence[str], estimators: Sequence[Any], weights: ArrayLike, classes: ArrayLike, rows: Any = None
     ) -> BlendClassifier:
-        """Combine fitted members with weights from `learn_weights`; those with weight 0 are left out.
+        """Combine fitted members with weights from `learn_weights`; members with weight 0 are left out.
 
         Parameters
         ----------
         names : sequence of str
             Names of the members.
         estimators : sequence of classifier
-            The fitted members, which have `predict_proba`.
+            The fitted members. Each needs `predict_proba` and these classes.
         weights : array-like of shape (n_members,)
-            Their weights, >= 0.
+            Weights of the members, >= 0.
         classes : array-like of shape (n_classes,)
             The classes, sorted.
         rows : object, default=None
-            Training rows, of which `explain` needs a few if a member does not divide its own scores.
+            Training rows. `explain` needs a few of them if a member has no explanation of its own.
 
         Returns
         -------
@@ -253,7 +262,7 @@ class BlendClassifier(PassesRowsOn):
             The fitted blend.
         """
         blend = cls(list(zip(names, estimators)))
-        blend._adopt(np.asarray(classes), names, estimators, np.asarray(weights, np.float64), rows)
+        blend._set_members(np.asarray(classes), names, estimators, np.asarray(weights, np.float64), rows)
         return blend
 
     @on_own_threads
@@ -265,9 +274,9 @@ class BlendClassifier(PassesRowsOn):
         X : array-like of shape (n_samples, n_features), or whatever the members accept
             Training rows.
         y : array-like of shape (n_samples,)
-            Their labels.
+            Labels.
         **fit_params : object
-            `sample_weight`, array-like of shape (n_samples,): weights of the rows, passed on to each member.
+            Only `sample_weight`, array-like of shape (n_samples,): weights of the rows, also passed to each member.
 
         Returns
         -------
@@ -284,53 +293,45 @@ class BlendClassifier(PassesRowsOn):
         weight = _sample_weight(fit_params, members, len(rows.labels.codes))
         at, held_out = self._held_out(members, rows, weight)
         codes = rows.labels.codes[at]
-        weights = _weights(
-            [held.probabilities(codes) for held in held_out], codes, None if weight is None else weight[at]
-        )
+        tables = [each.probabilities(codes) for each in held_out]
+        weights = learn_weights(tables, codes, None if weight is None else weight[at])
         fitted = [
-            held.with_probabilities(_fit(member, rows, weight), codes) if own else None
-            for member, held, own in zip(members, held_out, weights)
+            held.with_probabilities(_fit(member, rows, weight), codes) if member_weight else None
+            for member, held, member_weight in zip(members, held_out, weights)
         ]
-        self._adopt(rows.labels.classes, [member.name for member in members], fitted, weights, rows.X)
+        self._set_members(rows.labels.classes, [member.name for member in members], fitted, weights, rows.X)
         return self
 
     def _members(self) -> list[Member]:
-        return _named(self._default() if self.estimators is None else self.estimators)
-
-    def _default(self) -> list[tuple[str, Any]]:
-        from kway.linear import KernelSoftmaxClassifier, SoftmaxClassifier
-        from kway.trees import TreesClassifier
-
-        linear = [("softmax", SoftmaxClassifier()), ("kernel", KernelSoftmaxClassifier())]
-        return [*linear, ("boosted", TreesClassifier()), ("extra", TreesClassifier("extra"))]
+        return _named(_default_members() if self.estimators is None else self.estimators)
 
     def _held_out(
         self, members: list[Member], rows: LabeledRows, weight: NDArray | None
     ) -> tuple[NDArray[np.int64], list[HeldOut]]:
-        """Return row numbers, and the scores or probabilities of all members for rows that they were not trained on."""
-        codes, K = rows.labels.codes, len(rows.labels.classes)
+        """Return row numbers (n,), and the probabilities or scores (n, K) of each member, fitted without these rows."""
+        codes, classes = rows.labels.codes, rows.labels.classes
         rng = checked_rng(0 if self.random_state is None else self.random_state)
-        parts = make_splits(self.cv, rows.X, codes, rng)
+        splits = make_splits(self.cv, rows.X, codes, rng)
         sources = [LOGS] * len(members)
 
         def score(split: Split) -> list[NDArray[np.float64]]:
-            check_classes_in_training(codes, split, rows.labels.classes)
-            train, held = split
-            learned = LabeledRows(take_rows(rows.X, train), Labels(rows.labels.classes, codes[train]))
-            unseen, tables = take_rows(rows.X, held), []
+            check_classes_in_training(codes, split, classes)
+            train, held_out = split
+            train_rows = LabeledRows(take_rows(rows.X, train), Labels(classes, codes[train]))
+            held_out_rows, tables = take_rows(rows.X, held_out), []
             for j, member in enumerate(members):
-                fitted = _fit(member, learned, None if weight is None else weight[train])
+                fitted = _fit(member, train_rows, None if weight is None else weight[train])
                 sources[j] = _source(member.name, fitted)
-                tables.append(score_blocks(fitted, unseen, sources[j], len(held)))
+                tables.append(score_blocks(fitted, held_out_rows, sources[j], len(held_out)))
             return tables
 
-        at, tables = score_held_out(parts, [K] * len(members), rng, score)
+        at, tables = score_held_out(splits, [len(classes)] * len(members), rng, score)
         return at, [HeldOut(table, source) for table, source in zip(tables, sources)]
 
-    def _adopt(
+    def _set_members(
         self, classes: NDArray, names: Sequence[str], estimators: Sequence[Any], weights: NDArray, rows: Any
     ) -> None:
-        """Keep the members with a weight, and background rows for those that do not divide their own scores."""
+        """Keep the members with a weight above 0, and training rows for members without an explanation of their own."""
         if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
             raise InputError(f"weights must be finite and >= 0, and one of them above 0; got {weights.tolist()!r:.100}")
         kept = np.flatnonzero(weights).tolist()
@@ -346,17 +347,17 @@ class BlendClassifier(PassesRowsOn):
             if hasattr(self.estimators_[0], name):
                 setattr(self, name, getattr(self.estimators_[0], name))
         share_features(self.estimators_)
-        few = None if rows is None else background_sample(self._passed(rows))
+        sample = None if rows is None else background_sample(self._passed(rows))
         self._background = {
-            j: None if few is None else _dense(*pair)
-            for j, pair in enumerate(self._inputs(few))
-            if not _divides(pair[0])
+            j: None if sample is None else _dense(estimator, numbers)
+            for j, (estimator, numbers) in enumerate(self._inputs(sample))
+            if not _has_explanation(estimator)
         }
 
     # ---- predictions
 
     def _passed(self, X: Any) -> Any:
-        """Return rows that can be counted and cut: a dict of columns or a list becomes a table or an array."""
+        """Return X as something with a length and row indexing: dicts become tables, and lists tables or arrays."""
         if isinstance(X, Mapping | list) and is_table(X) and not sp.issparse(X):  # DOK matrices are dicts
             return as_table(X)
         return np.asarray(X) if isinstance(X, list | tuple) else X
@@ -369,19 +370,19 @@ class BlendClassifier(PassesRowsOn):
         return log_softmax(z)
 
     def _inputs(self, rows: Any) -> Iterator[tuple[Any, Any]]:
-        """Yield the classifier behind the features of each member, and the rows that it takes.
+        """Yield for each member the classifier behind its features, and the rows as numbers.
 
-        Members that share features are given the same numbers, which are computed once.
+        Members that share features get the same numbers, which are computed once.
         """
-        known: dict[int, Any] = {}
+        numbers: dict[int, Any] = {}  # by the identity of the features
         for member in self.estimators_:
             if not isinstance(member, FeaturedClassifier):
                 yield member, rows
                 continue
             key = id(member.features_)
-            if key not in known:
-                known[key] = None if rows is None else member.numbers(rows)
-            yield member.estimator_, known[key]
+            if key not in numbers:
+                numbers[key] = None if rows is None else member.numbers(rows)
+            yield member.estimator_, numbers[key]
 
     def _shares(self, rows: Any) -> NDArray[np.float64]:
         z = self._scores(rows)
@@ -396,49 +397,52 @@ class BlendClassifier(PassesRowsOn):
     # ---- explanation
 
     def _contributions(self, rows: Any, codes: NDArray[np.int64]) -> Parts:
-        """Return the weighted sum of the contributions of the members, by the columns of the rows as given."""
+        """Return the weighted sum of the members' contributions of the columns of the given rows."""
         check_room(len(codes), self.n_features_in_)
         values, baseline = np.zeros((len(codes), self.n_features_in_)), np.zeros(len(codes))
         for j, (estimator, numbers) in enumerate(self._inputs(rows)):
             member = self.estimators_[j]
-            own = member.features_.column_sources() if isinstance(member, FeaturedClassifier) else None
-            parts = self._contributions_of(j, estimator, numbers, codes, own)
+            has_features = isinstance(member, FeaturedClassifier)
+            sources = member.features_.column_sources() if has_features else np.arange(self.n_features_in_)
+            parts = self._contributions_of(j, estimator, numbers, codes, sources)
             values += self.weights_[j] * parts.values
             baseline += self.weights_[j] * parts.baseline
         return Parts(values, baseline)
 
     def _contributions_of(
-        self, j: int, estimator: Any, numbers: Any, codes: NDArray[np.int64], sources: NDArray[np.int64] | None
+        self, j: int, estimator: Any, numbers: Any, codes: NDArray[np.int64], sources: NDArray[np.int64]
     ) -> Parts:
-        """Return the contributions (n, d) to log p_j of the columns, each the source of some of the numbers."""
-        sources = np.arange(self.n_features_in_) if sources is None else sources
-        if _divides(estimator):
+        """Return the contributions (n, d) of the columns to log p_j.
+
+        sources[i] is the column from which the features made column i of `numbers`.
+        """
+        if _has_explanation(estimator):
             parts = estimator._contributions(estimator._rows(numbers), codes).times(estimator._log_scale())
             return parts.grouped(sources, self.n_features_in_)
         background = self._background[j]
         if background is None:
             raise InputError(
-                f"explain needs training rows for the member {self.names_[j]!r}, which does not divide its own scores; "
+                f"explain needs training rows for the member {self.names_[j]!r}, which has no explanation of its own; "
                 "pass rows= to BlendClassifier.of"
             )
 
-        def score(some: NDArray, of: NDArray[np.int64]) -> NDArray:
-            logs = log_probabilities(estimator.predict_proba(some))
-            return pick_scores(logs if len(self.classes_) > 2 else logs[:, 1:] - logs[:, :1], of)
+        def score(rows: NDArray, codes: NDArray[np.int64]) -> NDArray:
+            logs = log_probabilities(estimator.predict_proba(rows))
+            return pick_scores(logs if len(self.classes_) > 2 else logs[:, 1:] - logs[:, :1], codes)
 
         used, compact = np.unique(sources, return_inverse=True)
         return shapley(score, _dense(estimator, numbers), codes, background, compact).grouped(used, self.n_features_in_)
 
-    # ---- model files: each member is packed like any other estimator, with its arrays under a prefix
+    # ---- model files: each member is stored like any other estimator, with a prefix before the names of its arrays
 
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         check_is_fitted(self, "estimators_")
         arrays = {f"background.{j}": rows for j, rows in self._background.items() if rows is not None}
         manifests = []
         for j, member in enumerate(self.estimators_):
-            manifest, own = pack_inside(f"members.{j}.", member)
+            manifest, member_arrays = pack_inside(f"members.{j}.", member)
             manifests.append(manifest)
-            arrays |= own
+            arrays |= member_arrays
         facts = {"members": manifests, "names": self.names_, "weights": self.weights_.tolist()}
         return facts | ({} if self.reasons_ is None else {"reasons": self.reasons_}), arrays
 
@@ -452,30 +456,32 @@ class BlendClassifier(PassesRowsOn):
         self._background = {
             j: arrays.get(f"background.{j}")
             for j, (estimator, _) in enumerate(self._inputs(None))
-            if not _divides(estimator)
+            if not _has_explanation(estimator)
         }
 
 
 # ---- members
 
 
-def _weights(tables: list[NDArray], codes: NDArray[np.int64], sample_weight: NDArray | None) -> NDArray[np.float64]:
-    """Return the weights of all members; equal weights if no row could be held out."""
-    if not len(codes) or (sample_weight is not None and not sample_weight.any()):
-        return np.full(len(tables), 1 / len(tables))
-    return learn_weights(tables, codes, sample_weight)
+def _default_members() -> list[tuple[str, Any]]:
+    from kway.linear import KernelSoftmaxClassifier, SoftmaxClassifier
+    from kway.trees import TreesClassifier
+
+    linear = [("softmax", SoftmaxClassifier()), ("kernel", KernelSoftmaxClassifier())]
+    return [*linear, ("boosted", TreesClassifier()), ("extra", TreesClassifier("extra"))]
 
 
-def _named(given: Any) -> list[Member]:
-    """Return members with distinct names; those without a name get that of their class."""
-    if not isinstance(given, list | tuple) or not given:
-        raise InputError(f"estimators must be a list of classifiers or of pairs (name, classifier), got {given!r:.100}")
+def _named(estimators: Any) -> list[Member]:
+    """Return members with distinct names; a member without a name gets the name of its class."""
+    if not isinstance(estimators, list | tuple) or not estimators:
+        raise InputError(
+            f"estimators must be a list of classifiers or of pairs (name, classifier), got {estimators!r:.100}"
+        )
     members = list[Member]()
-    for each in given:
+    for each in estimators:
         name, estimator = each if isinstance(each, tuple) and len(each) == 2 else (type(each).__name__, each)
-        if isinstance(estimator, type) or not all(
-            hasattr(estimator, what) for what in ("fit", "predict", "get_params")
-        ):
+        has_methods = all(hasattr(estimator, method) for method in ("fit", "predict", "get_params"))
+        if isinstance(estimator, type) or not has_methods:
             raise InputError(f"member {name!r} must be a classifier with fit and predict, got {estimator!r:.100}")
         taken = [member.name for member in members]
         if name in taken and isinstance(each, tuple):
@@ -486,8 +492,9 @@ def _named(given: Any) -> list[Member]:
 
 def _fit(member: Member, rows: LabeledRows, weight: NDArray | None) -> Any:
     """Return a copy of a member, fitted to these rows."""
-    labels, given = rows.labels, {} if weight is None else {"sample_weight": weight}
-    return clone(member.estimator).fit(rows.X, labels.classes[labels.codes], **given)
+    y = rows.labels.classes[rows.labels.codes]
+    weights = {} if weight is None else {"sample_weight": weight}
+    return clone(member.estimator).fit(rows.X, y, **weights)
 
 
 def _source(name: str, fitted: Any) -> str:
@@ -499,42 +506,50 @@ def _source(name: str, fitted: Any) -> str:
     return LOGS if hasattr(fitted, "predict_proba") else SCORES
 
 
-def _sample_weight(given: dict[str, Any], members: list[Member], n: int) -> NDArray | None:
-    """Return validated weights (n,) from the arguments of `fit`, or None."""
-    unknown = [name for name in given if name != "sample_weight"]
+def _sample_weight(fit_params: dict[str, Any], members: list[Member], n: int) -> NDArray | None:
+    """Return the validated sample weights (n,) of `fit`, or None; raise an error if a member does not accept them."""
+    unknown = [name for name in fit_params if name != "sample_weight"]
     if unknown:
         raise TypeError(f"BlendClassifier.fit takes X, y and sample_weight, got {unknown[0]!r}; set it in the member")
-    weight = validation.weights(given.get("sample_weight"), np.empty((n, 0)))
+    weight = validation.weights(fit_params.get("sample_weight"), np.empty((n, 0)))
     for member in members if weight is not None else []:
-        taken = inspect.signature(member.estimator.fit).parameters.values()
-        if not any(each.name == "sample_weight" or each.kind is each.VAR_KEYWORD for each in taken):
+        parameters = inspect.signature(member.estimator.fit).parameters.values()
+        if not any(each.name == "sample_weight" or each.kind is each.VAR_KEYWORD for each in parameters):
             raise InputError(f"member {member.name!r} takes no sample_weight; leave it out, or leave out this member")
     return weight
 
 
 def share_features(members: list[Any]) -> None:
-    """Give members with equal features one object, so that rows are transformed once for all of them."""
-    seen: list[tuple[Features, Any]] = []
+    """Let members with equal features share one object, so that rows are transformed once for all of them."""
+    distinct = list[Features]()
     for member in members:
-        if not isinstance(member, FeaturedClassifier):
-            continue
-        (facts, arrays), settings = member.features_._fitted(), member.features_._stored_params()
-        for features, (known_facts, known_arrays, known_settings) in seen:
-            same = (facts, settings, arrays.keys()) == (known_facts, known_settings, known_arrays.keys())
-            if same and all(np.array_equal(array, known_arrays[name]) for name, array in arrays.items()):
-                member.features_ = features
-                break
-        else:
-            seen.append((member.features_, (facts, arrays, settings)))
+        if isinstance(member, FeaturedClassifier):
+            equal = (each for each in distinct if _equal_features(each, member.features_))
+            member.features_ = next(equal, member.features_)
+            distinct.append(member.features_)
 
 
-def _divides(estimator: Any) -> bool:
-    """Return whether a classifier divides its log-probabilities among the columns."""
+def _equal_features(first: Features, second: Features) -> bool:
+    """Return whether two fitted transformers have the same parameters and learned the same."""
+    if first is second:
+        return True
+    (facts, arrays), (other_facts, other_arrays) = first._fitted(), second._fitted()
+    if (
+        facts != other_facts
+        or arrays.keys() != other_arrays.keys()
+        or first._stored_params() != second._stored_params()
+    ):
+        return False
+    return all(np.array_equal(array, other_arrays[name]) for name, array in arrays.items())
+
+
+def _has_explanation(estimator: Any) -> bool:
+    """Return whether a classifier itself divides its log-probabilities among the columns."""
     return isinstance(estimator, Classifier) and has_contributions(estimator) and estimator._log_scale() is not None
 
 
 def _dense(estimator: Any, numbers: Any) -> NDArray:
-    """Return the rows of a classifier as a dense array of floats."""
+    """Return the rows that a classifier takes as a dense array of floats."""
     rows = estimator._rows(numbers) if isinstance(estimator, Classifier) else numbers
     rows = rows.rows if isinstance(rows, ValidatedRows) else rows
     rows = rows[:] if isinstance(rows, ConvertedRows) else rows.toarray() if sp.issparse(rows) else np.asarray(rows)

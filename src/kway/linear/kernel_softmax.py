@@ -1,14 +1,15 @@
-"""KernelSoftmaxClassifier: softmax on similarities to landmarks, which makes a kernel machine a linear problem.
+"""KernelSoftmaxClassifier: softmax regression on similarities to landmarks, a linear approximation of a kernel machine.
 
     k(x, z) = exp(-gamma |x - z|^2)                            the Gaussian kernel
     phi(x) = k(x, L) V s^(-1/2)                                L (m, d) landmarks, k(L, L) = V diag(s) V'
-    f = W phi(x) + b                                           a linear classifier in phi (r <= m columns)
+    f = W phi(x) + b                                           a linear classifier on the r <= m columns of phi
 
-phi(x) phi(z)' is the Nystroem approximation of k(x, z) [1]_, exact if x or z is a landmark. The landmarks are drawn
-from the training rows. Directions of k(L, L) whose eigenvalue is rounding are left out.
+phi(x) phi(z)' is the Nystroem approximation of k(x, z) [1]_, which is exact if x or z is a landmark. The landmarks are
+drawn from the training rows. Eigenvectors of k(L, L) whose eigenvalues are rounding errors are left out, so r may be
+less than m.
 
-The rows are used as they are: standardize columns of different units before. To compare several alphas, map the rows
-once with `landmark_map` and pass them to `alpha_path` (path.py).
+The rows are used as given: standardize columns with different units first. To compare several alphas, map the rows once
+with `landmark_map` and pass them to `alpha_path` (path.py).
 
 References
 ----------
@@ -45,7 +46,7 @@ from kway.units import format_bytes
 
 @dataclass(frozen=True, eq=False)
 class LandmarkMap:
-    """landmarks (m, d); projection (m, r), V s^(-1/2); gamma > 0."""
+    """The map phi: landmarks (m, d), projection V s^(-1/2) (m, r), and gamma > 0."""
 
     landmarks: NDArray
     projection: NDArray[np.float64]
@@ -55,67 +56,70 @@ class LandmarkMap:
         """Map rows (n, d) to phi (n, r) of the same float type, block by block."""
         m, r = self.projection.shape
         out = np.empty((len(X), r), X.dtype)
-        for some in spans(len(X), rows_per_block(8 * m)):
-            out[some] = self._similarities(X[some]) @ self.projection
+        for block in spans(len(X), rows_per_block(8 * m)):
+            out[block] = self._similarities(X[block]) @ self.projection
         return out
 
     def _similarities(self, X: NDArray) -> NDArray[np.float64]:
+        """Return k(x, l) (n, m) for rows X (n, d) and all landmarks."""
         return pairwise(validation.checked(X), validation.checked(self.landmarks), Gaussian(self.gamma**-0.5))
 
 
 def landmark_map(
     X: NDArray, n_landmarks: int, gamma: float | str = "scale", seed: int = 0, weight: NDArray | None = None
 ) -> LandmarkMap:
-    """Return the map of `n_landmarks` rows drawn from X (n, d), or of all distinct rows if they are fewer.
+    """Return the map of `n_landmarks` rows drawn from X (n, d), without duplicates.
 
-    Rows of weight 0 are not used. gamma="scale" is 1 / (d Var(X)), with weighted rows.
+    Rows of weight 0 are not drawn. gamma="scale" is 1 / (d Var(X)), where `weight` (n,) weighs the rows.
     """
     if weight is not None and not weight.all():
         X, weight = X[weight > 0], weight[weight > 0]
     drawn = np.random.default_rng(seed).permutation(len(X))[:n_landmarks]
     landmarks = np.unique(X[drawn], axis=0)
-    width = _scale_gamma(X, weight) if isinstance(gamma, str) else float(gamma)
-    whole = LandmarkMap(landmarks, np.eye(len(landmarks)), width)
+    gamma = _scale_gamma(X, weight) if isinstance(gamma, str) else float(gamma)
+    unprojected = LandmarkMap(landmarks, np.eye(len(landmarks)), gamma)
     with single_blas():
-        sizes, axes = np.linalg.eigh(whole._similarities(landmarks))
-    kept = sizes > len(sizes) * np.finfo(np.float64).eps * sizes[-1]  # below, eigenvalues are rounding
-    return LandmarkMap(landmarks, np.ascontiguousarray(axes[:, kept] / np.sqrt(sizes[kept])), width)
+        eigenvalues, vectors = np.linalg.eigh(unprojected._similarities(landmarks))  # ascending
+    # The rounding error of an eigenvalue is at most about m eps times the largest eigenvalue.
+    kept = eigenvalues > len(eigenvalues) * np.finfo(np.float64).eps * eigenvalues[-1]
+    return LandmarkMap(landmarks, np.ascontiguousarray(vectors[:, kept] / np.sqrt(eigenvalues[kept])), gamma)
 
 
 def _scale_gamma(X: NDArray, weight: NDArray | None) -> float:
     """Return 1 / (d Var(X)), or 1 if all values are equal."""
     w = np.ones(len(X)) if weight is None else weight.astype(np.float64)
     blocks = row_blocks(X)
-    mean = sum(w[some] @ X[some].mean(axis=1, dtype=np.float64) for some in blocks) / w.sum()
-    variance = sum(w[some] @ np.square(X[some] - mean).mean(axis=1, dtype=np.float64) for some in blocks) / w.sum()
+    mean = sum(w[rows] @ X[rows].mean(axis=1, dtype=np.float64) for rows in blocks) / w.sum()
+    variance = sum(w[rows] @ np.square(X[rows] - mean).mean(axis=1, dtype=np.float64) for rows in blocks) / w.sum()
     scale = float(X.shape[1] * variance)
     return 1 / scale if scale > np.finfo(np.float64).tiny else 1.0
 
 
 class KernelSoftmaxClassifier(Classifier):
-    """Softmax regression on similarities to landmarks: a kernel machine with the Gaussian kernel, made linear [1]_.
+    """Softmax regression on similarities to landmarks: a linear approximation [1]_ of a Gaussian kernel machine.
 
-    X is used as given. Standardize columns of different units before, for example with `StandardScaler`.
+    X is used as given. Standardize columns with different units first, for example with `StandardScaler`.
 
     Parameters
     ----------
     n_landmarks : int, default=600
-        Number of training rows that the similarities are computed to. More landmarks give finer boundaries; time and
-        memory grow in proportion.
+        Number of training rows to use as landmarks. More landmarks give finer decision boundaries. Memory grows in
+        proportion to this number.
     gamma : float or "scale", default="scale"
-        Width of the kernel exp(-gamma |x - z|^2). "scale" is 1 / (n_features * X.var()).
+        Inverse width of the kernel exp(-gamma |x - z|^2). "scale" means 1 / (n_features * X.var()).
     alpha : float, default=1e-5
-        Weight of the L2 penalty relative to the mean loss, so that it does not depend on the number of rows.
+        Weight of the L2 penalty. It multiplies the penalty against the mean loss, so its effect does not depend on the
+        number of rows.
     max_iter : int, default=1000
         Maximum number of iterations of the solver.
     tol : float, default=1e-3
-        Relative excess of the objective over its optimum. A fit without a ConvergenceWarning is within tol.
+        Largest relative excess of the objective over its optimum. A fit without a ConvergenceWarning is within `tol`.
     class_weight : dict, "balanced" or None, default=None
         Weights by label. "balanced" gives all classes the same total weight.
     n_jobs : int or None, default=None
         Number of threads; None uses all cores.
     random_state : int, RandomState or None, default=None
-        Seed of the landmarks; None is 0.
+        Seed for drawing the landmarks; None means 0.
     verbose : int, default=0
         1 shows progress.
 
@@ -124,13 +128,13 @@ class KernelSoftmaxClassifier(Classifier):
     classes_ : ndarray of shape (n_classes,)
         The labels, sorted.
     map_ : LandmarkMap
-        Landmarks, projection and gamma: `map_.apply(X)` returns the columns of the linear classifier.
+        Landmarks, projection and gamma. `map_.apply(X)` returns the columns that the linear classifier learns from.
     gamma_ : float
-        The width of the kernel.
+        The gamma of the kernel.
     softmax_ : SoftmaxClassifier
-        The linear classifier on mapped rows.
+        The linear classifier on the mapped rows.
     n_iter_ : int
-        Number of iterations.
+        Number of iterations of the solver.
     n_features_in_ : int
         Number of features.
 
@@ -192,10 +196,10 @@ class KernelSoftmaxClassifier(Classifier):
             The fitted classifier.
         """
         with callbacks.callback_task(self, X, y, sample_weight, "fit") as watch:
-            self._learn(X, y, sample_weight, watch)
+            self._fit(X, y, sample_weight, watch)
         return self
 
-    def _learn(self, X: Any, y: Any, sample_weight: ArrayLike | None, watch: Watch | None) -> None:
+    def _fit(self, X: Any, y: Any, sample_weight: ArrayLike | None, watch: Watch | None) -> None:
         self._check_parameters()
         self._forget()
         X, labels = validation.rows_and_labels(self, X, y, sparse=False, squared=True)
@@ -210,20 +214,21 @@ class KernelSoftmaxClassifier(Classifier):
             assert watch is not None
             return watch(lambda: {"classes_": labels.classes, "softmax_": _with_attributes(softmax, attributes())})
 
-        prepared = prepare_fit(softmax, mapped, labels.classes[labels.codes], weight)
-        solve_plan(softmax, prepared, None if watch is None else watch_softmax)
+        plan = prepare_fit(softmax, mapped, labels.classes[labels.codes], weight)
+        solve_plan(softmax, plan, None if watch is None else watch_softmax)
         self.softmax_ = softmax
-        self._adopt()
+        self._set_public_attributes()
 
     def _linear(self) -> SoftmaxClassifier:
         shared = ("alpha", "max_iter", "tol", "class_weight", "n_jobs", "verbose")
         return SoftmaxClassifier(**{name: getattr(self, name) for name in shared})
 
-    def _adopt(self) -> None:
-        """Take the public attributes from the map and the linear classifier."""
-        self.classes_, self.n_iter_, self.gamma_ = self.softmax_.classes_, self.softmax_.n_iter_, self.map_.gamma
+    def _set_public_attributes(self) -> None:
+        self.classes_ = self.softmax_.classes_
+        self.n_iter_ = self.softmax_.n_iter_
+        self.gamma_ = self.map_.gamma
 
-    # ---- predictions: those of the linear classifier on mapped rows, block by block
+    # ---- predictions of the linear classifier on mapped rows, block by block
 
     def _best(self, rows: Any, k: int, stated: bool) -> TopK:
         return self._best_of_blocks(rows, lambda block: self.softmax_._best(self.map_.apply(block), k, stated))
@@ -238,8 +243,8 @@ class KernelSoftmaxClassifier(Classifier):
         return max(len(self.map_.landmarks), len(self.classes_))
 
     def _contributions(self, rows: Any, codes: NDArray[np.int64]) -> Parts:
-        def score(some: NDArray, of: NDArray[np.int64]) -> NDArray:
-            return pick_scores(self._scores(some), of)
+        def score(rows: NDArray, codes: NDArray[np.int64]) -> NDArray:
+            return pick_scores(self._scores(rows), codes)
 
         return shapley(score, rows, codes, background_sample(self.map_.landmarks))
 
@@ -263,31 +268,31 @@ class KernelSoftmaxClassifier(Classifier):
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         check_is_fitted(self, "softmax_")
         facts, arrays = self.softmax_._fitted()
-        own = {"landmarks": self.map_.landmarks, "projection": self.map_.projection}
-        return {**facts, "gamma": self.gamma_}, {**arrays, **own}
+        arrays_of_map = {"landmarks": self.map_.landmarks, "projection": self.map_.projection}
+        return {**facts, "gamma": self.gamma_}, {**arrays, **arrays_of_map}
 
     def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
         self.map_ = LandmarkMap(arrays["landmarks"], arrays["projection"], facts["gamma"])
         self.softmax_ = self._linear()
         self.softmax_.classes_, self.softmax_.n_features_in_ = self.classes_, self.map_.projection.shape[1]
         self.softmax_._restore(facts, arrays)
-        self._adopt()
+        self._set_public_attributes()
 
 
 def _with_attributes(model: SoftmaxClassifier, attributes: dict[str, Any]) -> SoftmaxClassifier:
-    """Return a copy of the model with fitted attributes."""
-    found = copy.copy(model)
+    """Return a copy of the model with these fitted attributes."""
+    fitted = copy.copy(model)
     for name, value in attributes.items():
-        setattr(found, name, value)
-    return found
+        setattr(fitted, name, value)
+    return fitted
 
 
 def _check_mapped(X: NDArray, n_landmarks: int) -> None:
-    """Raise BudgetError before mapped rows are allocated that do not fit."""
+    """Raise BudgetError if the mapped rows do not fit into memory."""
     m = min(n_landmarks, len(X))
-    need = len(X) * m * X.dtype.itemsize
-    if not has_room(need):
+    n_bytes = len(X) * m * X.dtype.itemsize
+    if not has_room(n_bytes):
         raise BudgetError(
-            f"similarities of {len(X):,} rows to {m:,} landmarks need {format_bytes(need)}, there is "
-            f"{format_bytes(available_bytes())}; use fewer landmarks (n_landmarks) or fewer rows"
+            f"similarities of {len(X):,} rows to {m:,} landmarks need {format_bytes(n_bytes)}, and "
+            f"{format_bytes(available_bytes())} are available; use fewer landmarks (n_landmarks) or fewer rows"
         )

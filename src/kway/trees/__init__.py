@@ -1,8 +1,8 @@
-"""Trees: boosted trees and extremely randomized trees, learned by scikit-learn and answered by one kernel.
+"""Trees: boosted trees and extremely randomized trees. scikit-learn learns them, one kernel computes all predictions.
 
 classifier.py   TreesClassifier
-learn.py        scikit-learn learns the trees, and their nodes are copied
-nodes.py        Trees: the nodes as arrays; scores, and contributions of the columns
+learn.py        learns trees with scikit-learn and copies their nodes
+nodes.py        Trees: the nodes as arrays, scores of rows, and contributions of the columns
 """
 
 from __future__ import annotations

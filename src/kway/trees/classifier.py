@@ -1,10 +1,10 @@
 """TreesClassifier: boosted trees or extremely randomized trees.
 
-scikit-learn learns the trees (learn.py). They are kept as arrays, so that a model file has no code and a prediction
-needs no class of scikit-learn. Probabilities equal scikit-learn's.
+scikit-learn learns the trees (learn.py). Their nodes are copied into arrays, so that a model file contains no code and
+predictions do not need scikit-learn's classes. Probabilities equal those of scikit-learn.
 
-    boosted   f = sum of leaves (n, R), R = 1 for two classes    p = softmax(f) or sigmoid(f)
-    extra     p = mean of the class shares of the leaves
+    boosted   f (n, R) = sum of the leaf values; R = K, or 1 for two classes    p = softmax(f), or sigmoid(f) if R = 1
+    extra     p (n, K) = mean over the trees of the class frequencies in the leaf
 """
 
 from __future__ import annotations
@@ -37,45 +37,46 @@ from kway.parameters import (
 from kway.probabilities import Shares
 from kway.search.results import TopK
 from kway.suggest import listing
-from kway.trees.nodes import Trees, narrowed, trees_of
+from kway.trees.nodes import Trees, as_float32, trees_of
 
-_BOOSTED_TREES = 100  # iterations of boosting by default, as in scikit-learn
-_EXTRA_TREES = 300  # trees of a forest by default: the forest of the table of rivals (T11)
-_LARGEST_CATEGORY = 254  # as in HistGradientBoostingClassifier, which has 255 categories per column
+_BOOSTED_TREES = 100  # default number of boosting iterations, as in scikit-learn
+_EXTRA_TREES = 300  # default number of trees of a forest: more than in scikit-learn, for smoother probabilities
+_MAX_CATEGORY = 254  # HistGradientBoostingClassifier allows 255 categories per column
 
 
 class TreesClassifier(Classifier):
     """Boosted trees [1]_ or extremely randomized trees [2]_.
 
-    Values may be missing (NaN). Boosted trees also split columns of categories by sets of categories.
+    Values may be missing (NaN). Boosted trees split categorical columns by sets of categories.
 
     Parameters
     ----------
     kind : {"boosted", "extra"}, default="boosted"
-        "boosted" adds trees that each correct those before; "extra" averages trees with random thresholds.
+        "boosted" adds trees, each of which corrects the previous ones. "extra" averages trees with random thresholds.
     n_trees : int or None, default=None
-        Number of trees; for "boosted", of trees per score at most. None is 100 for "boosted" and 300 for "extra".
+        Number of trees. For "boosted", it is the maximum number of trees per score. There is one score per class, and
+        only one score for two classes. None means 100 for "boosted" and 300 for "extra".
     learning_rate : float, default=0.1
-        Factor of each new tree ("boosted" only).
+        Factor by which the values of each new tree are multiplied ("boosted" only).
     max_leaf_nodes : int, default=31
-        Most leaves of a tree ("boosted" only).
+        Maximum number of leaves of a tree ("boosted" only).
     l2_regularization : float, default=0.0
-        Penalty on the values of leaves ("boosted" only).
+        L2 penalty on the values of the leaves ("boosted" only).
     early_stopping : bool or "auto", default="auto"
-        Whether to stop when the loss on a tenth of the rows no longer falls ("boosted" only). The trees do not learn
-        from these rows. "auto" stops early above 10,000 rows. If a class has too few rows for this, the loss on all
-        rows decides.
+        Whether to stop when the loss on a tenth of the rows, which the trees do not learn from, no longer decreases
+        ("boosted" only). "auto" stops early if there are more than 10,000 rows. If a class has too few rows to hold out
+        a tenth, the training loss is used instead.
     n_iter_no_change : int, default=10
-        Number of trees without a lower loss after which early stopping ends.
+        Number of iterations without a lower loss after which early stopping ends the fit ("boosted" only).
     categorical_features : array-like of int or bool, default=None
-        Numbers of the columns of categories, or one boolean per column. Categories are whole numbers from 0 to 254. A
-        category that `fit` did not see counts as missing. "extra" compares categories like other numbers.
+        Indices of the categorical columns, or one boolean per column. Categories are whole numbers from 0 to 254. A
+        category that `fit` did not see is treated as missing. "extra" compares categories like other numbers.
     class_weight : dict, "balanced" or None, default=None
-        Weights of classes; "balanced" gives all classes the same total weight.
+        Weights by label. "balanced" gives all classes the same total weight.
     n_jobs : int or None, default=None
         Number of threads; None uses all cores.
     random_state : int, RandomState or None, default=None
-        Seed of everything that is drawn at random; None is 0.
+        Seed of all random numbers; None means 0.
     verbose : int, default=0
         1 shows the progress of scikit-learn ("boosted" only).
 
@@ -84,11 +85,11 @@ class TreesClassifier(Classifier):
     classes_ : ndarray of shape (n_classes,)
         The labels, sorted.
     n_trees_ : int
-        Number of trees; for "boosted", of trees per score.
+        Number of trees; for "boosted", the number of trees per score.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, if X was a frame.
+        Names of the features, if X was a data frame.
 
     References
     ----------
@@ -173,14 +174,14 @@ class TreesClassifier(Classifier):
         TreesClassifier
             The fitted classifier.
         """
-        from kway.trees import learn  # no prediction needs scikit-learn's trees
+        from kway.trees import learn  # imported only here, because predictions do not need scikit-learn's trees
 
         self._check_parameters()
         self._forget()
         rows, labels = validation.rows_and_labels(self, X, y, sparse=False, gaps=True)
         refuse_one_class(labels, type(self).__name__)
         weight = class_weighted(validation.weights(sample_weight, rows), labels, self.class_weight)
-        categories = marked_columns(self.categorical_features, rows)
+        categories = categorical_mask(self.categorical_features, rows)
         seed = 0 if self.random_state is None else self.random_state
         checked_rng(seed)
         if self.kind == "extra":
@@ -188,17 +189,20 @@ class TreesClassifier(Classifier):
         else:
             self._trees = learn.learn_boosted(rows, labels.codes, weight, categories, self._boosting(seed))
         self.classes_ = labels.classes
-        self._count()
+        self._set_n_trees()
         return self
 
     def _boosting(self, seed: Any) -> dict[str, Any]:
         """Return the parameters of HistGradientBoostingClassifier."""
-        own = ("learning_rate", "max_leaf_nodes", "l2_regularization", "early_stopping", "n_iter_no_change")
-        settings = {name: getattr(self, name) for name in own}
-        verbose = int(self.verbose)
-        return {**settings, "max_iter": self.n_trees or _BOOSTED_TREES, "random_state": seed, "verbose": verbose}
+        same_names = ("learning_rate", "max_leaf_nodes", "l2_regularization", "early_stopping", "n_iter_no_change")
+        return {
+            **{name: getattr(self, name) for name in same_names},
+            "max_iter": self.n_trees or _BOOSTED_TREES,
+            "random_state": seed,
+            "verbose": int(self.verbose),
+        }
 
-    def _count(self) -> None:
+    def _set_n_trees(self) -> None:
         n_trees = len(self._trees.nodes.starts) - 1
         self.n_trees_ = n_trees // (1 if self.kind == "extra" else len(self._trees.baseline))
 
@@ -221,22 +225,22 @@ class TreesClassifier(Classifier):
         return self._best_of_blocks(rows, best)
 
     def _raw(self, rows: NDArray) -> NDArray[np.float64]:
-        """Return the scores (n, R) of a block of rows: of boosted trees, log-odds; of a forest, probabilities."""
+        """Return scores (n, R) of a block of rows: log-odds of boosted trees, or probabilities of a forest."""
         return self._trees.scores(self._compared(rows))
 
     def _compared(self, rows: NDArray) -> NDArray:
-        """Return rows in the float type in which their values are compared with thresholds."""
-        return narrowed(rows) if self.kind == "extra" else rows
+        """Return rows in the float type in which the trees compare values with thresholds."""
+        return as_float32(rows) if self.kind == "extra" else rows
 
     def _as_probabilities(self, f: NDArray[np.float64]) -> NDArray[np.float64]:
         return f if self.kind == "extra" else probabilities(f, Shares())
 
     def _scores(self, rows: Any) -> Any:
         f = self._raw(rows)
-        return f.astype(rows.dtype) if f.shape[1] == 1 else _typed(f, rows.dtype)
+        return f.astype(rows.dtype) if f.shape[1] == 1 else _in_dtype(f, rows.dtype)
 
     def _shares(self, rows: Any) -> Any:
-        return _typed(self._as_probabilities(self._raw(rows)), rows.dtype)
+        return _in_dtype(self._as_probabilities(self._raw(rows)), rows.dtype)
 
     # ---- contributions of columns
 
@@ -246,7 +250,7 @@ class TreesClassifier(Classifier):
         if len(self._trees.baseline) > 1:
             return self._trees.contributions(rows, codes)
         values, baseline = self._trees.contributions(rows, np.zeros(len(codes), np.int64))
-        sign = np.where(codes == 1, 1.0, -1.0)  # one score: that of the second class
+        sign = np.where(codes == 1, 1.0, -1.0)  # the one score belongs to the second class
         return Parts(values * sign[:, None], baseline * sign)
 
     def _log_scale(self) -> float | None:
@@ -263,43 +267,44 @@ class TreesClassifier(Classifier):
         n_trees = len(arrays["starts"]) - 1
         self._trees = trees_of(arrays, n_trees if self.kind == "extra" else 1)
         self.n_features_in_ = len(arrays["category_row"])
-        self._count()
+        self._set_n_trees()
 
 
-def _typed(table: NDArray[np.float64], dtype: np.dtype) -> NDArray:
-    """Return a table (n, c) in a float type; rounding does not change which column is the largest."""
+def _in_dtype(table: NDArray[np.float64], dtype: np.dtype) -> NDArray:
+    """Convert a table (n, K) to a float type, so that rounding does not change which column is the largest."""
     return table if table.dtype == dtype else lift_winners(table.astype(dtype), table.argmax(axis=1))
 
 
-def marked_columns(given: Any, X: NDArray) -> NDArray[np.bool_]:
-    """Return which columns (d,) of X are categories; raise InputError if their values are not."""
+def categorical_mask(categorical_features: Any, X: NDArray) -> NDArray[np.bool_]:
+    """Return which columns (d,) of X are categorical; raise InputError if they do not contain categories."""
     d = X.shape[1]
-    marked = np.zeros(d, bool)
-    if given is None:
-        return marked
+    mask = np.zeros(d, bool)
+    if categorical_features is None:
+        return mask
     try:
-        columns = np.asarray(given)
-    except (ValueError, TypeError):
-        columns = np.empty(0, object)
-    whole_numbers = columns.dtype.kind in "iu" and bool(((columns >= 0) & (columns < d)).all())
-    mask = columns.dtype.kind == "b" and columns.shape == (d,)
-    if columns.ndim != 1 or (columns.size and not whole_numbers and not mask):
+        columns = np.asarray(categorical_features)
+    except (ValueError, TypeError):  # lists of different lengths
+        columns = np.empty((0, 0))
+    are_indices = columns.dtype.kind in "iu" and bool(((columns >= 0) & (columns < d)).all())
+    is_mask = columns.dtype.kind == "b" and columns.shape == (d,)
+    if columns.ndim != 1 or (columns.size and not are_indices and not is_mask):
         raise InputError(
-            f"categorical_features must be numbers of columns from 0 to {d - 1}, or one boolean per column, got "
-            f"{given!r:.100}"
+            f"categorical_features must be indices of columns from 0 to {d - 1}, or one boolean per column, got "
+            f"{categorical_features!r:.100}"
         )
-    marked[columns if columns.size else []] = True
-    _check_categories(X, np.flatnonzero(marked))
-    return marked
+    mask[columns if columns.size else []] = True
+    _check_categories(X, np.flatnonzero(mask))
+    return mask
 
 
 def _check_categories(X: NDArray, columns: NDArray[np.int64]) -> None:
     for column in columns:
         values = X[:, column]
         values = values[~np.isnan(values)]
-        odd = values[(values < 0) | (values > _LARGEST_CATEGORY) | (values != np.floor(values))]
-        if len(odd):
+        wrong = values[(values < 0) | (values > _MAX_CATEGORY) | (values != np.floor(values))]
+        if len(wrong):
             raise InputError(
-                f"column {column} of categories has {listing(np.unique(odd)[:5].tolist(), 3)}; categories are whole "
-                f"numbers from 0 to {_LARGEST_CATEGORY}, and NaN is a missing value"
+                f"categorical column {column} contains {listing(np.unique(wrong)[:5].tolist(), 3)}; categories must be "
+                f"whole numbers from 0 to {_MAX_CATEGORY}, and NaN for missing values; leave the column out of "
+                "categorical_features, or number its categories"
             )

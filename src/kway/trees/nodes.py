@@ -1,12 +1,12 @@
-"""Trees: the nodes of all trees as arrays, their scores, and the contributions of the columns to a score.
+"""Trees: the nodes of all trees as arrays, the scores of rows, and the contributions of the columns to a score.
 
-    f_s(x) = baseline_s + (1 / T) * sum over trees of the value that the leaf of x has for score s
+    f_s(x) = (baseline_s + sum over the trees of the value for score s in the leaf that x reaches) / divisor
 
-T is 1 for boosted trees, whose values are added, and the number of trees for a forest, which averages them. Sums are
-float64 and in the order of the trees, as in scikit-learn, so that the results are equal.
+The divisor is 1 for boosted trees, whose values are added, and the number of trees for a forest. Sums are in float64
+and in the order of the trees, as in scikit-learn, so that the results are equal.
 
-The contributions are Shapley values of the game in which a column that is not known is drawn as the training rows
-divide at each node (path-dependent TreeSHAP [1]_). The kernel computes them leaf by leaf.
+The contributions are path-dependent TreeSHAP values [1]_: at a split on a column outside the coalition, a row goes left
+and right in the same proportion as the training rows.
 
 References
 ----------
@@ -24,23 +24,23 @@ from numpy.typing import NDArray
 from kway.base.contributions import Parts
 from kway.errors import InputError, ModelFileError
 from kway.kernels.jit import frozen
-from kway.kernels.trees import WORDS, Nodes, add_leaves, add_shapley_values, expected_scores, link
+from kway.kernels.trees import WORDS, Nodes, add_leaves, add_shapley_values, expected_scores, fill_right_children
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.threads import even_spans, pmap
 
-STORED = tuple(name for name in Nodes._fields if name != "right")  # in a model file; right children follow from these
+STORED = tuple(name for name in Nodes._fields if name != "right")  # arrays of a model file; `right` follows from them
 
 
 @dataclass(frozen=True, eq=False)
 class Trees:
-    """The trees of a model: nodes, baseline (R,) and the number T by which the sum of their values is divided."""
+    """The trees of a model: their nodes, the baseline (R,) of each score, and the divisor of the sum."""
 
     nodes: Nodes
     baseline: NDArray[np.float64]
     divisor: int = 1
 
     def scores(self, X: NDArray) -> NDArray[np.float64]:
-        """Return the scores (n, R) of rows (n, d), float32 or float64, NaN where a value is missing."""
+        """Return the scores (n, R) of rows (n, d), float32 or float64, with NaN for missing values."""
         out = np.tile(self.baseline, (len(X), 1))
         X = frozen(X)
 
@@ -53,7 +53,7 @@ class Trees:
         return out
 
     def contributions(self, X: NDArray, chosen: NDArray[np.int64]) -> Parts:
-        """Return the contributions of the columns to the score chosen[i] of each row."""
+        """Return the contributions (n, d) of the columns to the score chosen[i] of each row, and the baselines (n,)."""
         out = np.zeros(X.shape)
         X, chosen = frozen(X), frozen(chosen)
 
@@ -76,29 +76,29 @@ class Trees:
 
 
 def trees_of(arrays: dict[str, NDArray], divisor: int) -> Trees:
-    """Return the trees of arrays, as `Trees.arrays` names them; raise ModelFileError if they are no trees."""
+    """Return the trees of arrays named as in `Trees.arrays`; raise ModelFileError if they are not complete trees."""
     right = np.empty(len(arrays["column"]), np.int32)
-    n_leaves = link(frozen(arrays["starts"]), frozen(arrays["column"]), right)
+    n_leaves = fill_right_children(frozen(arrays["starts"]), frozen(arrays["column"]), right)
     if n_leaves != len(arrays["leaf_starts"]) - 1:
         raise ModelFileError("the trees in the model file are not complete; save the model again")
     nodes = Nodes(**{name: frozen(arrays[name]) for name in STORED}, right=frozen(right))
     return Trees(nodes, np.asarray(arrays["baseline"], np.float64), divisor)
 
 
-def narrowed(X: NDArray) -> NDArray[np.float32]:
-    """Return rows as float32, as a forest compares them; raise InputError if a value overflows."""
+def as_float32(X: NDArray) -> NDArray[np.float32]:
+    """Return rows in float32, in which forests compare values; raise InputError if a value overflows."""
     with np.errstate(over="ignore"):
         rows = X.astype(np.float32, copy=False)
     if rows is not X and np.isinf(rows).any():
         column = int(np.flatnonzero(np.isinf(rows).any(axis=0))[0])
         raise InputError(
-            f"X holds {np.nanmax(np.abs(X[:, column])):.3g} in column {column}, more than float32 holds, which "
-            'kind="extra" uses; scale the column, or use kind="boosted"'
+            f"X contains {np.nanmax(np.abs(X[:, column])):.3g} in column {column}, which overflows float32; "
+            'kind="extra" compares values in float32, so scale the column, or use kind="boosted"'
         )
     return rows
 
 
 def no_categories(n_columns: int) -> dict[str, NDArray]:
-    """Return the arrays of trees without columns of categories."""
-    none = np.zeros((0, WORDS), np.uint32)
-    return {"category_row": np.full(n_columns, -1, np.int32), "known_categories": none, "left_categories": none}
+    """Return the arrays for categories of trees without categorical columns."""
+    no_sets = np.zeros((0, WORDS), np.uint32)
+    return {"category_row": np.full(n_columns, -1, np.int32), "known_categories": no_sets, "left_categories": no_sets}

@@ -1,13 +1,15 @@
 """The comparison of families on the same folds.
 
-compare             the comparison and its leaderboard
-rounds              which families run on which folds, and when a family is stopped
+compare             `kway.compare`: runs a race and returns its leaderboard
+rounds              the race: which families run on which folds, and when a family leaves
+runner              one family in a race: predictions, scores and expected seconds
 paired              the paired test that decides which families leave
 pool                the blend of the families of a race
+family              the base of all families
 families            the families
 neighbor_families   the families of nearest neighbors
 references          classifiers of other libraries, scored for comparison
-folds               test rows, folds, and the sample to compare on
+folds               the test split, the folds, and the samples of a race
 scoring             measures, scores of settings, rows of the leaderboard
-clock               the budget, and what the parts of a job may take
+clock               the budget of a job
 """

@@ -1,12 +1,13 @@
-"""The time of a job: what is left of its budget.
+"""The time of a job: how much of its budget is left.
 
-    left = budget - spent - reserve        reserve: the fits of the chosen models on all rows, the test and the report
+    left = budget - spent - reserve        reserve: time for the fits of the chosen models on all rows, test and report
 
-Work is done in pieces, each with a planned number of seconds. `up(needed)` returns True if the next piece does not fit
-any more. A running piece is never ended.
+A job consists of pieces of work, each with a planned number of seconds. Before a piece begins, `up(seconds)` tells
+whether it still fits. A piece that has begun is never stopped.
 
-A budget of the user is in real seconds. The default budget is in planned seconds, which are the same on every machine,
-so that the same command gives the same model. Real time then only limits jobs that take far longer than planned.
+The budget that a user passes is in real seconds. The default budget is in planned seconds: each piece counts with the
+seconds of its formula (planning/costs.py), which are the same on every machine. So the same command gives the same
+model everywhere. As a safeguard, a job with a default budget also ends if it takes far longer than planned.
 """
 
 from __future__ import annotations
@@ -18,89 +19,103 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kway import progress
+from kway.auto.race.scoring import TABLE_COLUMNS
 from kway.planning.costs import Size
 
-REPORT_SECONDS = 4.0  # seconds that are reserved for test and report (T11)
-SMALL_SECONDS, DEFAULT_SECONDS = 20.0, 60.0  # the default budget of few rows, and of DEFAULT_ROWS of 50 columns (T11)
-DEFAULT_ROWS, DEFAULT_VALUES = 10_000, 10_000 * 50
-MOST_COUNTED = 128  # numbers per row that count; rows with more are images, texts or embeddings (T11)
-_SAFETY = 3.0  # a default budget ends when so many times its seconds have really passed
-_EXTRA_SHARE = 0.05  # share of the budget that the learning curve may take (T11)
+REPORT_SECONDS = 4.0  # time reserved for the test and the report (see the time limits in benchmarks/tables.py)
+_MIN_BUDGET, _BUDGET = 20.0, 60.0  # default budgets in seconds: of a tiny table, and of 10,000 rows x 50 columns
+_ROWS, _COLUMNS = 10_000, 50  # the table size to which _BUDGET belongs
+_SAFETY = 3.0  # real seconds, per second of the default budget, after which a job ends (of _BUDGET, if it is larger)
+_EXTRA_SHARE = 0.05  # share of the budget that an extra, such as the learning curve, may take
 
 
 def default_budget(size: Size) -> float:
-    """Return the planned seconds that a job may take if the user gave no budget."""
-    values = size.n * min(MOST_COUNTED, size.values / size.n)
-    small = SMALL_SECONDS + (DEFAULT_SECONDS - SMALL_SECONDS) * min(1.0, size.n / DEFAULT_ROWS)
-    return max(small, DEFAULT_SECONDS * values / DEFAULT_VALUES)
+    """Return the planned seconds that a job on a table may take if the user gave no budget."""
+    by_rows = _MIN_BUDGET + (_BUDGET - _MIN_BUDGET) * min(1.0, size.n / _ROWS)
+    by_values = _BUDGET * size.n * min(TABLE_COLUMNS, size.values / size.n) / (_ROWS * _COLUMNS)
+    return max(by_rows, by_values)
 
 
 @dataclass
 class Clock:
-    """What is spent of a budget (None: no limit): seconds since `begun`, or the sum of `planned` seconds."""
+    """The budget of a job, and how much of it is spent.
+
+    Parameters
+    ----------
+    budget : float or None
+        Seconds for the whole job; None means no limit.
+    begun : float
+        When the job began, as `time.perf_counter()` returns it.
+    reserve : float
+        Seconds that are kept for the end of the job.
+    in_planned_seconds : bool
+        Whether the budget is in planned seconds, as a default budget is, or in real seconds.
+    planned : float
+        Planned seconds of all finished pieces of work.
+    interrupted : bool
+        Whether the user pressed Ctrl-C. From then on the time is up.
+    cut : bool
+        Whether the race, or a series of fits, left out work because of the time.
+    """
 
     budget: float | None = None
     begun: float = field(default_factory=time.perf_counter)
     reserve: float = 0.0
-    planned: float | None = None  # seconds of all pieces done, as planned; None: real seconds count
-    interrupted: bool = False  # by Ctrl-C: the time is up from then on
-    cut: bool = False  # whether some work was left out
+    in_planned_seconds: bool = False
+    planned: float = 0.0
+    interrupted: bool = False
+    cut: bool = False
 
     def use_default(self, size: Size) -> None:
-        """Count planned seconds of the default budget, unless the user gave a budget."""
+        """Use the default budget of a table of this size, unless the user gave a budget."""
         if self.budget is None:
-            self.budget, self.planned = default_budget(size), 0.0
+            self.budget, self.in_planned_seconds = default_budget(size), True
 
-    def charge(self, planned: float, took: float) -> float:
-        """Count a piece of work, and return its seconds in the unit of the budget."""
-        if self.planned is None:
-            return took
+    def charge(self, planned: float, seconds: float) -> float:
+        """Count a finished piece of work by its planned and real seconds; return those in the unit of the budget."""
         self.planned += planned
-        return planned
-
-    def spent(self) -> float:
-        """Return how much of the budget is spent."""
-        return time.perf_counter() - self.begun if self.planned is None else self.planned
+        return planned if self.in_planned_seconds else seconds
 
     def left(self) -> float:
-        """Return the seconds left."""
-        return np.inf if self.budget is None else min(self.budget - self.reserve - self.spent(), self.real_seconds())
+        """Return the seconds left, in the unit of the budget; infinity without a budget."""
+        if self.budget is None or not self.in_planned_seconds:
+            return self.real_seconds()
+        return min(self.budget - self.reserve - self.planned, self.real_seconds())
 
     def real_seconds(self) -> float:
-        """Return the real seconds left."""
+        """Return the real seconds left; infinity without a budget."""
         if self.budget is None:
             return np.inf
-        most = self.budget if self.planned is None else _SAFETY * max(self.budget, DEFAULT_SECONDS)
-        return most - self.reserve - (time.perf_counter() - self.begun)
+        limit = _SAFETY * max(self.budget, _BUDGET) if self.in_planned_seconds else self.budget
+        return limit - self.reserve - (time.perf_counter() - self.begun)
 
     @property
     def too_slow(self) -> bool:
         """Whether a default budget ended because the machine was far slower than planned."""
-        return self.planned is not None and self.cut and self.real_seconds() <= 0
+        return self.in_planned_seconds and self.real_seconds() <= 0
 
-    def up(self, needed: float = 0.0) -> bool:
-        """Return whether the time is up, or would be after `needed` more seconds."""
-        late = needed > self.left()
-        self.cut = self.cut or late or self.interrupted
-        return late or self.interrupted
+    def up(self, seconds: float = 0.0) -> bool:
+        """Return whether the time is up, or would be up after a piece of work that takes this many seconds."""
+        return self.interrupted or seconds > self.left()
 
     def extra_seconds(self) -> float:
-        """Return the seconds that an extra such as the learning curve may take."""
+        """Return the seconds that an extra, such as the learning curve, may take."""
         return np.inf if self.budget is None else min(_EXTRA_SHARE * self.budget, self.left())
 
-    def pace(self, fits: int) -> Callable[[], bool]:
-        """Return a function to call before each of `fits` similar fits: whether one as long as the last is too late.
+    def pace(self, n_fits: int) -> Callable[[], bool]:
+        """Return a function to call before each of `n_fits` similar fits, which also moves the progress bar.
 
-        Planned seconds are those of all fits together, so only real time can end them early.
+        It returns True if the real time left is shorter than the previous fit took. Planned seconds count only after
+        all fits (`charge`), so they do not end a series of fits early.
         """
-        calls: list[float] = []
+        begun: list[float] = []  # times at which the fits began
 
         def stop() -> bool:
             now = time.perf_counter()
-            took = now - calls[-1] if calls else 0.0
-            calls.append(now)
-            progress.step(len(calls) - 1, max(fits, len(calls)), f"fit {len(calls)} of {fits}")
-            late = self.interrupted or took > self.real_seconds()
+            previous = now - begun[-1] if begun else 0.0
+            begun.append(now)
+            progress.step(len(begun) - 1, max(n_fits, len(begun)), f"fit {len(begun)} of {n_fits}")
+            late = self.interrupted or previous > self.real_seconds()
             self.cut = self.cut or late
             return late
 

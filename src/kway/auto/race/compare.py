@@ -1,4 +1,4 @@
-"""Compare families over all their settings on the same folds (`kway.compare`)."""
+"""`kway.compare`: compares families over all their settings on the same folds, and returns a leaderboard."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from kway import progress
 from kway.auto.fit_options import FitOptions
 from kway.auto.race.clock import Clock
-from kway.auto.race.families import CLASS_NUMBER, COLUMNS, FAMILIES, Family, LinearFamily, families_of_views
+from kway.auto.race.families import CLASS_NUMBER, COLUMNS, FAMILIES, LinearFamily, families_of_views
+from kway.auto.race.family import Family
 from kway.auto.race.folds import fold_numbers
 from kway.auto.race.references import score_references
 from kway.auto.race.rounds import TOO_LATE, Race, Store
@@ -37,8 +38,8 @@ from kway.validation import Rows, plain_rows
 def compare(X: Any, y: Any, models: Any = None, *, groups: Any = None, order: Any = None, **options: Any) -> Comparison:
     """Compare families of classifiers by cross-validation.
 
-    Every family is scored over all its hyperparameters, first on a sample of the rows that doubles, then on more and
-    more folds. Families that cannot win any more leave.
+    Every family is scored over a grid of its hyperparameters, first on samples of increasing size, then on more and
+    more folds. Families that are clearly behind are eliminated.
 
     Parameters
     ----------
@@ -49,20 +50,20 @@ def compare(X: Any, y: Any, models: Any = None, *, groups: Any = None, order: An
     models : str, list of str, or None, default=None
         Families to compare, such as ["softmax", "neighbors"]; None compares all.
     groups : array-like of shape (n_samples,), default=None
-        Rows of one group stay in one fold.
+        Groups of the rows; rows of one group stay in one fold.
     order : array-like of shape (n_samples,), default=None
-        Time or another order; the last rows are the only validation fold.
+        Times, or other values by which the rows are ordered; the last rows are the only validation fold.
     alpha : float, default=None
         Weight of the penalty of linear families; None chooses it by cross-validation.
     budget : float or str, default=None
-        Time for the comparison, in seconds or as "60s", "2m" or "1h". None depends on the size: planned seconds, 60 for
-        10,000 rows of 50 columns, which are the same on every machine.
+        Time for the comparison, in seconds or as "60s", "2m" or "1h". None depends on the size of the data: 60 seconds
+        for 10,000 rows of 50 columns. They are estimated seconds, so that every machine compares the same models.
     embed : str, default=None
         Sentence-transformers model for text or images; used by `kway.fit` only.
     metric : {"accuracy", "balanced", "macro-f1", "log-loss"}, default="accuracy"
-        Measure that the choice is made by.
+        Measure that decides.
     class_weight : "balanced" or None, default=None
-        "balanced" gives rows of rare classes more weight.
+        "balanced" gives all classes the same total weight.
     folds : int, default=5
         Number of folds of the cross-validation.
     repeats : int, default=1
@@ -72,7 +73,7 @@ def compare(X: Any, y: Any, models: Any = None, *, groups: Any = None, order: An
     seed : int, default=0
         Seed of all random numbers.
     device : {"cpu", "cuda", "cuda:N", "auto"}, default="cpu"
-        Device that computes.
+        Device on which families are fitted that can use it.
 
     Returns
     -------
@@ -104,10 +105,10 @@ def compare_rows(
     store: Store | None = None,
     on_round: Callable[[Race], None] | None = None,
 ) -> Comparison:
-    """Compare families on rows with encoded labels, with the clock of a job.
+    """Compare families on rows X (n, d) with encoded labels, within the time of a job.
 
-    `views` are other forms of the rows by name, and `categories` the columns of categories of the view for trees.
-    `blend` keeps the families in the race that a blend may contain.
+    `views` are other forms of the rows by name, and `categories` are the categorical columns of the view for trees.
+    With `blend`, the families that a blend may contain stay in the race to its end.
     """
     if options.repeats > 1 and order is not None:
         raise InputError("repeats draws the folds again, but with order there is only one fold; leave out one of them")
@@ -122,9 +123,10 @@ def compare_rows(
     clock = clock or Clock(options.budget)
     clock.use_default(forms[""].size())
     chosen = [family.configured(options.class_weight, options.device) for family in chosen_families(options, forms)]
-    may_skip = options.models is None
-    why = {family.name: family.skip_reason(forms.get(family.view, forms[""])) for family in chosen if may_skip}
-    families = {family.name: family for family in chosen if not why.get(family.name)}
+    skip_reasons = dict[str, str]()
+    if options.models is None:
+        skip_reasons = {family.name: family.skip_reason(forms.get(family.view, forms[""])) for family in chosen}
+    families = {family.name: family for family in chosen if not skip_reasons.get(family.name)}
     race = Race(forms, folds, families, measure, clock, blend, store, on_round)
     race.run()
     scored = race.scored()
@@ -132,11 +134,12 @@ def compare_rows(
         raise InputError(_nothing_scored(race.problems))
     also = () if clock.interrupted else options.also or ()
     references, errors = score_references(forms[""], also, clock, measure)
-    unscored = {name: each.note or TOO_LATE for name, each in race.runners.items() if name not in scored}
-    skipped = {name: reason for name, reason in {**why, **unscored}.items() if reason and reason != TOO_LATE}
+    unscored = {name: runner.note or TOO_LATE for name, runner in race.runners.items() if name not in scored}
+    reasons = {**skip_reasons, **unscored}
+    skipped = {name: reason for name, reason in reasons.items() if reason and reason != TOO_LATE}
     return Comparison(
         rows=race.leaderboard(options.class_weight is not None),
-        scans={name: each.scan for name, each in scored.items()},
+        scans={name: runner.scan for name, runner in scored.items()},
         folds=folds[0],
         classes=labels.classes,
         finished=not clock.cut,
@@ -150,7 +153,7 @@ def compare_rows(
 
 
 def chosen_families(options: FitOptions, views: Mapping[str, Any] | None = None) -> list[Any]:
-    """Return the families named, or all that these views allow, at the alpha of the options if there is one."""
+    """Return the families that the options name, by default all for these views, with the alpha of the options."""
     known = {**FAMILIES, CLASS_NUMBER.name: CLASS_NUMBER}
     if options.models is None:
         chosen = [*FAMILIES.values(), *families_of_views(views or {})]
@@ -158,7 +161,7 @@ def chosen_families(options: FitOptions, views: Mapping[str, Any] | None = None)
         chosen = [known[model] if isinstance(model, str) else model for model in options.models]
     if options.alpha is None:
         return chosen
-    return [replace(f, alphas=(options.alpha,)) if isinstance(f, LinearFamily) else f for f in chosen]
+    return [replace(each, alphas=(options.alpha,)) if isinstance(each, LinearFamily) else each for each in chosen]
 
 
 def _rows(X: Any) -> Rows:
@@ -180,27 +183,27 @@ class Comparison(Printed):
     Attributes
     ----------
     rows : list of LeaderboardRow
-        One row per family at its best setting, best first.
+        One row per family with its best setting, best first.
     scans : dict of str to Scan
         Scores of all settings, per family.
     folds : ndarray of shape (n_samples,)
         Fold of each row; -1 if a row is only learned from.
     classes : ndarray of shape (n_classes,)
-        Labels.
+        The labels, sorted.
     finished : bool
         False if the budget or Ctrl-C ended the comparison early.
     families : dict of str to Family
-        Families that were run.
+        Families that took part.
     problems : dict of str to str
-        Families that could not be scored, and why.
+        Reasons of the families that could not be scored, by name.
     skipped : dict of str to str
-        Families that were not run on these rows, and why. Name them in `models` to run them.
+        Reasons of the families that were left out, by name. Name them in `models` to run them.
     measure : Measure
-        Measure that the choice is made by.
+        Measure that decides.
     references : list of LeaderboardRow
         Classifiers of other libraries, scored on the same folds.
     race : Race or None
-        The predictions of the families on the held-out rows.
+        The race, with the predictions of the families for the held-out rows.
     """
 
     rows: list[LeaderboardRow]
@@ -217,16 +220,16 @@ class Comparison(Printed):
 
     @property
     def best(self) -> LeaderboardRow:
-        """The best row."""
+        """The row of the winner."""
         return self.rows[0]
 
     def estimator(self, row: LeaderboardRow | None = None, seed: int = 0) -> Any:
-        """Return an unfitted estimator of a row, by default the best; a blend has none."""
+        """Return the unfitted estimator of a row, by default of the best single family."""
         row = row or next(each for each in self.rows if each.model in self.families)
         return self.families[row.model].make(row.setting, seed)
 
     def fit_seconds(self, model: str) -> float:
-        """Return the expected seconds of a fit of this family, at one setting, on all rows."""
+        """Return the expected seconds of one fit of this family on all rows, with one setting."""
         return 0.0 if self.race is None else self.race.fit_seconds(model)
 
     def records(self) -> list[dict[str, Any]]:
@@ -247,22 +250,22 @@ def leaderboard_table(
     leaderboard: Sequence[LeaderboardRow], references: Sequence[LeaderboardRow], measure: Measure
 ) -> Table:
     """Return a leaderboard as a table, with the classifiers of other libraries at the end."""
-    other = () if measure is ACCURACY else (measure.words,)
-    columns = ("model", *other, "accuracy", *(() if "log loss" in other else ("log loss",)), "folds", "setting")
-    lines = [_cells(row, bool(other)) for row in leaderboard]
-    lines += [_cells(replace(row, model=f"({row.model})"), bool(other)) for row in references]
-    more = "(in brackets: classifiers of other libraries, on the same folds)" if references else ""
-    return Table(
-        f"{len(leaderboard)} {'family' if len(leaderboard) == 1 else 'families'} by {measure.words}, best first",
-        columns,
-        lines,
-        more,
-    )
+    columns = list(_cells(leaderboard[0], measure))
+    lines = [tuple(_cells(row, measure).values()) for row in leaderboard]
+    lines += [tuple(_cells(replace(row, model=f"({row.model})"), measure).values()) for row in references]
+    footnote = "(in brackets: classifiers of other libraries, on the same folds)" if references else ""
+    families = "family" if len(leaderboard) == 1 else "families"
+    title = f"{len(leaderboard)} {families} by {measure.words}, best first"
+    return Table(title, tuple(columns), lines, footnote)
 
 
-def _cells(row: LeaderboardRow, measured: bool) -> tuple[str, ...]:
-    score = with_spread(row.score, row.score_std, len(row.fold_scores))
-    loss = "–" if row.log_loss is None else f"{row.log_loss:.3f}"
-    accuracy = with_spread(row.accuracy, row.std, len(row.fold_accuracy))
-    stated = () if row.measure == "log-loss" else (loss,)
-    return (row.model, *([score] if measured else []), accuracy, *stated, row.folds_run, setting_in_words(row.setting))
+def _cells(row: LeaderboardRow, measure: Measure) -> dict[str, str]:
+    """Return the cells of a row by column; the measure that decides comes first."""
+    return {
+        "model": row.model,
+        measure.words: with_spread(row.score, row.score_std, len(row.fold_scores)),
+        "accuracy": with_spread(row.accuracy, row.std, len(row.fold_accuracy)),
+        **({} if measure.words == "log loss" else {"log loss": "–" if row.log_loss is None else f"{row.log_loss:.3f}"}),
+        "folds": row.folds_run,
+        "setting": setting_in_words(row.setting),
+    }

@@ -1,18 +1,18 @@
-"""Which rows are the test set, which fold each training row belongs to, and which rows a race begins with.
+"""The test split, the folds of the training rows, and the samples of a race.
 
-    plain    stratified by class, seeded
-    group    rows of one group stay together, in the test set and in a fold
+    default  stratified by class, seeded
+    groups   rows of one group stay together, in the test set and in a fold
     order    the last rows are the test set, and the last training rows are the only validation fold
 
-Folds are numbers (n,). A model for fold f learns from the rows outside f and is scored on those inside. Rows with fold
-number -1 are only learned from.
+Folds are numbers (n,). A model for fold f learns from the rows outside f and is scored on the rows inside f. Rows with
+fold number -1 are only learned from.
 
-A race begins on a sample of the rows, the beginning of `stratified_order`.
+The samples of a race are the first rows of `stratified_order`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,10 +22,10 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, train
 from kway.errors import InputError
 from kway.parameters import SEED, whole
 
-HELD_OUT_SHARE = 0.2  # share of the rows that the test, a calibration split or one fold of five holds out (T11)
-LONELY = 0.005  # share of rows without another row of their class that changes a score noticeably (test_newcomer)
-ROWS_PER_CLASS = 10  # rows per class below which families cannot be compared by how well they learn a class (T11)
-FEW_ROWS = 250  # rows of a quick look: a timed prediction, the start of a long search, permutation importance (T11)
+HELD_OUT_SHARE = 0.2  # share of the rows in the test set, in a calibration split, and in one fold of five
+_MIN_SHARE_ALONE = 0.005  # share of rows without another row of their class from which a note is shown
+ROWS_PER_CLASS = 10  # rows per class below which it cannot be told which family learns a class better
+FEW_ROWS = 250  # rows of a quick sample: for a timed prediction, or for permutation importance
 
 
 class Split(NamedTuple):
@@ -38,57 +38,52 @@ class Split(NamedTuple):
 def split_test(
     codes: NDArray[np.int64], share: float = HELD_OUT_SHARE, groups: Any = None, order: Any = None, seed: int = 0
 ) -> Split:
-    """Split off about `share` of the rows as the test set."""
+    """Return a training and a test set; the test set has about `share` of the rows."""
     n = len(codes)
     SEED.check("seed", seed)
     if groups is not None and order is not None:
         raise InputError("groups and order were both given; a split can follow only one of them")
     if order is not None:
-        line = np.argsort(np.asarray(order), kind="stable")
-        cut = n - max(1, round(share * n))
-        return Split(np.sort(line[:cut]), np.sort(line[cut:]))
+        in_order = np.argsort(np.asarray(order), kind="stable")
+        n_train = n - max(1, round(share * n))
+        return Split(np.sort(in_order[:n_train]), np.sort(in_order[n_train:]))
     if groups is not None:
-        _refuse_one_group(groups)
-        parts = min(max(2, round(1 / share)), len(np.unique(groups)))
-        train, test = next(iter(_by_group(parts, seed).split(np.zeros((n, 1)), codes, np.asarray(groups))))
+        train, test = next(_group_splits(codes, groups, max(2, round(1 / share)), seed))
         return Split(train, test)
     return _stratified(codes, share, seed)
 
 
 def _stratified(codes: NDArray[np.int64], share: float, seed: int) -> Split:
     """Split by class; the only row of a class goes to training."""
-    counts = np.bincount(codes)
-    single = counts[codes] < 2
-    many = np.flatnonzero(~single)
-    if len(many) == 0:
+    single = np.bincount(codes)[codes] < 2
+    others = np.flatnonzero(~single)
+    if len(others) == 0:
         raise InputError("every class has a single row, so no row can be held out; at least one class needs two rows")
-    present = len(np.unique(codes[many]))
-    size = min(max(round(share * len(codes)), present), len(many) - present)
-    kept, drawn = train_test_split(many, test_size=size, stratify=codes[many], random_state=seed)
-    return Split(np.sort(np.concatenate([kept, np.flatnonzero(single)])), np.sort(drawn))
+    n_classes = len(np.unique(codes[others]))  # both sets need a row of each
+    n_test = min(max(round(share * len(codes)), n_classes), len(others) - n_classes)
+    train, test = train_test_split(others, test_size=n_test, stratify=codes[others], random_state=seed)
+    return Split(np.sort(np.concatenate([train, np.flatnonzero(single)])), np.sort(test))
 
 
 def fold_numbers(
     codes: NDArray[np.int64], n_folds: int = 5, groups: Any = None, order: Any = None, seed: int = 0
 ) -> NDArray[np.int64]:
-    """Return the fold of each row (n,)."""
+    """Return the fold of each row (n,); -1 if a row is only learned from."""
     n = len(codes)
     whole(2).check("folds", n_folds)
     SEED.check("seed", seed)
     if order is not None:
-        line = np.argsort(np.asarray(order), kind="stable")
+        in_order = np.argsort(np.asarray(order), kind="stable")
         numbers = np.full(n, -1, np.int64)
-        numbers[line[n - max(1, n // n_folds) :]] = 0
+        numbers[in_order[n - max(1, n // n_folds) :]] = 0
         return numbers
     if groups is not None:
-        _refuse_one_group(groups)
-        parts = min(n_folds, len(np.unique(groups)))
-        return _numbered(_by_group(parts, seed).split(np.zeros((n, 1)), codes, np.asarray(groups)), n)
-    return _spread_folds(codes, n_folds, seed)
+        return _numbered(_group_splits(codes, groups, n_folds, seed), n)
+    return _stratified_folds(codes, n_folds, seed)
 
 
 def _numbered(splits: Iterable[tuple[NDArray, NDArray]], n: int) -> NDArray[np.int64]:
-    """Return the number (n,) of the split that each row is validated in."""
+    """Return for each row (n,) the number of the split that holds it out."""
     numbers = np.empty(n, np.int64)
     for number, (_, inside) in enumerate(splits):
         numbers[inside] = number
@@ -96,61 +91,60 @@ def _numbered(splits: Iterable[tuple[NDArray, NDArray]], n: int) -> NDArray[np.i
 
 
 def few_rows_note(codes: NDArray[np.int64], folds: NDArray[np.int64]) -> tuple[str, ...]:
-    """Return a note if many scored rows belong to a class that has no row outside their fold."""
-    n_folds = int(folds.max()) + 1
-    inside = folds >= 0
-    own = np.bincount(codes[inside] * n_folds + folds[inside], minlength=(int(codes.max()) + 1) * n_folds)
-    alone = own[codes[inside] * n_folds + folds[inside]] == np.bincount(codes)[codes[inside]]
-    if alone.mean() <= 0.5:
-        return (_lonely_note(int(alone.sum()), len(alone)),) if alone.mean() > LONELY else ()
+    """Return a note if a noticeable share of the scored rows belongs to a class without a row outside their fold."""
+    scored = folds >= 0
+    groups = codes[scored] * (int(folds.max()) + 1) + folds[scored]  # class and fold of each scored row
+    alone = np.bincount(groups)[groups] == np.bincount(codes)[codes[scored]]
+    n_alone, n = int(alone.sum()), len(alone)
+    if n_alone <= _MIN_SHARE_ALONE * n:
+        return ()
+    if n_alone <= n / 2:
+        return (
+            f"{n_alone:,} of {n:,} training rows ({n_alone / n:.1%}) have no other row of their class outside their "
+            "fold, and cross-validation counts them as wrong for every family; test rows drawn from the same data have "
+            "no such classes, so the test score may be higher by as much",
+        )
     return (
-        f"classes have too few rows to compare families: {int(alone.sum()):,} of {len(alone):,} training rows have no "
-        "other row of their class outside their fold, so every family gets them wrong; the choice and the "
-        "probabilities depend on the other rows only; add rows per class, or name a family (models=)",
+        f"classes have too few rows to compare families: {n_alone:,} of {n:,} training rows have no other row of their "
+        "class outside their fold, so every family gets them wrong; the choice and the probabilities depend on the "
+        "other rows only; add rows per class, or name a family (models=)",
     )
 
 
-def _lonely_note(alone: int, n: int) -> str:
-    return (
-        f"{alone:,} of {n:,} training rows ({alone / n:.1%}) have no other row of their class outside their fold, and "
-        "cross-validation counts them as wrong for every family; test rows drawn from the same data have no such "
-        "classes, so the test score may be higher by as much"
-    )
-
-
-def _spread_folds(codes: NDArray[np.int64], n_folds: int, seed: int) -> NDArray[np.int64]:
+def _stratified_folds(codes: NDArray[np.int64], n_folds: int, seed: int) -> NDArray[np.int64]:
     """Return stratified folds; a class with fewer rows than folds is spread over as many folds as it has rows."""
     if np.bincount(codes)[codes].min() >= n_folds:
         return _numbered(StratifiedKFold(n_folds, shuffle=True, random_state=seed).split(codes, codes), len(codes))
     rng = np.random.default_rng(seed)
     shuffled = rng.permutation(len(codes))
-    by_class = shuffled[
-        np.argsort(codes[shuffled], kind="stable")
-    ]  # classes one after the other, in random order inside
+    by_class = shuffled[np.argsort(codes[shuffled], kind="stable")]  # rows of a class are in random order
     numbers = np.empty(len(codes), np.int64)
     numbers[by_class] = np.arange(len(codes)) % n_folds
     return numbers
 
 
-def _by_group(parts: int, seed: int) -> StratifiedGroupKFold:
-    return StratifiedGroupKFold(parts, shuffle=True, random_state=seed)
-
-
-def _refuse_one_group(groups: Any) -> None:
-    if len(np.unique(np.asarray(groups))) < 2:
+def _group_splits(
+    codes: NDArray[np.int64], groups: Any, n_splits: int, seed: int
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Return splits that keep groups together, at most one per group."""
+    groups = np.asarray(groups)
+    n_groups = len(np.unique(groups))
+    if n_groups < 2:
         raise InputError("all rows belong to one group, so none can be held out; pass two or more groups, or none")
+    splitter = StratifiedGroupKFold(min(n_splits, n_groups), shuffle=True, random_state=seed)
+    return iter(splitter.split(np.zeros((len(codes), 1)), codes, groups))
 
 
-# ---- the sample that the race begins with
+# ---- the samples of a race
 
 
 def stratified_order(codes: NDArray[np.int64], rows: NDArray[np.int64], seed: int = 0) -> NDArray[np.int64]:
-    """Return the rows in an order of which every beginning is a sample with about the same share of each class.
+    """Return row numbers in an order whose first m rows are, for every m, a stratified sample.
 
-    The first row of every class comes first.
+    The first row of every class comes before the second row of any class.
     """
     shuffled = np.random.default_rng(seed).permutation(rows)
     ordered = shuffled[np.argsort(codes[shuffled], kind="stable")]
     _, starts, counts = np.unique(codes[ordered], return_index=True, return_counts=True)
-    place = np.arange(len(ordered)) - np.repeat(starts, counts)  # rank of a row within its class
-    return ordered[np.argsort(place / np.repeat(counts, counts), kind="stable")]
+    rank = np.arange(len(ordered)) - np.repeat(starts, counts)  # of a row within its class, from 0
+    return ordered[np.argsort(rank / np.repeat(counts, counts), kind="stable")]

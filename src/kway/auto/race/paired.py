@@ -1,13 +1,13 @@
 """Paired tests: is one classifier better than another on the same validation rows?
 
-    d_i = a_i - b_i                            difference of a measure on row i: right or not, or minus the log loss
+    d_i = a_i - b_i                            difference of a measure on row i: 1 if correct else 0, or minus log loss
     m   = mean_i d_i
     se  = sqrt(sum_i (d_i - m)^2 + r^2) / n    r = max_i |d_i|
 
-Rows that both classifiers predict alike cancel, so a paired test needs far fewer rows than two separate scores. r^2
-counts one more row at the largest difference seen: without it a difference that rests on a handful of rows would look
-certain. Under equal classifiers m / se is nearly normal. A family is excluded if m > 3 se + room, which happens to an
-equal family in at most 0.135% of the tests (`tests/auto/test_paired.py` draws them).
+Rows on which both classifiers agree contribute nothing, so a paired test needs far fewer rows than two separate scores.
+r^2 adds one row with the largest observed difference. Without it, a difference that rests on a handful of rows would
+have a standard error close to zero. For equally good classifiers, m / se is nearly normal. So m > 3 se holds in at most
+0.135% of the tests (`tests/auto/test_paired.py` simulates them).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-SURE = 3.0  # standard errors beyond which a difference counts as certain: a family leaves the race
-CLEAR = 2.0  # standard errors beyond which a difference is not taken for luck when the winner is chosen
+SURE = 3.0  # standard errors that a family must be behind before it leaves the race
+CLEAR = 2.0  # standard errors beyond which a difference is significant when the winner is chosen
 
 
 class Difference(NamedTuple):
@@ -27,17 +27,19 @@ class Difference(NamedTuple):
     mean: float
     error: float
 
-    def exceeds(self, room: float = 0.0, errors: float = SURE) -> bool:
-        """Return whether the mean is above `room` by more than so many standard errors."""
-        return self.mean - errors * self.error > room
+    def exceeds(self, threshold: float = 0.0, errors: float = SURE) -> bool:
+        """Return whether the mean is above a threshold by more than this number of standard errors."""
+        return self.mean - errors * self.error > threshold
 
 
 def paired_difference(first: NDArray, second: NDArray) -> Difference:
-    """Return the difference between the measures (n,) of two classifiers on the same rows; above 0 the first is better.
+    """Return the difference between the measures (n,) of two classifiers on the same rows.
+
+    A positive mean says that the first classifier is better.
 
     >>> paired_difference(np.array([1.0, 1, 1, 0]), np.array([1.0, 0, 1, 0])).mean
     0.25
     """
-    gaps = np.asarray(first, np.float64) - second
-    spread = float(np.square(gaps - gaps.mean()).sum() + np.square(gaps).max(initial=0.0))
-    return Difference(float(gaps.mean()), float(np.sqrt(spread)) / len(gaps))
+    d = np.asarray(first, np.float64) - second
+    squares = float(np.square(d - d.mean()).sum() + np.square(d).max(initial=0.0))
+    return Difference(float(d.mean()), float(np.sqrt(squares)) / len(d))

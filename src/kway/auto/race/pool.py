@@ -1,11 +1,11 @@
-"""The blend of a race: probabilities of its families for rows that they did not learn from, and the weights.
+"""The blend of a race: its members, their weights, and whether it is worse than the best single family.
 
-Families that were run on all folds may be members: trees, the kernel softmax, and the two best others. If the setting
-of a family was chosen among several, one more fit per fold gives its probabilities. Scores that are not probabilities
-are divided by the temperature that is best for the same rows.
+Members are the best single family, trees, the kernel softmax, and the two best other families. The weights are learned
+from probabilities for held-out rows. A family whose setting was chosen among several needs one more fit per fold for
+these. Scores that are not probabilities are divided by a temperature first.
 
-The blend is taken unless the paired measure per row says that it is worse than the best single family. Its predictions
-come from weights that were learned on the other folds.
+The blend is chosen unless a paired test shows that it is worse than the best single family. For this test, the weights
+that predict a fold are learned on the other folds.
 """
 
 from __future__ import annotations
@@ -17,88 +17,99 @@ from numpy.typing import NDArray
 
 from kway import progress
 from kway.auto.race.paired import CLEAR, paired_difference
-from kway.auto.race.rounds import Race, Runner
-from kway.auto.race.scoring import ACCURACY, MEASURES, LeaderboardRow, Predictions, Scan, leaderboard_row, spread
+from kway.auto.race.rounds import Race
+from kway.auto.race.runner import Runner
+from kway.auto.race.scoring import (
+    ACCURACY,
+    MEASURES,
+    LeaderboardRow,
+    Measure,
+    Predictions,
+    Scan,
+    leaderboard_row,
+    spread,
+)
 from kway.confidence.blend import HeldOut, learn_weights, log_probabilities
 from kway.confidence.temperature import LOGS, SCORES, score_columns
 from kway.errors import KwayError
 from kway.measures import log_losses
 from kway.probabilities import softmax
 
-BLEND = "blend"  # its name on the leaderboard
+BLEND = "blend"  # name of the blend on the leaderboard
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Members with their predictions for the same rows, and the weights of the blend."""
+    """The blend of a race, with the predictions of its members for the same m held-out rows."""
 
-    held_out: dict[str, HeldOut]  # by family
-    codes: NDArray[np.int64]  # (m,)
-    fold: NDArray[np.int64]  # (m,)
-    row: LeaderboardRow  # of the blend
-    weights: dict[str, float]  # of the members that are not negligible
-    is_worse: bool  # than the best single family
+    held_out: dict[str, HeldOut]  # predictions of each member, by family
+    codes: NDArray[np.int64]  # (m,) class codes of the rows
+    fold: NDArray[np.int64]  # (m,) folds of the rows
+    row: LeaderboardRow  # the row of the blend on the leaderboard
+    weights: dict[str, float]  # weights above 0, by family
+    is_worse: bool  # whether the blend is clearly worse than the best single family
 
 
 def pool_of(race: Race, single: str, seed: int) -> Pool | None:
-    """Return the blend of a race, or None if fewer than two families can be members; `single` is the best family."""
-    splits = {name: len(race.runners[name].predictions) for name in {single: 0, **dict.fromkeys(race.members())}}
-    most = max(splits.values())  # a family that was run on less than half of these folds would cost the others too many
-    names = [name for name in splits if race.runners[name].rows == race.all_rows and 2 * splits[name] >= most]
-    n_folds = min(int(race.folds.max()) + 1, *(splits[name] for name in names)) if names else 0
-    if n_folds == 0:
+    """Return the blend of a race; None if fewer than two families can be members.
+
+    `single` is the best single family. The blend uses the folds on which all members were run.
+    """
+    n_splits = {name: len(race.runners[name].predictions) for name in dict.fromkeys([single, *race.members()])}
+    # A family that was run on less than half of the folds would leave too few folds for the others.
+    required = max(n_splits.values()) / 2
+    names = [name for name in n_splits if race.runners[name].rows == race.all_rows and n_splits[name] >= required]
+    if not names:
         return None
-    codes, fold = [np.concatenate(parts) for parts in zip(*_held_out_rows(race, n_folds))]
+    n_folds = min(int(race.folds.max()) + 1, *(n_splits[name] for name in names))
+    rows = [race.splits[number].held_out for number in range(n_folds)]
+    codes, fold = race.codes[np.concatenate(rows)], np.repeat(np.arange(n_folds), [len(each) for each in rows])
     held_out = dict[str, HeldOut]()
     for name in names:
         with progress.stage(f"{name}: probabilities for the blend", left=race.clock.left()):
-            found = held_out_predictions(race.runners[name], race, n_folds, seed)
-        if found is not None:
-            held_out[name] = found
+            predictions = held_out_predictions(race.runners[name], race, n_folds, seed)
+        if predictions is not None:
+            held_out[name] = predictions
     if len(held_out) < 2 or single not in held_out:
         return None
     tables = [each.probabilities(codes) for each in held_out.values()]
     sample_weight = _class_weights(race.runners[single], codes)
     weights = learn_weights(tables, codes, sample_weight)
     pooled = _cross_fitted(tables, codes, fold, weights, sample_weight)
-    kept = {name: float(weight) for name, weight in zip(held_out, weights) if weight > 0}
-    row, predictions = _row(pooled, codes, fold, kept, race)
-    worse = _is_worse(predictions, codes, held_out[single].probabilities(codes), race.runners[single])
-    return Pool(held_out, codes, fold, row, kept, worse)
-
-
-def _held_out_rows(race: Race, n_folds: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    rows = [race.splits[number].held_out for number in range(n_folds)]
-    return [(race.codes[own], np.full(len(own), number)) for number, own in enumerate(rows)]
+    positive = {name: float(weight) for name, weight in zip(held_out, weights) if weight > 0}
+    blend = _predictions(pooled, codes)
+    single_predictions = _predictions(held_out[single].probabilities(codes), codes)
+    is_worse = _is_worse(blend, single_predictions, codes, race.runners[single].measure)
+    row = _leaderboard_row(blend, codes, fold, positive, race)
+    return Pool(held_out, codes, fold, row, positive, is_worse)
 
 
 def held_out_predictions(runner: Runner, race: Race, n_folds: int, seed: int) -> HeldOut | None:
-    """Return what a family predicts for the held-out rows of the folds; None if there is no time, or it cannot."""
-    kept = [p for each in runner.predictions[:n_folds] if (p := each.probabilities) is not None]
-    if len(kept) == n_folds:
-        return HeldOut(np.concatenate(kept))
+    """Return the predictions of a family for the held-out rows of the folds; None if time or memory are too short."""
+    stored = [p for each in runner.predictions[:n_folds] if (p := each.probabilities) is not None]
+    if len(stored) == n_folds:
+        return HeldOut(np.concatenate(stored))
     tables, source, seconds = list[NDArray](), LOGS, race.fit_seconds(runner.family.name)
     for number in range(n_folds):
         if race.clock.up(seconds):
             return None
         race.clock.charge(seconds, seconds)
-        learn, held_out = race.splits[number]
+        train, held_out = race.splits[number]
         try:
             model = runner.family.make(runner.scan.settings[runner.scan.best], seed)
-            model.fit(runner.data.X[learn], runner.data.codes[learn])
+            model.fit(runner.data.X[train], runner.data.codes[train])
             source = LOGS if hasattr(model, "predict_proba") else SCORES
             rows = runner.data.X[held_out]
             table = score_columns(model, rows) if source == SCORES else model.predict_proba(rows)
         except (KwayError, MemoryError):
             return None
-        tables.append(
-            spread(table, model.classes_, race.n_classes, table.min(initial=0.0) if source == SCORES else 0.0)
-        )
+        missing = table.min(initial=0.0) if source == SCORES else 0.0  # for classes without a training row
+        tables.append(spread(table, model.classes_, race.n_classes, missing))
     return HeldOut(np.concatenate(tables), source)
 
 
 def _class_weights(runner: Runner, codes: NDArray[np.int64]) -> NDArray[np.float64] | None:
-    """Return weights of rows (m,) by which every class counts the same, if the measure asks for it."""
+    """Return weights (m,) of rows that give every class the same total weight, if the measure does so."""
     if not runner.measure.by_class:
         return None
     counts = np.bincount(codes)
@@ -108,42 +119,47 @@ def _class_weights(runner: Runner, codes: NDArray[np.int64]) -> NDArray[np.float
 def _cross_fitted(
     tables: list[NDArray], codes: NDArray[np.int64], fold: NDArray[np.int64], weights: NDArray, sample: NDArray | None
 ) -> NDArray[np.float64]:
-    """Return probabilities (m, K) of the blend, with weights that were learned on the other folds if there are any."""
+    """Return probabilities (m, K) of the blend, with weights learned on the other folds; with one fold, `weights`."""
     logs = [log_probabilities(table) for table in tables]
     pooled = softmax(sum(w * log for w, log in zip(weights, logs)))
     for number in range(int(fold.max()) + 1) if fold.max() > 0 else ():
-        own, others = fold == number, fold != number
+        inside, others = fold == number, fold != number
         learned = learn_weights([t[others] for t in tables], codes[others], None if sample is None else sample[others])
-        pooled[own] = softmax(sum(w * log[own] for w, log in zip(learned, logs)))
+        pooled[inside] = softmax(sum(w * log[inside] for w, log in zip(learned, logs)))
     return pooled
 
 
-def _row(
-    p: NDArray[np.float64], codes: NDArray[np.int64], fold: NDArray[np.int64], weights: dict[str, float], race: Race
-) -> tuple[LeaderboardRow, Predictions]:
-    """Return the row of the blend on the leaderboard, and its predictions on all held-out rows."""
+def _predictions(p: NDArray[np.float64], codes: NDArray[np.int64]) -> Predictions:
+    """Return probabilities (m, K) of one setting as predictions."""
     losses = log_losses(p[np.arange(len(p)), codes])
-    predictions = Predictions(p.argmax(axis=1)[:, None].astype(np.int32), losses[:, None].astype(np.float32), 0.0)
-    parts = [fold == number for number in range(int(fold.max()) + 1)]
-    each = [(Predictions(predictions.predicted[own], predictions.losses[own], 0.0), codes[own]) for own in parts]
+    return Predictions(p.argmax(axis=1)[:, None].astype(np.int32), losses[:, None].astype(np.float32), 0.0)
+
+
+def _leaderboard_row(
+    blend: Predictions, codes: NDArray[np.int64], fold: NDArray[np.int64], weights: dict[str, float], race: Race
+) -> LeaderboardRow:
+    """Return the row of the blend on the leaderboard."""
+    inside = [fold == number for number in range(int(fold.max()) + 1)]
+    pairs = [(Predictions(blend.predicted[rows], blend.losses[rows], 0.0), codes[rows]) for rows in inside]
     measure = next(iter(race.runners.values())).measure
     scan = Scan(
         settings=[{name: round(weight, 3) for name, weight in sorted(weights.items(), key=lambda item: -item[1])}],
-        accuracy=np.array([ACCURACY.of(*pair) for pair in each]),
-        log_loss=np.array([own.loss() for own, _ in each]),
-        scores=np.array([measure.of(*pair) for pair in each]),
+        accuracy=np.array([ACCURACY.of(*pair) for pair in pairs]),
+        log_loss=np.array([predictions.loss() for predictions, _ in pairs]),
+        scores=np.array([measure.of(*pair) for pair in pairs]),
         measure=measure,
         best=0,
         rows=race.all_rows,
         seconds=0.0,
     )
-    return leaderboard_row(BLEND, scan, "", len(race.splits)), predictions
+    return leaderboard_row(BLEND, scan, "", len(race.splits))
 
 
-def _is_worse(blend: Predictions, codes: NDArray[np.int64], single: NDArray[np.float64], runner: Runner) -> bool:
-    """Return whether the blend is clearly worse than a single family, in log loss unless classes count alike."""
-    measure = runner.measure if runner.measure.by_class else MEASURES["log-loss"]
-    losses = log_losses(single[np.arange(len(codes)), codes])
-    theirs = measure.per_row(single.argmax(axis=1), losses, codes)
-    own = measure.per_row(blend.predicted[:, 0], blend.losses[:, 0], codes)
-    return paired_difference(theirs, own).exceeds(errors=CLEAR)
+def _is_worse(blend: Predictions, single: Predictions, codes: NDArray[np.int64], measure: Measure) -> bool:
+    """Return whether the blend is significantly worse than a single family.
+
+    Log losses are compared, or the measure itself if it gives all classes the same weight.
+    """
+    measure = measure if measure.by_class else MEASURES["log-loss"]
+    per_row = [measure.per_row(each.predicted[:, 0], each.losses[:, 0], codes) for each in (single, blend)]
+    return paired_difference(*per_row).exceeds(errors=CLEAR)

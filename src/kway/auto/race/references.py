@@ -1,15 +1,14 @@
-"""References: classifiers of other libraries, scored on the same folds, so that the user sees whether they do better.
+"""References: classifiers of other libraries, scored on the same folds for comparison.
 
     also = ["sklearn.ensemble.RandomForestClassifier", SVC()]    by name, or as objects
 
-References are never chosen and never saved. Each ends between folds when its time is up.
+References never win and are never saved. When the time is up, a reference stops before its next fold.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,47 +18,35 @@ from kway import progress
 from kway.auto.race.clock import Clock
 from kway.auto.race.families import PlainFamily
 from kway.auto.race.folds import Split
-from kway.auto.race.rounds import Runner
+from kway.auto.race.runner import Runner
 from kway.auto.race.scoring import FoldedRows, LeaderboardRow, Measure, Predictions, leaderboard_row
 from kway.errors import InputError
-from kway.memory import CACHE_BYTES
+from kway.trees.learn import few_openmp_threads
 
 
 @dataclass(frozen=True)
 class Reference(PlainFamily):
     """A classifier of another library."""
 
-    foreign: Any = None
+    foreign: Any = None  # the classifier
 
     def make(self, setting: dict[str, Any], seed: int) -> Any:
-        """Return an unfitted copy."""
+        """Return an unfitted copy of the classifier."""
         return clone(self.foreign)
 
     def fit_predict(self, data: FoldedRows, split: Split, *args: Any) -> Predictions:
-        """Fit once, with few threads if rows are few."""
-        with _few_threads(data.size().rows_bytes):
+        """Fit the classifier, with one OpenMP thread if there are few rows."""
+        with few_openmp_threads(data.size().rows_bytes):
             return super().fit_predict(data, split, *args)
-
-
-@contextmanager
-def _few_threads(n_bytes: float) -> Iterator[None]:
-    """Limit OpenMP to one thread if rows are few: on a busy machine its threads wait for each other for minutes."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1 if n_bytes <= CACHE_BYTES else None, user_api="openmp"):
-        yield
 
 
 def score_references(
     data: FoldedRows, also: Iterable[Any], clock: Clock, measure: Measure
 ) -> tuple[list[LeaderboardRow], dict[str, str]]:
-    """Score every reference on the folds; return their rows, and why others have none.
-
-    An error of another library becomes a note.
-    """
+    """Score every reference on the folds; return rows of the leaderboard, and the errors of the others by name."""
     rows, problems = list[LeaderboardRow](), dict[str, str]()
-    for what in also:
-        reference = reference_of(what)
+    for classifier in also:
+        reference = reference_of(classifier)
         runner = Runner(reference, data, [{}], measure, [0])
         stop = clock.pace(data.n_folds)
         try:
@@ -67,32 +54,31 @@ def score_references(
                 runner.add_folds(stop)
             if runner.predictions:
                 rows.append(leaderboard_row(reference.name, runner.scan, "", data.n_folds))
-        except Exception as error:  # any error of another library
+        except Exception as error:  # another library may raise anything, and the comparison goes on
             problems[reference.name] = " ".join(str(error).split())[:200]
     return rows, problems
 
 
 def checked_references(also: Any) -> tuple[Any, ...]:
-    """Return the references, one or several, or raise before any work if one is not a classifier."""
-    asked = (also,) if isinstance(also, str) or hasattr(also, "fit") else tuple(also)
-    for what in asked:
-        reference_of(what)
-    return asked
+    """Return one or several references as a tuple; raise InputError if one is not a classifier."""
+    references = (also,) if isinstance(also, str) or hasattr(also, "fit") else tuple(also)
+    for classifier in references:
+        reference_of(classifier)
+    return references
 
 
-def reference_of(what: Any) -> Reference:
-    """Return a classifier given as an object, as its class, or by name, such as sklearn.svm.SVC."""
-    if isinstance(what, str):
-        what = _import(what)
-    made = what() if isinstance(what, type) else what
-    if not hasattr(made, "fit") or not hasattr(made, "predict"):
-        raise InputError(f"also takes classifiers with fit and predict, got {type(made).__name__}")
-    if not _is_classifier(made):
-        raise InputError(
-            f"also takes classifiers, and {type(made).__name__} is none; pass one, such as sklearn.svm.SVC"
-        )
-    name = type(made).__name__.removesuffix("Classifier")
-    return Reference(name, "", foreign=made)
+def reference_of(classifier: Any) -> Reference:
+    """Return a classifier, given as an object, as a class or by name (such as "sklearn.svm.SVC"), as a reference."""
+    if isinstance(classifier, str):
+        classifier = _import(classifier)
+    if isinstance(classifier, type):
+        classifier = classifier()
+    name = type(classifier).__name__
+    if not hasattr(classifier, "fit") or not hasattr(classifier, "predict"):
+        raise InputError(f"also takes classifiers with fit and predict, got {name}")
+    if not _is_classifier(classifier):
+        raise InputError(f"also takes classifiers, and {name} is none; pass one, such as sklearn.svm.SVC")
+    return Reference(name.removesuffix("Classifier"), "", foreign=classifier)
 
 
 def _is_classifier(estimator: Any) -> bool:

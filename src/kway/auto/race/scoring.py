@@ -1,13 +1,15 @@
-"""Scores of families on validation rows, the measures, and the rows of the leaderboard.
+"""What families are scored on, their predictions, the measures, and the rows of the leaderboard.
 
 FoldedRows       rows (n, d), class codes (n,) and folds (n,) that families are scored on; one per view of the data
-Predictions          what a family predicts on these rows, for each of its settings
-Scan             scores of all settings of one family, of shape (folds, settings); nan if a setting was not run
-LeaderboardRow   the best setting of one family
+Predictions      predictions of a family for v held-out rows, for each of its S settings
+Scan             scores of all settings of a family, of shape (folds, S); NaN if a setting was not run
+LeaderboardRow   the best setting of a family
 Measure          the score that decides
 
 accuracy    share of rows whose predicted label is correct    balanced   mean recall of the classes
 macro-f1    mean of 2 P R / (P + R) over the classes          log-loss   mean of -log p_y; lower is better
+
+P is the precision of a class, R its recall, and p_y the probability of the true class.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ from kway.planning.costs import Size, size_of
 from kway.suggest import nearest
 from kway.validation import Rows
 
-TABLE_COLUMNS = 128  # dense rows with at most so many columns count as a table: maps of the columns are learned (T11)
-MOST_POOLED = 1000  # classes up to which probabilities of all rows and classes are kept for a blend (tables)
+TABLE_COLUMNS = 128  # columns up to which dense rows count as a table, and not as images or embeddings
+MOST_POOLED = 1000  # classes up to which a race keeps the probabilities (n, K) of its families for a blend
 CATEGORIES = "categorical_features"  # the parameter of trees for columns of category codes
 STOPPED = "left the race"  # first words of the note of a family that left
 
@@ -36,7 +38,7 @@ STOPPED = "left the race"  # first words of the note of a family that left
 
 @dataclass(frozen=True)
 class Measure:
-    """A score: its name, its name in words, and whether higher is better."""
+    """A score: its name, its name in words, whether higher is better, and whether all classes have the same weight."""
 
     name: str
     words: str
@@ -44,33 +46,32 @@ class Measure:
     by_class: bool = False
 
     def of(self, predictions: Predictions, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the score of each setting on rows with these codes, higher is better; nan if not available."""
+        """Return the score (S,) of each setting on rows with these codes; higher is better, NaN means none."""
         if not self.rises:
             return -predictions.losses.mean(axis=0, dtype=np.float64)
-        run = predictions.run
-        scores = np.where(run, (predictions.predicted == codes[:, None]).mean(axis=0), np.nan)
+        has_run = predictions.has_run
+        scores = np.where(has_run, (predictions.predicted == codes[:, None]).mean(axis=0), np.nan)
         if self.by_class:
-            scores[run] = getattr(
-                class_scores(codes, predictions.predicted[:, run].astype(np.int64)), self.name.replace("-", "_")
-            )
+            by_class = class_scores(codes, predictions.predicted[:, has_run].astype(np.int64))
+            scores[has_run] = getattr(by_class, self.name.replace("-", "_"))
         return scores
 
     def per_row(self, predicted: NDArray, losses: NDArray, codes: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the measure of each row (n,), whose mean is the score; higher is better.
 
-        If classes count alike, a row of class c has the weight n / (K n_c). For macro F1, which is no mean over rows,
-        this is the part that depends on the recall.
+        If all classes have the same weight, a row of class c has the weight n / (K n_c). Macro F1 is no mean over rows.
+        Its rows are those of the mean recall.
         """
         if not self.rises:
             return -losses
-        right = (predicted == codes).astype(np.float64)
+        correct = (predicted == codes).astype(np.float64)
         if not self.by_class:
-            return right
+            return correct
         counts = np.bincount(codes)
-        return right * len(codes) / ((counts > 0).sum() * counts[codes])
+        return correct * len(codes) / ((counts > 0).sum() * counts[codes])
 
     def shown(self, value: Any) -> Any:
-        """Return a score, or an array of them, with the sign that people expect."""
+        """Return a score, or an array of scores, as it is printed: a log loss is positive."""
         return value if self.rises else -value
 
 
@@ -87,7 +88,7 @@ MEASURES: dict[str, Measure] = {
 
 
 def pick_measure(name: str) -> Measure:
-    """Return a measure by its name."""
+    """Return the measure of this name."""
     if name not in MEASURES:
         raise InputError(f"metric must be one of {', '.join(MEASURES)}; got {name!r}{nearest(name, list(MEASURES))}")
     return MEASURES[name]
@@ -106,7 +107,7 @@ class FoldedRows(NamedTuple):
 
     @property
     def n_classes(self) -> int:
-        """K."""
+        """Number of classes K."""
         return int(self.codes.max()) + 1
 
     @property
@@ -127,8 +128,8 @@ class FoldedRows(NamedTuple):
     @property
     def unit(self) -> bool:
         """Whether nearly all rows have length 1, as hashed text and most embeddings do."""
-        some = self.X[:: max(1, self.X.shape[0] // FEW_ROWS)]
-        squares = some.multiply(some).sum(axis=1) if self.sparse else np.square(some, dtype=np.float64).sum(axis=1)
+        rows = self.X[:: max(1, self.X.shape[0] // FEW_ROWS)]
+        squares = rows.multiply(rows).sum(axis=1) if self.sparse else np.square(rows, dtype=np.float64).sum(axis=1)
         return bool((np.abs(np.sqrt(np.asarray(squares)) - 1) < 0.01).mean() > 0.99)
 
     def size(self, n: int | None = None) -> Size:
@@ -138,22 +139,22 @@ class FoldedRows(NamedTuple):
 
 
 class Predictions(NamedTuple):
-    """What a family predicts on v held-out rows, for each of S settings."""
+    """Predictions of a family for v held-out rows, for each of S settings."""
 
     predicted: NDArray[np.int32]  # (v, S) class codes; -1 if a setting was not run
-    losses: NDArray[np.float32]  # (v, S) log losses; nan if not run or without probabilities
+    losses: NDArray[np.float32]  # (v, S) log losses; NaN if a setting was not run or has no probabilities
     seconds: float  # of all settings
-    probabilities: NDArray | None = None  # (v, K), if there is a single setting
+    probabilities: NDArray | None = None  # (v, K) if there is a single setting and K is at most MOST_POOLED
 
     @classmethod
     def empty(cls, n_rows: int, n_settings: int) -> Predictions:
-        """Return predictions that are to be filled."""
+        """Return predictions in which no setting has been run."""
         missing = np.full((n_rows, n_settings), np.nan, np.float32)
         return cls(np.full((n_rows, n_settings), -1, np.int32), missing, 0.0)
 
     @property
-    def run(self) -> NDArray[np.bool_]:
-        """Which settings were run (S,)."""
+    def has_run(self) -> NDArray[np.bool_]:
+        """Which settings (S,) were run."""
         return self.predicted[0] >= 0
 
     def loss(self) -> NDArray[np.float64]:
@@ -174,9 +175,9 @@ def predict_held_out(model: Any, X: Rows, codes: NDArray[np.int64], n_classes: i
 
 def spread(values: NDArray, classes: NDArray, n_classes: int, missing: float = 0.0) -> NDArray[np.float32]:
     """Return probabilities or scores over all class codes (n, K), with `missing` for classes that were not learned."""
-    whole = np.full((len(values), n_classes), missing, np.float32)
-    whole[:, np.asarray(classes, np.int64)] = values
-    return whole
+    table = np.full((len(values), n_classes), missing, np.float32)
+    table[:, np.asarray(classes, np.int64)] = values
+    return table
 
 
 # ---- the scores of one family
@@ -184,15 +185,15 @@ def spread(values: NDArray, classes: NDArray, n_classes: int, missing: float = 0
 
 @dataclass(frozen=True)
 class Scan:
-    """Settings of a family with their scores (folds, settings); nan if one was not run."""
+    """Scores (folds, S) of the settings of a family; NaN if a setting was not run."""
 
     settings: list[dict[str, Any]]
     accuracy: NDArray[np.float64]
     log_loss: NDArray[np.float64]
     scores: NDArray[np.float64]  # of the measure that decides; higher is better
     measure: Measure
-    best: int  # the chosen setting
-    rows: int  # that were learned from
+    best: int  # position of the chosen setting
+    rows: int  # number of rows that the family learned from
     seconds: float  # of all folds and settings, samples included
 
 
@@ -216,21 +217,21 @@ class LeaderboardRow:
     log_loss : float or None
         Mean log loss over the folds; None if the family gives no probabilities.
     seconds : float
-        Seconds that it took to score all settings.
+        Seconds of scoring all settings.
     note : str
         Why not all folds or settings were run; "" if they were.
     measure : str
-        Name of the measure that the choice is made by.
+        Name of the measure that decides.
     fold_scores : tuple of float
-        That measure on each fold that was run.
+        This measure on each fold that was run.
     n_folds : int
         Number of folds of a complete row.
     fitted : estimator or None
-        The estimator fitted on all training rows; None until then, as are the fields below.
+        The estimator fitted on all training rows. It and the fields below are None until then.
     fit_seconds, predict_seconds : float or None
-        Seconds of that fit, and of predicting one row.
+        Seconds of the fit on all training rows, and of predicting one row.
     n_bytes : int or None
-        Bytes of the arrays of the model.
+        Bytes of the arrays in the model file.
     """
 
     model: str
@@ -272,16 +273,16 @@ class LeaderboardRow:
 
     def record(self) -> dict[str, Any]:
         """Return the row as a dict of plain values."""
-        values = {name: value for name, value in vars(self).items() if name not in ("fitted", "n_bytes")}
+        fields = {name: value for name, value in vars(self).items() if name not in ("fitted", "n_bytes")}
         lists = {"fold_accuracy": list(self.fold_accuracy), "fold_scores": list(self.fold_scores)}
-        more = {"score": self.score, "score_std": self.score_std, "folds_run": self.folds_run, "bytes": self.n_bytes}
-        return values | lists | more
+        derived = {"score": self.score, "score_std": self.score_std, "folds_run": self.folds_run}
+        return fields | lists | derived | {"bytes": self.n_bytes}
 
 
 def leaderboard_row(name: str, scan: Scan, note: str, n_folds: int) -> LeaderboardRow:
     """Return the row of the chosen setting of a family."""
-    at, run = scan.best, np.isfinite(scan.scores[:, scan.best])
-    accuracy, losses = scan.accuracy[run, at], scan.log_loss[run, at]
+    at, has_run = scan.best, np.isfinite(scan.scores[:, scan.best])
+    accuracy, losses = scan.accuracy[has_run, at], scan.log_loss[has_run, at]
     return LeaderboardRow(
         model=name,
         setting=scan.settings[at],
@@ -292,7 +293,7 @@ def leaderboard_row(name: str, scan: Scan, note: str, n_folds: int) -> Leaderboa
         seconds=scan.seconds,
         note=note,
         measure=scan.measure.name,
-        fold_scores=tuple(map(float, scan.measure.shown(scan.scores[run, at]))),
+        fold_scores=tuple(map(float, scan.measure.shown(scan.scores[has_run, at]))),
         n_folds=n_folds,
     )
 
@@ -303,7 +304,7 @@ def setting_in_words(setting: dict[str, Any]) -> str:
     >>> setting_in_words({"weights": "uniform", "n_neighbors": 4}), setting_in_words({"alpha": 0.00088})
     ('k 4, uniform', 'alpha 0.00088')
     """
-    words = {
+    forms = {
         "n_neighbors": "k {}",
         "map": "{} of columns",
         "weights": "{}",
@@ -312,11 +313,11 @@ def setting_in_words(setting: dict[str, Any]) -> str:
         "alpha": "alpha {:.2g}",
         "gamma": "gamma {:.2g}",
     }
-    first = sorted(setting.items(), key=lambda item: item[0] != "n_neighbors")
-    first = [(name, value) for name, value in first if name != CATEGORIES]
-    return ", ".join(words.get(name, name + " {}").format(value) for name, value in first)
+    shown = [(name, value) for name, value in setting.items() if name != CATEGORIES]
+    shown.sort(key=lambda item: item[0] != "n_neighbors")  # stable: k comes first
+    return ", ".join(forms.get(name, name + " {}").format(value) for name, value in shown)
 
 
 def with_spread(mean: float, std: float, folds: int) -> str:
-    """Return a score, with its standard deviation if there is more than one fold."""
+    """Return a mean score in words, with its standard deviation if there is more than one fold."""
     return f"{mean:.3f} ± {std:.3f}" if folds > 1 else f"{mean:.3f}"

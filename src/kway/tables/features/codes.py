@@ -1,10 +1,11 @@
 """LevelCodes: one number per level of a column, for trees.
 
-Code 0 is the most frequent level, 1 the next, and so on. Missing values and levels that no training row has are NaN.
+Levels are in alphabetical order, because forests compare codes by their order, and names such as "A1", "A2", "A3" often
+follow an order. Missing values and levels that no training row has are NaN.
 
-If a column has more than MAX_CATEGORIES levels, the levels of a single row get no code, because a tree cannot learn
-from one row. If at most MAX_CATEGORIES levels have a code, the codes are categories, which trees divide into sets.
-Otherwise trees compare the codes, that is, the frequencies of the levels.
+If a column has more than MAX_CATEGORIES levels, they are in order of their frequency instead, and the levels of a single
+row get no code, because a tree cannot learn from one row. If at most MAX_CATEGORIES levels have a code, the codes are
+categories, which boosted trees divide into sets. Otherwise trees compare the codes, that is, the frequencies of the levels.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class LevelCodes:
     name : str
         The column.
     levels : tuple of str
-        Levels with a code, the most frequent first.
+        Levels with a code, in the order of their codes.
     """
 
     name: str
@@ -57,9 +58,10 @@ def learn_codes(column: Any, name: str) -> LevelCodes:
     """Learn the levels of a column from training rows."""
     counted = pc.value_counts(as_words(column).drop_null())
     names, counts = counted.field("values").to_pylist(), counted.field("counts").to_numpy()
-    min_rows = 2 if len(names) > MAX_CATEGORIES else 1
-    order = sorted(range(len(names)), key=lambda i: (-counts[i], names[i]))
-    return LevelCodes(name, tuple(names[i] for i in order if counts[i] >= min_rows))
+    if len(names) <= MAX_CATEGORIES:
+        return LevelCodes(name, tuple(sorted(names)))
+    by_frequency = sorted(range(len(names)), key=lambda i: (-counts[i], names[i]))
+    return LevelCodes(name, tuple(names[i] for i in by_frequency if counts[i] > 1))
 
 
 def repeats_levels(column: Any) -> bool:

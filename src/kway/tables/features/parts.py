@@ -391,8 +391,8 @@ def _learn_codes(column: Any, name: str, kind: ColumnKind) -> _LearnedColumn:
     codes = learn_codes(column, name)
     if not codes.levels:
         return _LearnedColumn(None, None, "dropped: no level occurs twice")
-    done = f"{len(codes.levels):,} levels as numbers, the most frequent first"
-    done += "" if codes.is_category else "; too many for sets of levels, compared by frequency"
+    done = f"{len(codes.levels):,} levels as numbers"
+    done += "" if codes.is_category else ", compared by their frequency because they are too many for sets of levels"
     return _LearnedColumn(WordsPart(name, codes), codes.apply(column), _noted(done, kind))
 
 
