@@ -9,9 +9,9 @@ import pytest
 
 import kway
 from kway.auto.fit_options import FitOptions
+from kway.declared_options import options_of
 from kway.errors import InputError
-from kway.options import options_of
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 
 QUICK = {"models": ["centroid"], "also": ()}
 

@@ -12,9 +12,10 @@ pipelines.py a classifier behind its features    planning     what a job will co
 modelfile    model files                         datasets.py  datasets by name (kway.datasets)
 tables       reading files, features, datasets   rows         rows in memory, in files, on a GPU or cluster
 validation.py, labels.py                         checks of input; labels as class codes
-kernels      every numba function                threads.py, versions.py, memory.py, suggest.py, options.py
-measures.py, probabilities.py                    log loss, balanced accuracy, F1; softmax and sigmoid
-progress.py, parameters.py, text_tables.py, units.py, lazy_names.py, private_names.py, errors.py
+kernels      every numba function                measures.py, probabilities.py
+
+Modules without a folder of their own: errors, parameters, declared_options, progress, threads, memory, units,
+text_tables, suggest, lazy_names, versions, and private_names (names of other libraries that are not public).
 """
 
 from __future__ import annotations

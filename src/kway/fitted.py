@@ -37,12 +37,12 @@ from kway.auto.reasons import Reasons, explain
 from kway.auto.train_test import read_train_test
 from kway.auto.verdict import measured, verdict
 from kway.confidence.conformal import PredictionSets
+from kway.declared_options import options_of, refuse_unknown
 from kway.errors import InputError
 from kway.modelfile.container import model_path
-from kway.options import options_of, refuse_unknown
 from kway.search.results import TopK
-from kway.tables.options import ReadOptions
 from kway.tables.outputs import is_model, is_report, python_output, refuse_foreign, refuse_inputs
+from kway.tables.read_options import ReadOptions
 from kway.tables.reading import RowsInMemory
 from kway.tables.sources.frames import as_table, is_table
 from kway.text_tables import Printed, Table

@@ -19,7 +19,7 @@ from kway.auto.race import rounds
 from kway.auto.race.scoring import Predictions
 from kway.auto.train_test import read_train_test
 from kway.errors import UsageError
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 
 COMMAND = ["t.csv", "-t", "label", "-m", "centroid,softmax,neighbors,boosted,extra-trees", "--budget", "10m", "--json"]
 

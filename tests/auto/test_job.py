@@ -17,7 +17,7 @@ from kway.auto.race.scoring import FoldedRows
 from kway.auto.train_test import read_train_test
 from kway.errors import InputError
 from kway.tables.features.features import Features
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 from kway.tables.reading import RowsInMemory
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from kway.auto import larger_than_memory
 from kway.auto.train_test import read_train_test
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.helpers import leaky
 from kway.auto.leaks import find_leaks
 from kway.auto.train_test import read_train_test
 from kway.tables.features.features import Features
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 from kway.tables.reading import RowsInMemory
 
 

@@ -17,7 +17,7 @@ from kway.auto.race.rounds import Race, Round, Runner, plan_rounds
 from kway.auto.race.scoring import ACCURACY, FoldedRows, Predictions
 from kway.auto.train_test import read_train_test
 from kway.labels import encode
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 from kway.tables.reading import RowsInMemory
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import kway
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 from kway.tables.reading import read_rows
 from kway.tables.row_stream import row_stream
 

@@ -16,8 +16,8 @@ import kway
 from kway.cli import predict as under_test
 from kway.cli.predict import LOCK, NOTES, PartPredictor, PartsTask, predict_parts
 from kway.errors import InputError, UsageError
-from kway.tables.options import ReadOptions
 from kway.tables.outputs import lock_path
+from kway.tables.read_options import ReadOptions
 from kway.tables.row_stream import row_parts
 
 

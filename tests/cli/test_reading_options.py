@@ -9,7 +9,7 @@ import pytest
 from sklearn.datasets import load_wine
 
 import kway
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 from kway.tables.reading import read_rows
 
 WINE = load_wine()

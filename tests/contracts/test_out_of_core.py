@@ -27,7 +27,7 @@ from kway.linear.solvers.sgd import SGD
 from kway.rows import files
 from kway.search import LSH, Bits, Flat, Int8, KDTree, Landmarks, Sharded
 from kway.tables.labeled_rows import number_rows
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 from kway.tables.row_stream import row_stream
 
 N, D, PARTS = 600, 5, 4

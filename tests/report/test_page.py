@@ -13,7 +13,7 @@ from kway.auto.train_test import read_train_test
 from kway.report.figures import _drawn_folds, draw_pictures
 from kway.report.mistakes import find_mistakes, picture_shape, rows_as_text
 from kway.report.page import write_page
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from kway.tables.options import UNKNOWN_FORM, TextForm
+from kway.tables.read_options import UNKNOWN_FORM, TextForm
 from kway.tables.sources.csv_files import ragged_error
 from kway.tables.sources.text_form import CsvRow, csv_rows, find_form, head_text
 

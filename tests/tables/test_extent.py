@@ -6,7 +6,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 from kway.tables.row_stream import Extent, measure_extent
 
 

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from kway.errors import InputError
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 from kway.tables.reading import read_rows
 from kway.tables.sources.images import ImageForm
 

@@ -11,7 +11,7 @@ from sklearn.datasets import dump_svmlight_file
 
 from kway.errors import InputError
 from kway.tables.labeled_rows import RowRequirements, number_rows
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 from kway.tables.reading import read_rows
 
 CSV = "width,height,kind\n1.5,2,ant\n2.5,3,bee\n3.5,4,ant\n"

@@ -8,7 +8,7 @@ import pytest
 from kway.auto.train_test import check_known, checked_labels
 from kway.errors import InputError
 from kway.tables.features.features import Features
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 from kway.tables.reading import read_rows
 
 CSV = "age,town,day,kind\n" + "".join(

@@ -10,7 +10,7 @@ import pytest
 
 from kway.errors import InputError
 from kway.tables.labeled_rows import RowRequirements
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 from kway.tables.reading import read_rows
 from kway.tables.row_stream import row_stream
 

@@ -8,8 +8,8 @@ import pytest
 
 from kway.errors import InputError
 from kway.tables.labeled_rows import number_rows
-from kway.tables.options import ReadOptions
 from kway.tables.outputs import replacing
+from kway.tables.read_options import ReadOptions
 from kway.tables.reading import read_rows
 from kway.tables.sources import writing
 

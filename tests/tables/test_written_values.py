@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from kway.errors import InputError
-from kway.tables.options import TextForm
+from kway.tables.read_options import TextForm
 from kway.tables.sources.text_form import find_form
 from kway.tables.sources.values import EarlierRows, convert, needs_comma
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from kway.declared_options import check_options, option, split_names
 from kway.errors import UsageError
-from kway.options import check_options, option, split_names
 from kway.suggest import listing, nearest
 
 # Every family of classifiers in one line, in the order of the comparison.

@@ -36,7 +36,7 @@ from kway.labels import Labels, encode, encode_as
 from kway.memory import rows_per_block
 from kway.pipelines import features_of
 from kway.rows.blocks import count_rows
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 from kway.tables.reading import read_rows
 from kway.tables.sources.frames import n_rows, take_rows
 from kway.tables.sources.labels import joined_labels

@@ -19,7 +19,7 @@ from kway.memory import available_bytes
 from kway.tables.datasets.arrays import npy_files
 from kway.tables.features.columns import kind_of
 from kway.tables.labeled_rows import LabeledRows, RowRequirements
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 from kway.tables.reading import read_rows
 from kway.tables.row_stream import row_stream
 from kway.tables.sources.frames import is_table

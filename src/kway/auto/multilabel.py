@@ -53,7 +53,7 @@ from kway.planning import costs
 from kway.rows.blocks import take_rows
 from kway.suggest import listing
 from kway.tables.features.features import Features
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 from kway.tables.reading import read_rows
 from kway.tables.sources.labels import joined_sets, split_set
 from kway.text_tables import Printed, Table

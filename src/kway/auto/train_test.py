@@ -16,7 +16,7 @@ from kway.errors import InputError, UsageError
 from kway.labels import Labels
 from kway.suggest import listing
 from kway.tables.labeled_rows import LabeledRows
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 from kway.tables.reading import DEFAULT_OPTIONS, read_rows
 from kway.tables.sources.frames import is_table, n_rows, whole_column
 from kway.tables.sources.labels import folded_label, joined_labels, path_levels

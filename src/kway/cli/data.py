@@ -9,7 +9,7 @@ import typer
 
 from kway.cli.options import ForceOption, JsonOption, with_options
 from kway.cli.output import emit_json, safe, say, show_table
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 
 if TYPE_CHECKING:
     from kway.tables.datasets.arrays import Dataset

@@ -31,7 +31,7 @@ from kway.cli.saved_model import show_levels
 from kway.cli.warmup import announce_compilation
 from kway.errors import UsageError
 from kway.progress import portion, stage
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 from kway.text_tables import clipped, count
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import typer
 from kway.auto.fit_options import FitOptions
 from kway.cli.options import DataArgument, ForceOption, JsonOption, as_usage, with_flags, with_options
 from kway.cli.output import emit_json, live_view, safe, say, show_table
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 from kway.text_tables import count
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from kway.tables.labeled_rows import LabeledRows, RowRequirements
-    from kway.tables.options import ReadOptions
+    from kway.tables.read_options import ReadOptions
 
 
 class ModelRows(NamedTuple):
@@ -154,7 +154,7 @@ def load_model(path: str, embed: str | None = None) -> Any:
 
 def _in_training_format(required: RowRequirements, notes: Any) -> RowRequirements:
     """Add the format of the training file (separator, decimal mark, date formats) from the notes of the model."""
-    from kway.tables.options import ReadOptions, TextForm
+    from kway.tables.read_options import ReadOptions, TextForm
 
     try:
         form = TextForm(**notes["form"]) if "form" in notes else required.form

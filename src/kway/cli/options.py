@@ -19,9 +19,9 @@ from typing import Annotated, Any
 import typer
 
 from kway.auto.fit_options import FitOptions
+from kway.declared_options import flag_of, options_of
 from kway.errors import InputError, UsageError
-from kway.options import flag_of, options_of
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 
 
 def flag(name: str, help: str, **more: Any) -> Any:

@@ -9,7 +9,7 @@ import typer
 from kway.cli.options import JsonOption, as_usage, with_options
 from kway.cli.output import emit_json, safe, say, show_table
 from kway.errors import UsageError
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 
 if TYPE_CHECKING:
     from kway.planning.plan import Plan

@@ -39,7 +39,7 @@ from kway.cli.options import (
 )
 from kway.cli.output import TerminalBytes, emit_json, live_view, safe, say, silence_stdout
 from kway.errors import InputError, UsageError
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 from kway.text_tables import count
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import typer
 from kway.cli.options import EmbedOption, ForceOption, JsonOption, ModelArgument, RowsArgument, flag, with_options
 from kway.cli.output import emit_json, format_number, plain, safe, say, show_table, terminal_width
 from kway.errors import UsageError
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 from kway.text_tables import clipped, one_line
 
 if TYPE_CHECKING:

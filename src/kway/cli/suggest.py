@@ -9,7 +9,7 @@ import typer
 
 from kway.cli.options import EmbedOption, ForceOption, JsonOption, ModelArgument, as_usage, with_options
 from kway.cli.output import emit_json, safe, say, show_table
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 from kway.text_tables import count
 
 

@@ -44,7 +44,7 @@ from kway.rows.gpu.device import ChosenDevice, names_gpu
 from kway.suggest import nearest
 from kway.tables.datasets.arrays import map_arrays, npy_files
 from kway.tables.labeled_rows import matrix_of, number_rows
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 from kway.tables.reading import read_rows
 from kway.tables.row_stream import measure_extent, row_stream
 from kway.tables.sources.labels import column_labels

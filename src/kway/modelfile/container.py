@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.errors import InputError, ModelFileError
-from kway.memory import expands_too_much, rows_per_block
+from kway.memory import MAX_EXPANSION, MIN_CHECKED, rows_per_block
 from kway.modelfile.schema import LARGEST, FileLimit
 from kway.tables.outputs import describe_kind, replacing, resolve_output
 
@@ -398,11 +398,11 @@ def _from_text(content: NDArray, offsets: NDArray, kind: Any) -> NDArray:
     lengths = np.diff(offsets) if ordered else np.empty(0)
     if kind not in ("text", "object text") or not ordered or not (lengths >= 0).all():
         raise ModelFileError("text in the model file is damaged: its offsets are not in order; copy the file again")
-    size = 4 * len(lengths) * int(lengths.max(initial=0))  # numpy stores all texts with the width of the longest
-    padded = expands_too_much(content.nbytes + offsets.nbytes, size)
-    whole = content.tobytes()
-    pieces = [whole[a:b].decode("utf-8", "surrogatepass") for a, b in itertools.pairwise(offsets.tolist())]
-    return np.array(pieces, dtype=object if kind == "object text" or padded else np.str_)
+    text = content.tobytes()
+    labels = [text[a:b].decode("utf-8", "surrogatepass") for a, b in itertools.pairwise(offsets.tolist())]
+    padded_bytes = 4 * len(lengths) * int(lengths.max(initial=0))  # numpy pads all texts to the width of the longest
+    too_wide = padded_bytes > max(MIN_CHECKED, MAX_EXPANSION * (content.nbytes + offsets.nbytes))
+    return np.array(labels, dtype=object if kind == "object text" or too_wide else np.str_)
 
 
 @contextmanager

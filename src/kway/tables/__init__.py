@@ -1,9 +1,11 @@
-"""Reading tables and arrays, turning them into numbers, and writing files.
+"""Read tables, images and arrays, turn them into numbers, and write output files.
 
-reading         the one reader: files, folders, named sets, rows in memory -> LabeledRows
-options         ReadOptions and TextForm: how a table is to be read
-labeled_rows    LabeledRows, RowRequirements; rows as a matrix of numbers
-row_stream      rows in pieces, parts of files, and the size of a file without reading all of it
-sources/        files and frames -> tables          features/   tables -> rows of numbers
-datasets/       sets by name, files of arrays       outputs.py  where files go, and how they are written
+reading         read_rows reads a file, a folder, a built-in dataset or rows in memory as LabeledRows
+read_options    ReadOptions and TextForm: the options of the user and the form of a text file
+labeled_rows    LabeledRows, RowRequirements, and the rows as a matrix of numbers
+row_stream      rows in pieces, the parts of a file, and the size of a file
+sources/        files and frames -> tables and images
+features/       tables and images -> matrices of numbers
+datasets/       built-in datasets, and files of arrays
+outputs         checks of output paths, and the files that are written
 """

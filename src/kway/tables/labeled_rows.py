@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError
 from kway.suggest import listing
-from kway.tables.options import UNKNOWN_FORM, TextForm
+from kway.tables.read_options import UNKNOWN_FORM, TextForm
 from kway.tables.sources.frames import is_number, is_table, n_rows, number_kinds, take_rows, text_columns
 from kway.tables.sources.images import ImageForm
 from kway.tables.sources.values import NO_EARLIER_ROWS, ColumnFormat, EarlierRows

@@ -26,7 +26,7 @@ from kway.suggest import listing, nearest
 from kway.tables.datasets import catalog
 from kway.tables.datasets.arrays import Dataset, map_arrays, npy_files, read_libsvm, read_npz
 from kway.tables.labeled_rows import LabeledRows, RowRequirements
-from kway.tables.options import ALL, ReadOptions, TextForm
+from kway.tables.read_options import ALL, ReadOptions, TextForm
 from kway.tables.sources import images
 from kway.tables.sources.csv_files import LoadedTable, TableRequest, first_words
 from kway.tables.sources.frames import (

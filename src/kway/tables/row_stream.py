@@ -29,7 +29,7 @@ from kway.errors import InputError
 from kway.memory import rows_per_block
 from kway.tables.datasets.arrays import map_arrays, npy_files, row_blocks
 from kway.tables.labeled_rows import LabeledRows, RowRequirements, number_rows
-from kway.tables.options import ReadOptions
+from kway.tables.read_options import ReadOptions
 from kway.tables.reading import DEFAULT_OPTIONS, NO_REQUIREMENTS, read_rows, table_rows
 from kway.tables.sources import csv_files, table_files
 from kway.tables.sources.frames import text_columns

@@ -26,9 +26,9 @@ from kway.auto.race.scoring import (
     setting_in_words,
     with_spread,
 )
+from kway.declared_options import options_of, refuse_unknown
 from kway.errors import InputError
 from kway.labels import Labels, encode
-from kway.options import options_of, refuse_unknown
 from kway.rows.gpu.device import resolve
 from kway.text_tables import Printed, Table
 from kway.validation import Rows, plain_rows

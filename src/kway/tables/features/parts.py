@@ -38,7 +38,7 @@ from kway.tables.features.numbers import (
 )
 from kway.tables.features.shapes import Shapes, learn_shapes
 from kway.tables.features.text import Terms, learn_text
-from kway.tables.options import USED
+from kway.tables.read_options import USED
 from kway.tables.sources.frames import is_number, is_text, text_columns, whole_column
 from kway.tables.sources.images import ImageForm
 

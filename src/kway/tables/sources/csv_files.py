@@ -32,7 +32,7 @@ import pyarrow.csv
 
 from kway.errors import InputError
 from kway.memory import BLOCK_BYTES
-from kway.tables.options import UNKNOWN_FORM, TextForm
+from kway.tables.read_options import UNKNOWN_FORM, TextForm
 from kway.tables.sources.frames import refuse_repeated
 from kway.tables.sources.text_form import (
     HEAD,

@@ -1,6 +1,6 @@
 """Files as pyarrow tables: csv and tsv, JSON (lines or a list), parquet, a folder of them, stdin; gzipped or not.
 
-typed_files.py reads Excel, ARFF, Feather and SQLite.
+whole_files.py reads Excel, ARFF, Feather and SQLite.
 
 A TableSource is a table that has not been read yet. `open_table` reads it. `parquet_batches` and `csv_pieces` divide a
 large file into sources that fit in memory: record batches, or runs of lines.
@@ -26,7 +26,7 @@ import pyarrow.types as kinds
 from kway.errors import InputError
 from kway.memory import expands_too_much, rows_per_block
 from kway.suggest import listing
-from kway.tables.options import UNKNOWN_FORM, TextForm
+from kway.tables.read_options import UNKNOWN_FORM, TextForm
 from kway.tables.sources import csv_files
 from kway.tables.sources.csv_files import EVERYTHING, LoadedTable, TableRequest, read_csv, read_pieces
 from kway.tables.sources.frames import (
@@ -39,7 +39,7 @@ from kway.tables.sources.frames import (
     whole_column,
 )
 from kway.tables.sources.text_form import HEAD, is_delimited
-from kway.tables.sources.typed_files import READERS, read_typed_file
+from kway.tables.sources.whole_files import READERS, read_whole_file
 
 STDIN = "-"
 LARGE = 4 * csv_files.PIECE_BYTES  # bytes from which a file or folder is read in pieces
@@ -182,7 +182,7 @@ def _read_typed(source: TableSource, asked: TextForm) -> Any:
     if isinstance(content, pa.Table):
         return content
     if source.suffix in READERS:
-        return read_typed_file(content, source.suffix, asked)
+        return read_whole_file(content, source.suffix, asked)
     if source.suffix in _LINES:
         return read_json(content if isinstance(content, bytes) else content.read_bytes(), source.name)
     if isinstance(content, Path):

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kway.errors import InputError
-from kway.tables.options import UNKNOWN_FORM, TextForm
+from kway.tables.read_options import UNKNOWN_FORM, TextForm
 from kway.tables.sources.values import MOSTLY
 
 HEAD = 1 << 16  # bytes at the start of a file that are examined: enough rows for the messy files of the tests

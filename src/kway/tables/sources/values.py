@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from kway.errors import InputError
 from kway.suggest import listing
-from kway.tables.options import DAY_FIRST, MONTH_FIRST
+from kway.tables.read_options import DAY_FIRST, MONTH_FIRST
 from kway.tables.sources.frames import holds_text, is_date, is_number, whole_column
 
 GAPS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "-")  # words for a missing value

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from kway.declared_options import option, split_names
 from kway.errors import UsageError
-from kway.options import option, split_names
 from kway.suggest import listing, nearest
 
 ALL = ("all",)  # value of `keep` for every column

@@ -17,13 +17,13 @@ import pyarrow as pa
 
 from kway.errors import InputError, UsageError
 from kway.suggest import listing, nearest
-from kway.tables.options import TextForm
+from kway.tables.read_options import TextForm
 from kway.tables.sources.frames import as_table
 
 _ATTRIBUTE = re.compile(r"""@attribute\s+('(?:[^'\\]|\\.)*'|"[^"]*"|\S+)\s+(\{.*|\S+)""", re.IGNORECASE)
 
 
-def read_typed_file(path: Path, suffix: str, asked: TextForm) -> Any:
+def read_whole_file(path: Path, suffix: str, asked: TextForm) -> Any:
     """Read a file with one of the suffixes of READERS; raise InputError if its content has another format."""
     try:
         return READERS[suffix](path, asked)
