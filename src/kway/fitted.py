@@ -358,9 +358,11 @@ def inspect(
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> found = inspect(*load_iris(return_X_y=True), models=["softmax"], alpha=1e-2, rows=2)
-    >>> found.rows
-    array([ 83, 106])
+    >>> X, y = load_iris(return_X_y=True)
+    >>> y[0] = 2  # a wrong label
+    >>> found = inspect(X, y, models=["softmax"], alpha=1e-2)
+    >>> found.rows[0]
+    np.int64(0)
     """
     begun = time.perf_counter()
     of_job, of_reading = options_of(FitOptions, "inspect"), options_of(ReadOptions, "inspect")

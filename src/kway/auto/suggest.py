@@ -87,8 +87,8 @@ def suggest_rows(model: Any, X: Any, n: int = 20, seed: int = 0) -> Suggestions:
     >>> data = kway.datasets.load("iris")
     >>> model = kway.SoftmaxClassifier(alpha=1e-2).fit(data.x_train[::10], data.y_train[::10])
     >>> found = suggest_rows(model, data.x_train, 3)
-    >>> found.rows.shape, bool((found.margins < 0.5).all())
-    ((3,), True)
+    >>> len(found.rows), float(found.margins[0]) < 0.1  # the most uncertain row comes first
+    (3, True)
     """
     whole(1).check("n", n)
     SEED.check("seed", seed)

@@ -20,7 +20,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.callback()
 def data() -> None:
-    """List the datasets that can be used by name, or write one to a file.
+    """List the built-in datasets, or save one as a file.
 
     Example: kway data export iris --out iris.csv
     """
@@ -28,7 +28,7 @@ def data() -> None:
 
 @app.command("list")
 def list_sets(json: JsonOption = False) -> None:
-    """List the datasets that can be used by name as DATA, with their size.
+    """List the built-in datasets, whose names you can use as DATA, with their sizes.
 
     Example: kway data list
     """
@@ -57,7 +57,9 @@ def export(
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Write a dataset, or a file in another format, to a file. The column `target` contains the labels.
+    """Save a dataset as a file, or convert a file to another format.
+
+    The labels are written to the column `target`.
 
     Example: kway data export iris --out iris.csv
     """

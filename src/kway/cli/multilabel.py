@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.cli.output import emit_json, safe, say, show_table
+from kway.cli.output import emit_json, safe, say, say_note, show_table
 from kway.text_tables import clipped, count
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def show_multilabel(found: MultilabelResult) -> None:
     show_table(title, comparison.columns, comparison.lines(), 0)
     for note in found.notes:
         if note not in data.notes:
-            say(safe(f"Note: {note}."))
+            say_note(note)
     say(f"Winner: [bold green]{comparison.best.model}[/], fitted again on all training rows.")
     show_set_scores(found.evaluation.scores, f"rows not used in training ({data.test_part})")
     say(f"Baseline: every label for every row has micro F1 {found.baseline:.4f}.")

@@ -14,6 +14,7 @@ import math
 import os
 import re
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -105,6 +106,23 @@ def print_rich(content: Any, soft_wrap: bool = False) -> None:
         lose_output(error)
 
 
+def note_text(note: str) -> str:
+    """Return a note as a sentence, in lines that fit into the terminal."""
+    from kway.cli.options import with_flags
+
+    return f"Note: {wrapped(with_flags(note), 6)}"
+
+
+def say_note(note: str) -> None:
+    """Print a note, with the flags of the options that it names."""
+    say(safe(note_text(note)))
+
+
+def wrapped(text: str, indent: int) -> str:
+    """Return a sentence in lines as wide as the terminal, to be printed after `indent` characters."""
+    return textwrap.fill(f"{' ' * indent}{text}.", max(terminal_width(), 80), subsequent_indent="  ")[indent:]
+
+
 def terminal_width() -> int:
     """Return the characters per line: those of the terminal, or 80 in a pipe."""
     from rich.console import Console
@@ -115,17 +133,27 @@ def terminal_width() -> int:
 _NUMBER = re.compile(r"^$|^–$|^[-+]?[0-9][^(]*$")  # an empty cell, a dash, or a number with its unit
 
 
+MIN_NAME_WIDTH = 12  # characters that the first column of a table keeps on a narrow terminal
+
+
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], best: int | None = None) -> None:
-    """Print a table with numbers aligned right and words left; row `best` is highlighted."""
+    """Print a table with numbers aligned right and words left; row `best` is highlighted.
+
+    Long names in the first column are cut, so that numbers are always complete.
+    """
     from rich import box
     from rich.table import Table
 
     lines = [tuple(row) for row in rows]
+    is_text = [not all(_NUMBER.match(line[j]) for line in lines) for j in range(len(columns))]
+    widths = [max(map(len, [*name.split(), *(line[j] for line in lines if not is_text[j])]), default=0)
+              for j, name in enumerate(columns)]  # the least width of each column  # fmt: skip
+    width = terminal_width()
+    name_width = max(min(width // 2, width - sum(widths[1:]) - 3 * len(columns)), MIN_NAME_WIDTH)
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for j, column in enumerate(columns):
-        words = j == 0 or not all(_NUMBER.match(line[j]) for line in lines)
-        widest = terminal_width() // 2 if j == 0 else None  # a long name must not push the numbers off the screen
-        table.add_column(column, justify="left" if words else "right", no_wrap=j == 0 or not words, max_width=widest)
+    table.add_column(columns[0], no_wrap=True, max_width=name_width)
+    for name, least, text in zip(columns[1:], widths[1:], is_text[1:]):
+        table.add_column(name, justify="left" if text else "right", min_width=least)
     for i, row in enumerate(lines):
         table.add_row(*map(safe, row), style="bold green" if i == best else None)
     print_rich(table)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kway.cli.options import EmbedOption, ForceOption, JsonOption, ModelArgument, RowsArgument, flag, with_options
-from kway.cli.output import emit_json, format_number, plain, safe, say, show_table, terminal_width
+from kway.cli.output import emit_json, format_number, plain, safe, say, say_note, show_table, terminal_width
 from kway.errors import UsageError
 from kway.tables.read_options import ReadOptions
 from kway.text_tables import clipped, one_line
@@ -29,19 +29,25 @@ def evaluate(
     reading: ReadOptions,
     embed: EmbedOption = None,
     drift: Annotated[
-        bool, flag("--drift", "Also compare DATA with the training rows, column by column. DATA then needs no labels.")
+        bool,
+        flag("--drift", "Also compare DATA with the training rows, column by column. DATA then needs no labels."),
     ] = False,
     figure: Annotated[
-        Path | None, typer.Option("--figure", help="With --drift: svg, png or html file for a figure of the columns.")
+        Path | None,
+        typer.Option(
+            "--figure",
+            metavar="FILE",
+            help="With --drift, also plot the columns and save the figure to this svg, png or html file.",
+        ),
     ] = None,
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Measure how well a model predicts DATA with known labels.
+    """Score a model on labeled rows.
 
     Prints the accuracy with its 95% confidence interval, the macro F1, the log
-    loss (if the model gives probabilities) and the recall of each class.
-    With --drift, columns that changed since the training are named.
+    loss (if the model gives probabilities) and the recall of each class. With
+    --drift, it also names the columns whose values have changed since training.
 
     Example: kway evaluate model.kway held_out.csv
     """
@@ -73,7 +79,7 @@ def evaluate(
         return
     show_scores(scores, "stdin" if data == "-" else data)
     if trained.count(scores.rows):
-        say(f"[bold yellow]Note:[/] {trained.words(scores.rows)}, so these scores are too high for new rows.")
+        say_note(f"{trained.words(scores.rows)}, so these scores are too high for new rows")
     if levels is not None:
         show_levels(levels.records())
 
@@ -192,12 +198,19 @@ def explain(
         str | None,
         typer.Argument(
             metavar="DATA",
-            help="Rows with labels, to measure which columns matter. Required if MODEL is not linear and contains no "
-            "measurement by `kway fit`.",
+            help="Labeled rows on which to measure which columns matter. Required if MODEL is not linear and `kway "
+            "fit` did not store these values in it.",
         ),
     ] = None,
     columns: Annotated[
-        int, typer.Option("--columns", "-n", min=1, help="Number of columns to list, per class if the model is linear.")
+        int,
+        typer.Option(
+            "--columns",
+            "-n",
+            min=1,
+            metavar="N",
+            help="Number of columns to list, per class or for all classes together.",
+        ),
     ] = 8,
     seconds: Annotated[
         float, typer.Option("--seconds", help="Time limit for the measurement on DATA, in seconds.")
@@ -207,9 +220,13 @@ def explain(
 ) -> None:
     """Explain what the predictions of a model depend on.
 
-    For a linear model, this lists the columns and words that favor each
-    class. For any other model, it lists by how much the accuracy falls if a
-    column is shuffled: measured on DATA, or by `kway fit` if DATA is left out.
+    For a linear model, this lists the columns and words that favor each class.
+    For any other model, it lists how much the accuracy drops when the values of
+    a column are shuffled (permutation importance), as `kway fit` measured it.
+
+    With DATA, the drop is measured on DATA instead. Trees, kernel softmax and
+    blends then list the mean contribution of each column to the score of a
+    class.
 
     Example: kway explain model.kway
     """
@@ -243,19 +260,27 @@ def show_reasons(found: Reasons, most: int = 30) -> None:
 
 @with_options
 def neighbors(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model file of a neighbors classifier.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model file that contains a neighbors classifier.")],
     data: RowsArgument,
     reading: ReadOptions,
     k: Annotated[
-        int | None, typer.Option("--k", "-k", min=1, help="Number of neighbors that vote; default: that of the model.")
+        int | None,
+        typer.Option(
+            "--k",
+            "-k",
+            min=1,
+            metavar="K",
+            help="Number of neighbors that vote. By default, the number with which the model was fitted.",
+        ),
     ] = None,
     rows: Annotated[
-        int | None, typer.Option("--rows", min=1, help="Use only the first so many rows of DATA; default: all.")
+        int | None,
+        typer.Option("--rows", min=1, metavar="N", help="Use only the first N rows of DATA. By default, all."),
     ] = None,
     embed: EmbedOption = None,
     json: JsonOption = False,
 ) -> None:
-    """List the training rows that voted on each row of DATA, with their labels, distances and weights.
+    """List the training rows that vote on the label of each row, with their labels, distances and weights.
 
     Example: kway neighbors model.kway new.csv --rows 3
     """
@@ -328,11 +353,14 @@ def show_votes(votes: list[dict[str, Any]], most: int = 5) -> None:
 def info(
     model: ModelArgument,
     verify: Annotated[
-        bool, flag("--verify", "Also read the whole file and compare it with its SHA-256 digest, to find damage.")
+        bool, flag("--verify", "Also check the whole file against its SHA-256 checksum to detect corruption.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Show what a model file contains: class of the model, number of classes and features, parameters and arrays.
+    """Show what a model file contains.
+
+    Lists the type of model, the numbers of classes and features, the parameters
+    and the arrays.
 
     Example: kway info model.kway
     """
