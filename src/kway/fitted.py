@@ -204,6 +204,7 @@ class Fitted(Printed):
                 line = f"test: {measure.words} {measured(test, measure.name):.4f}, {line.removeprefix('test: ')}"
             worse = verdict(test, self.result.baselines["majority class"])
             line += f"\n  {worse}" if worse else ""
+            line += f"\n  costs: {self.result.costs}" if self.result.costs else ""
         leaks = [f"possible leak: {leak}" for leak in self.leaks if leak.warns]
         title = "\n".join([*leaks, board.title])
         return board._replace(title=title, more="\n  ".join(filter(None, (board.more, line))))
@@ -249,6 +250,9 @@ def fit(data: Any, target: Any = None, *, test: Any = None, **options: Any) -> F
         Predict sets of labels that contain the correct one with this probability, such as 0.9.
     unknown : float, default=None
         Allow the answer "unknown", for at most this share of known rows, such as 0.05.
+    costs : str, Path or array-like of shape (n_classes, n_classes), default=None
+        Cost of predicting each label (column) for each true label (row), as a csv file or in the order of the sorted
+        labels. The model then predicts the label of lowest expected cost.
     seed : int, default=0
         Seed of all random numbers.
     device : {"cpu", "cuda", "cuda:N", "auto"}, default="cpu"

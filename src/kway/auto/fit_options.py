@@ -180,6 +180,13 @@ class FitOptions:
         metavar="SHARE",
         commands=("fit",),
     )
+    costs: Any = option(
+        None,
+        "CSV file with the cost of each mistake: a row per true label and a column per predicted label. Predictions "
+        "then have the lowest expected cost.",
+        metavar="FILE",
+        commands=("fit",),
+    )
     seed: int = option(
         0,
         "Seed of the random numbers. The same seed gives the same folds and test rows.",
@@ -196,6 +203,8 @@ class FitOptions:
 
     def __post_init__(self) -> None:
         check_options(self)
+        if self.costs is not None and self.guarantees:
+            raise UsageError("decisions by costs= do not work with guarantees (sets=, unknown=); leave one of them out")
 
     @property
     def weighs_rows_equally(self) -> bool:

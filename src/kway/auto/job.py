@@ -31,6 +31,7 @@ from kway.auto.calibration import (
 )
 from kway.auto.checkpoint import UNFINISHED, Checkpoint
 from kway.auto.compare_data import DataComparison, View, compare_data
+from kway.auto.costs import CostComparison, compare_costs, read_costs, with_costs
 from kway.auto.drift import NOTE as SUMMARY
 from kway.auto.drift import ColumnSummary, as_note, summarize, summarize_answers, unknown_label
 from kway.auto.evaluation import Evaluation, McNemar, evaluate_model, mcnemar
@@ -103,6 +104,7 @@ class JobResult:
     fitted_rows: int = 0  # rows that the winner learned from
     weights: dict[str, float] = field(default_factory=dict)  # of the members of the blend; empty for a single family
     leaks: tuple[Leak, ...] = ()  # and suspects that are none
+    costs: CostComparison | None = None
 
     @property
     def best(self) -> LeaderboardRow:
@@ -166,6 +168,7 @@ def run_job(
     all answers on disk.
     """
     stages = _Stages()
+    costs = None if options.costs is None else read_costs(options.costs, data.labels.classes)
     clock = Clock(options.budget, stages.begun if begun is None else begun, REPORT_SECONDS)
     with progress.portion(0.02, 0.6):
         store, on_round = (None, None) if checkpoint is None else (checkpoint.store, checkpoint.on_round)
@@ -173,9 +176,14 @@ def run_job(
     stages.end("compare")
     with progress.portion(0.6, 0.84):
         winner = _choose(chosen, clock)
+        if costs is not None:
+            winner = replace(winner, model=with_costs(winner.model, costs))
     stages.end("refit")
     with progress.portion(0.84, 0.88), progress.stage("testing"):
         tests = _test_results(winner, chosen)
+        if costs is not None:
+            predicted, codes = tests["evaluation"].predicted, data.labels.codes
+            tests["costs"] = compare_costs(winner.model, data.test_rows, data.test_y, predicted, costs, codes)
     stages.end("test")
     clock.reserve = REPORT_SECONDS
     hurried = clock.up()

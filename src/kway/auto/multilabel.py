@@ -300,7 +300,7 @@ def rarest_labels(y: NDArray, sep: str) -> NDArray[np.int64]:
 
 def check_options(how: ReadOptions, options: FitOptions) -> None:
     """Raise UsageError for options that have no meaning with several labels per row."""
-    for name in ("sets", "unknown", "class_weight", "also", "repeats", "single", "device"):
+    for name in ("sets", "unknown", "class_weight", "also", "repeats", "single", "costs", "device"):
         if getattr(options, name) not in (getattr(FitOptions(), name), ()):
             raise UsageError(f"{name}= does not work with multilabel=; leave it out")
     if options.metric not in _MEASURES:

@@ -130,7 +130,9 @@ def fit(
 
     Example: kway fit offers.csv --target kind
     """
-    _check_outputs(out, report, figures, {"DATA": data, "--test": test, "--embed": options.embed}, force)
+    _check_outputs(
+        out, report, figures, {"DATA": data, "--test": test, "--embed": options.embed, "--costs": options.costs}, force
+    )
     from kway.auto.checkpoint import Checkpoint
     from kway.auto.job import data_notes, run_job
     from kway.auto.train_test import read_train_test

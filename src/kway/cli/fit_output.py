@@ -76,6 +76,9 @@ def fit_facts(result: JobResult, seconds: float) -> dict[str, Any]:
         "metric": comparison.measure.name,
         "sets": None if result.sets is None else _guarantee_facts(result.sets, "size", "coverage"),
         "unknown": None if result.unknown is None else _guarantee_facts(result.unknown, "answered", "accuracy"),
+        "costs": None
+        if result.costs is None
+        else {**vars(result.costs), "saving": result.costs.saving, "text": str(result.costs)},
         "levels": None if levels is None else levels.records(),
         "more_rows": None if result.curve is None else str(result.curve),
         "wrong_labels": _wrong_label_facts(result),
@@ -266,6 +269,8 @@ def _guarantee_lines(result: dict[str, Any]) -> list[str]:
             f"Unknown: {safe(unknown['guarantee'])}. Of the test rows, [bold]{unknown['answered']:.4f}[/] are "
             f"answered, and {unknown['accuracy']:.4f} of the answers are correct."
         )
+    if (costs := result["costs"]) is not None:
+        lines.append(f"Costs: {costs['text']}.")
     if (wrong := result["wrong_labels"]) is not None and wrong["rows"]:
         lines.append(
             f"Labels: {wrong['rows']:,} of {wrong['judged']:,} are suspicious: wrong, or hard for the model (see the "

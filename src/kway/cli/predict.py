@@ -206,6 +206,7 @@ def _kept_names(kept: list[str], predicted: Container[str]) -> dict[str, str]:
 def predictions(model: Any, X: Any, topk: int | None, proba: bool, as_lists: bool = False) -> dict[str, NDArray]:
     """Return the columns `prediction`, label_1, score_1, ... (topk) and p_CLASS (proba)."""
     from kway.cli.multilabel import predicted_sets
+    from kway.confidence.costs import decides_by_cost
     from kway.pipelines import label_separator
 
     if label_separator(model) is not None:
@@ -220,7 +221,8 @@ def predictions(model: Any, X: Any, topk: int | None, proba: bool, as_lists: boo
             columns[f"label_{j + 1}"], columns[f"score_{j + 1}"] = labels[:, j], scores[:, j]
     if proba:
         p = model.predict_proba(X)  # (n, K)
-        columns.setdefault("prediction", model.classes_[p.argmax(axis=1)])
+        if "prediction" not in columns:
+            columns["prediction"] = model.predict(X) if decides_by_cost(model) else model.classes_[p.argmax(axis=1)]
         columns |= {f"p_{label}": p[:, j] for j, label in enumerate(model.classes_.tolist())}
     return {**(columns or {"prediction": model.predict(X)}), **_abstention_columns(model, X)}
 

@@ -2,6 +2,7 @@
 
 temperature.py      TemperatureScaledClassifier: calibrated probabilities; offsets of one-vs-all scores
 conformal.py        ConformalClassifier: prediction sets with a coverage guarantee
+costs.py            CostSensitiveClassifier: decisions by expected cost
 hierarchy.py        HierarchicalConformalClassifier: sets that are nodes of a tree of labels
 multilabel.py       several labels per row: calibrated probabilities and thresholds
 openset.py          OpenSetClassifier: the prediction "unknown", with a guaranteed rate of false rejects

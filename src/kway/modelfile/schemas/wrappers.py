@@ -175,6 +175,15 @@ CONFORMAL = Schema(
 )
 
 
+COSTS = Schema(
+    facts={"inner": inner_manifest},
+    arrays=lambda _: {"costs": Array(("float64",), ("K", "K"), (finite,))},
+    rules=(same_labels, same_columns),
+    nested=("inner.",),
+    after=(_gives_probabilities,),
+)
+
+
 # ---- blend
 
 
