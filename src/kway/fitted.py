@@ -377,7 +377,7 @@ def inspect(
             raise InputError("with by, give a table or a matrix as data, and neither test rows nor options")
         table = as_table(data) if is_table(data) else data
         y = target if column is None else table.column(column).to_numpy(zero_copy_only=False)
-        return inspect_by(by, table if column is None else table.drop_columns([column]), np.asarray(y), most=rows)
+        return inspect_by(by, table if column is None else table.drop_columns([column]), np.asarray(y), max_rows=rows)
     reading = ReadOptions(target=column, **{name: value for name, value in options.items() if name in of_reading})
     asked = FitOptions(**{name: value for name, value in options.items() if name in of_job})
     source = _source(data, None if column is not None else target, "the data")

@@ -93,7 +93,7 @@ def test_a_class_that_is_mostly_taken_for_unknown_is_named(answer):
     X = rng.normal(size=(620, 2)) * np.where(y == "strange", 30, 0.5)[:, None] + 5 * (y == "other")[:, None]
     write("t.csv", u=X[:, 0], v=X[:, 1], y=y)
     found = answer("fit", "t.csv", "-t", "y", "--model", "neighbors", "--unknown", "0.05")
-    assert found["unknown"]["note"].startswith("most test rows of these classes are answered 'unknown': strange (")
+    assert found["unknown"]["note"].startswith("most test rows of these classes are predicted as 'unknown': strange (")
 
 
 TOPICS = {

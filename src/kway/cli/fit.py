@@ -156,7 +156,7 @@ def fit(
         show_winner(result)
     with live_view("writing the report", time.perf_counter() - started), portion(0.92, 1.0):
         if found.interrupted:
-            out = checkpoint.draft_path()
+            out = checkpoint.unfinished_path()
         failures = write_outputs(found, out, report, figures, reading)
         if not failures and not found.interrupted:
             checkpoint.finish()

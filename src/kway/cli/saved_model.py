@@ -154,9 +154,9 @@ def show_drift(found: Drift, most: int = 12, wide: int = 110) -> None:
 
 def show_levels(levels: list[dict[str, Any]]) -> None:
     """Print the accuracy of each level of a hierarchy of labels."""
-    from kway.auto.hierarchy import level_lines
+    from kway.auto.hierarchy import level_table
 
-    show_table("Accuracy by level of the hierarchy", *level_lines(levels))
+    show_table("Accuracy by level of the hierarchy", *level_table(levels))
 
 
 def show_scores(scores: Scores, name: str, most: int = 20, label_width: int = 60) -> None:

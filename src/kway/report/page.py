@@ -13,7 +13,7 @@ from typing import Any
 
 import kway
 from kway.auto.columns import summarize_columns
-from kway.auto.hierarchy import job_levels, level_lines
+from kway.auto.hierarchy import job_levels, level_table
 from kway.auto.job import JobResult
 from kway.auto.multilabel import MultilabelResult
 from kway.auto.race.pool import BLEND
@@ -130,7 +130,7 @@ def _levels(result: JobResult) -> dict[str, Any] | None:
     levels = job_levels(result)
     if levels is None:
         return None
-    columns, lines = level_lines(levels.records())
+    columns, lines = level_table(levels.records())
     return {"columns": columns, "lines": lines, "sep": result.data.hierarchy, "sets": result.sets is not None}
 
 
