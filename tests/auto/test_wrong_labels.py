@@ -76,7 +76,7 @@ def test_a_model_judges_other_rows():
     found = inspect_by(model, other, labels, max_rows=30)
     assert len(found.rows) == 30
     assert 7 not in found.rows
-    assert "1 rows have labels that the model has not learned" in found.notes[0]
+    assert "not judged: 1 row whose label is not a class of the model" in found.notes[0]
     with pytest.raises(InputError, match="no label of the rows is a class"):
         inspect_by(model, other, np.repeat(["x", "y"], 200))
     with pytest.raises(InputError, match="gives no probabilities"):

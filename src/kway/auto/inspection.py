@@ -40,7 +40,7 @@ from kway.tables.read_options import ReadOptions
 from kway.tables.reading import read_rows
 from kway.tables.sources.frames import n_rows, take_rows
 from kway.tables.sources.labels import joined_labels
-from kway.text_tables import Printed, Table
+from kway.text_tables import Printed, Table, count
 from kway.threads import spans
 
 WRONG, CONFLICT, SHARED = "wrong label", "conflict", "shared"  # the kinds of problems
@@ -291,7 +291,7 @@ def inspect_by(
     features = features_of(model)
     numbers = features[0].transform(X) if features else X
     wrong, conflicts = find_wrong_labels(predictions, labels.codes, numbers, max_rows), find_conflicts(numbers, labels)
-    notes = [f"{unseen:,} rows have labels that are not classes of the model; they were not judged"] * (unseen > 0)
+    notes = [f"not judged: {count(unseen, 'row')} whose label is not a class of the model"] * (unseen > 0)
     ids = _ids(kept or {}, next(iter(kept or {}), None), len(y))
     notes += _too_slow(conflicts)
     return Inspection(name, type(model).__name__, labels, wrong, conflicts, _no_pairs(), ids=ids, notes=tuple(notes))

@@ -46,9 +46,9 @@ from kway.auto.race.families import CLASS_NUMBER
 from kway.auto.race.pool import Pool, pool_of
 from kway.auto.race.scoring import MOST_POOLED, FoldedRows, LeaderboardRow
 from kway.auto.reasons import (
+    MAX_UNNAMED_COLUMNS,
     MOST_PARTS,
     SECONDS,
-    UNNAMED_COLUMNS,
     Reasons,
     image_form,
     kept_facts,
@@ -366,7 +366,7 @@ def _reasons(model: Any, chosen: DataComparison, clock: Clock) -> Reasons | None
     """
     data, main = chosen.data, chosen.views[""]
     form = image_form(main.features, data.test_rows)
-    if form is None and not main.features.is_table_ and main.X.shape[1] > UNNAMED_COLUMNS:
+    if form is None and not main.features.is_table_ and main.X.shape[1] > MAX_UNNAMED_COLUMNS:
         return None
     try:
         from_weights = None if form is not None else own_reasons(model)
