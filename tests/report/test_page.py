@@ -74,7 +74,7 @@ def test_the_page_is_whole_and_needs_nothing_else(digits, written):
 
 def test_mistakes_are_the_surest_with_their_nearest_rows(digits):
     assert picture_shape(digits) == (28, 28)
-    found = find_mistakes(digits, most=3, k=2)
+    found = find_mistakes(digits, max_mistakes=3, k=2)
     wrong = digits.evaluation.predicted != digits.data.test_y
     assert found[0].confidence == pytest.approx(digits.evaluation.confidence[wrong].max())
     assert [m.confidence for m in found] == sorted((m.confidence for m in found), reverse=True)

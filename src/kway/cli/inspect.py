@@ -97,25 +97,25 @@ def _by(model: str, data: str, reading: ReadOptions, options: FitOptions, rows: 
     return inspect_by(fitted, found.X, found.y, "stdin" if data == "-" else data, rows, found.kept)
 
 
-def show_inspection(found: Inspection, most: int = 20) -> None:
+def show_inspection(inspection: Inspection, max_lines: int = 20) -> None:
     """Print how many rows have which problem, and the most suspicious labels."""
     from kway.auto.inspection import SUSPECT_COLUMNS, suspect_line
 
-    facts = found.summary()
+    facts = inspection.summary()
     for note in facts["notes"]:
         say_note(note)
     say(
-        f"[bold]{safe(found.name)}[/]: [bold]{facts['wrong']:,}[/] of {count(facts['judged'], 'label')} are "
-        f"suspicious, judged by {safe(found.model)}."
+        f"[bold]{safe(inspection.name)}[/]: [bold]{facts['wrong']:,}[/] of {count(facts['judged'], 'label')} are "
+        f"suspicious, judged by {safe(inspection.model)}."
     )
     if facts["conflicts"] is not None:
         say(f"{count(facts['conflicts'], 'pair')} of nearly equal rows have different labels.")
-    if found.test_y is not None:
+    if inspection.test_y is not None:
         say(f"{count(facts['shared'], 'pair')} of a row and a test row are nearly equal.")
-    records = found.records()
+    records = inspection.records()
     wrong = [record for record in records if record["problem"] == "wrong label"]
-    names = SUSPECT_COLUMNS if found.ids is None else (found.ids[0], *SUSPECT_COLUMNS[1:])
+    names = SUSPECT_COLUMNS if inspection.ids is None else (inspection.ids[0], *SUSPECT_COLUMNS[1:])
     if wrong:
-        show_table("Least probable labels first", names, [suspect_line(record) for record in wrong[:most]])
-    if len(records) > min(len(wrong), most):
-        say(f"{len(records) - min(len(wrong), most):,} more; --out FILE.csv writes all.")
+        show_table("Least probable labels first", names, [suspect_line(record) for record in wrong[:max_lines]])
+    if len(records) > min(len(wrong), max_lines):
+        say(f"{len(records) - min(len(wrong), max_lines):,} more; --out FILE.csv writes all.")

@@ -1,7 +1,7 @@
-"""What the commands print: one JSON object, or text and tables, and the live view of a job on a terminal.
+"""Printing for all commands: one JSON object, or text and tables, and the live view of a job on a terminal.
 
 If the program that reads stdout ends early, as `head` does, or the disk is full, kway stops printing but finishes its
-work and writes its files. Control characters in names and labels are spelled, so that data cannot control a terminal.
+work and writes its files. Control characters in names and labels are escaped, so that data cannot control a terminal.
 If a stream cannot encode a character (PYTHONIOENCODING=ascii, old terminals), the nearest ASCII character is printed.
 """
 
@@ -34,7 +34,7 @@ def emit_json(value: Any) -> None:
         lose_output(error)
 
 
-_lost: list[OSError] = []  # why text could not be printed
+_lost: list[OSError] = []  # errors that prevented text from being printed
 
 
 def lose_output(error: OSError) -> None:
@@ -60,7 +60,7 @@ def silence_stdout() -> None:
 
 
 def plain(value: Any) -> Any:
-    """Convert numpy values, tuples and the like to JSON types; infinity becomes null, other objects become text."""
+    """Return a value as JSON types: arrays as lists, infinity and NaN as null, other objects as text."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if hasattr(value, "tolist"):  # numpy arrays and scalars
@@ -124,7 +124,7 @@ def wrapped(text: str, indent: int) -> str:
 
 
 def terminal_width() -> int:
-    """Return the characters per line: those of the terminal, or 80 in a pipe."""
+    """Return the number of characters per line: the width of the terminal, or 80 in a pipe."""
     from rich.console import Console
 
     return int(Console().width)
@@ -214,15 +214,19 @@ def live_view(
             yield lambda lines: keep("\n".join(lines)) if lines else None
 
 
-def _standings(lines: Sequence[tuple[str, ...]], left: float | None) -> Any:
-    """The best families so far and the seconds left, as a table for rich."""
+def _standings(lines: Sequence[tuple[str, ...]], seconds_left: float | None) -> Any:
+    """Return the best families so far and the seconds left, as a table for rich."""
     from rich.console import Group
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2))
-    for place, (first, *others) in enumerate(lines):
-        table.add_row(f"  {first}", *others, style="bold" if place == 0 else "dim")
-    limit = "" if left is None or left == float("inf") else f"; at most {max(0.0, left):.0f} s are left"
+    for position, (first, *others) in enumerate(lines):
+        table.add_row(f"  {first}", *others, style="bold" if position == 0 else "dim")
+    limit = (
+        ""
+        if seconds_left is None or seconds_left == float("inf")
+        else f"; at most {max(0.0, seconds_left):.0f} s are left"
+    )
     return Group(table, f"  [dim]Ctrl-C keeps the best so far{limit}[/]")
 
 
@@ -262,7 +266,7 @@ _ERRORS = "kway-ascii"
 
 
 def to_ascii(text: str) -> str:
-    """Replace signs by their ASCII spelling, remove accents, and write ? for other characters."""
+    """Return a text in ASCII: symbols are spelled, accents removed, and other characters replaced by ?."""
     spelled = unicodedata.normalize("NFKD", "".join(_ASCII.get(c, c) for c in text))
     return "".join(c if ord(c) < 128 else "" if unicodedata.combining(c) else "?" for c in spelled)
 

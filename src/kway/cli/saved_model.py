@@ -110,17 +110,17 @@ def _evaluate_drift(
         else:
             p = probabilities_or_none(fitted, rows.X)
             counts.add(rows.X, fitted.predict(rows.X), None if p is None else p.max(axis=1))
-    found, scores = counts.drift(), None if tally is None else tally.scores()
+    result, scores = counts.drift(), None if tally is None else tally.scores()
     if figure is not None:
         from kway.report.drift import save_drift
 
-        save_drift(found, figure)
+        save_drift(result, figure)
     if json:
-        emit_json({**({} if scores is None else vars(scores)), "skipped": skipped, "drift": found.record()})
+        emit_json({**({} if scores is None else vars(scores)), "skipped": skipped, "drift": result.record()})
         return
     if scores is not None:
         show_scores(scores, "stdin" if data == "-" else data)
-    show_drift(found)
+    show_drift(result)
 
 
 def _blocks_with_labels(model: str, data: str, reading: ReadOptions, embed: str | None) -> ModelAndBlocks:
@@ -159,8 +159,8 @@ def show_levels(levels: list[dict[str, Any]]) -> None:
     show_table("Accuracy by level of the hierarchy", *level_table(levels))
 
 
-def show_scores(scores: Scores, name: str, most: int = 20, label_width: int = 60) -> None:
-    """Print the scores, and the `most` classes with the lowest recall."""
+def show_scores(scores: Scores, name: str, max_classes: int = 20, label_width: int = 60) -> None:
+    """Print the scores, and the `max_classes` classes with the lowest recall."""
     loss = "" if scores.log_loss is None else f", log loss {scores.log_loss:.4f}"
     say(
         f"Accuracy [bold]{scores.accuracy:.4f}[/] (95% interval {scores.low:.4f} to {scores.high:.4f}), "
@@ -168,10 +168,10 @@ def show_scores(scores: Scores, name: str, most: int = 20, label_width: int = 60
     )
     classes = sorted(scores.classes, key=lambda c: c["recall"])
     title = "Classes, lowest recall first"
-    if len(classes) > most:
-        title = f"The {most} of {len(classes):,} classes with the lowest recall"
+    if len(classes) > max_classes:
+        title = f"The {max_classes} of {len(classes):,} classes with the lowest recall"
     lines = []
-    for c in classes[:most]:
+    for c in classes[:max_classes]:
         confused = "" if c["taken_for"] is None else one_line(c["taken_for"], label_width)
         lines.append((str(c["class"]), f"{c['rows']:,}", format_number(c["recall"]), confused))
     show_table(title, ("class", "rows", "recall", "most often predicted instead"), lines)
@@ -184,7 +184,7 @@ def _warn_of_unseen(rows: dict[Any, int], known: set[Any]) -> None:
     unseen = sorted((label for label in rows if label not in known), key=str)
     if unseen:
         warnings.warn(
-            f"{sum(rows[label] for label in unseen):,} rows have labels that the model has not learned "
+            f"{sum(rows[label] for label in unseen):,} rows have labels that are not classes of the model "
             f"({listing(map(repr, unseen), 5)}); they count as mistakes",
             stacklevel=2,
         )
@@ -234,28 +234,28 @@ def explain(
     from kway.cli.model_rows import load_model, read_all
 
     if data is None:
-        found = find_reasons(load_model(model, embed), n_columns=columns)
+        reasons = find_reasons(load_model(model, embed), n_columns=columns)
     else:
         fitted, rows = read_all(model, data, reading, needs_labels=True, embed=embed)
-        found = find_reasons(fitted, rows.X, rows.y, columns, seconds)
+        reasons = find_reasons(fitted, rows.X, rows.y, columns, seconds)
     if json:
-        emit_json({"how": found.how, "reasons": found.records()})
+        emit_json({"how": reasons.how, "reasons": reasons.records()})
     else:
-        show_reasons(found)
+        show_reasons(reasons)
 
 
-def show_reasons(found: Reasons, most: int = 30) -> None:
-    """Print the columns of the first `most` classes, or one list for all classes."""
+def show_reasons(found: Reasons, max_classes: int = 30) -> None:
+    """Print the columns of the first `max_classes` classes, or one list for all classes."""
     if len(found.classes) == 1:
         rows = [(column, f"{pull:+.4f}") for column, pull in zip(found.columns[0], found.pulls[0])]
         say(f"[bold]Columns that matter: {safe(found.how)}[/]")  # a title of the table would be as narrow as the table
-        show_table("", ("column", "loss"), rows)
+        show_table("", ("column", "drop"), rows)
         return
     lines = found.lines()
     say(f"[bold]Strongest columns: {safe(found.how)}[/]")
-    show_table("", ("class", "columns, strongest first"), lines[:most])
-    if len(lines) > most:
-        say(f"… {len(lines) - most:,} more classes; --json lists all.")
+    show_table("", ("class", "columns, strongest first"), lines[:max_classes])
+    if len(lines) > max_classes:
+        say(f"… {len(lines) - max_classes:,} more classes; --json lists all.")
 
 
 @with_options
@@ -287,20 +287,20 @@ def neighbors(
     from kway.cli.model_rows import read_all
     from kway.errors import InputError
 
-    whole, found = read_all(model, data, reading, needs_labels=False, embed=embed)
-    fitted, X = _unwrap(whole, found.X)
-    if not hasattr(fitted, "explain") or not hasattr(fitted, "kneighbors"):
+    fitted, model_rows = read_all(model, data, reading, needs_labels=False, embed=embed)
+    classifier, X = _unwrap(fitted, model_rows.X)
+    if not hasattr(classifier, "explain") or not hasattr(classifier, "kneighbors"):
         raise InputError(
-            f"{model} is a {type(fitted).__name__}, which has no neighbors; fit a model that has with --model neighbors"
+            f"{model} is a {type(classifier).__name__}, which has no neighbors; fit one with --model neighbors"
         )
     agreement = (
-        None if k is not None or fitted.agreement_ is None else str(fitted.agreement_)
+        None if k is not None or classifier.agreement_ is None else str(classifier.agreement_)
     )  # only for the model's own k
     if k is not None:
-        fitted.set_params(n_neighbors=k)
-    votes = _vote_facts(fitted, X if rows is None else X[:rows])
+        classifier.set_params(n_neighbors=k)
+    votes = _vote_facts(classifier, X if rows is None else X[:rows])
     if json:
-        emit_json({"index": fitted.index_.why_, "agreement": agreement, "rows": votes})
+        emit_json({"index": classifier.index_.why_, "agreement": agreement, "rows": votes})
     else:
         show_votes(votes)
 
@@ -309,8 +309,8 @@ def _unwrap(model: Any, X: Any) -> tuple[Any, Any]:
     """Return the innermost classifier, and the rows as the layers around it transform them."""
     from kway.base.wrappers import layers
 
-    *around, inner = layers(model)
-    for layer in around:
+    *outer, inner = layers(model)
+    for layer in outer:
         transform = getattr(layer, "numbers", None) or getattr(layer, "mapped", None)
         X = X if transform is None else transform(X)
     return inner, X
@@ -337,15 +337,15 @@ def _vote_facts(model: Any, X: Any) -> list[dict[str, Any]]:
     ]
 
 
-def show_votes(votes: list[dict[str, Any]], most: int = 5) -> None:
-    """Print one line per row, with its `most` nearest neighbors."""
+def show_votes(votes: list[dict[str, Any]], max_neighbors: int = 5) -> None:
+    """Print one line per row, with its `max_neighbors` nearest neighbors."""
     lines = []
     for i, row in enumerate(votes):
-        near = row["neighbors"]
-        cells = [f"{v['row']} {v['label']} ({v['distance']:.4g}, {v['weight']:.3f})" for v in near[:most]]
-        more = [f"… {len(near) - most} more"] if len(near) > most else []
+        voters = row["neighbors"]
+        cells = [f"{v['row']} {v['label']} ({v['distance']:.4g}, {v['weight']:.3f})" for v in voters[:max_neighbors]]
+        rest = [f"… {len(voters) - max_neighbors} more"] if len(voters) > max_neighbors else []
         share, gap = f"{row['share']:.3f}", f"{row['gap']:.3f}"
-        lines.append((str(i), str(row["prediction"]), share, str(row["runner_up"]), gap, "\n".join(cells + more)))
+        lines.append((str(i), str(row["prediction"]), share, str(row["runner_up"]), gap, "\n".join(cells + rest)))
     columns = ("row", "prediction", "share", "runner-up", "gap", "neighbors: row label (distance, weight)")
     show_table("Training rows that voted", columns, lines)
 
@@ -366,31 +366,30 @@ def info(
     """
     from kway import modelfile
 
-    found = modelfile.info(model)
+    contents = modelfile.info(model)
     if verify:
         modelfile.verify(model)
     if json:
-        values = {k: v for k, v in vars(found).items() if k != "tensors"}
-        emit_json({**values, "tensors": [vars(t) for t in found.tensors], "verified": verify or None})
+        values = {k: v for k, v in vars(contents).items() if k != "tensors"}
+        emit_json({**values, "tensors": [vars(t) for t in contents.tensors], "verified": verify or None})
     else:
-        show_info(found, verify)
+        show_info(contents, verify)
 
 
-def show_info(found: ModelInfo, verified: bool, value_width: int = 60) -> None:
+def show_info(info: ModelInfo, verified: bool, value_width: int = 60) -> None:
     """Print a summary line and the tables of a model file."""
-    classes = "" if found.n_classes is None else f"{found.n_classes:,} classes, "  # an index has none
-    say(f"[bold]{found.class_name}[/]: {classes}{found.n_features:,} features, {found.n_bytes:,} bytes")
+    classes = "" if info.n_classes is None else f"{info.n_classes:,} classes, "  # an index has none
+    say(f"[bold]{info.class_name}[/]: {classes}{info.n_features:,} features, {info.n_bytes:,} bytes")
     checked = ", content verified" if verified else ""
-    say(f"Written by kway {found.kway_version}, file format {found.format_version}{checked}.")
-    notes = {name: value for name, value in found.notes.items() if name != "rows"}  # hashes, which say nothing
-    groups = {"Notes": notes, "Parameters": found.params, "Learned values": found.facts}
+    say(f"Written by kway {info.kway_version}, file format {info.format_version}{checked}.")
+    shown_notes = {name: value for name, value in info.notes.items() if name != "rows"}  # hashes, which say nothing
+    groups = {"Notes": shown_notes, "Parameters": info.params, "Learned values": info.facts}
     for title, values in groups.items():
         rows = [(name, clipped(_in_words(value), value_width)) for name, value in values.items() if value is not None]
         if rows:
             show_table(title, ("name", "value"), rows)
     arrays = [
-        (t.name, t.numpy_dtype, " x ".join(map(str, t.shape)) or "scalar", f"{t.end - t.start:,}")
-        for t in found.tensors
+        (t.name, t.numpy_dtype, " x ".join(map(str, t.shape)) or "scalar", f"{t.end - t.start:,}") for t in info.tensors
     ]
     show_table("Arrays", ("name", "type", "shape", "bytes"), arrays)
 

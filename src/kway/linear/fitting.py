@@ -69,10 +69,10 @@ def prepare_fit(model: LinearClassifier, X: Any, y: Any, sample_weight: ArrayLik
     soft = LOSSES[model.loss].joint.probabilities
     X, labels = validation.rows_and_labels(model, X, y, soft=soft, squared=True, device=_tensor_device(model, X))
     refuse_one_class(labels, type(model).__name__)
-    given, X = X.dtype, _widen(X, model.tol)
+    dtype_of_X, X = X.dtype, _widen(X, model.tol)
     plan = plan_fit(model, X, labels, model.solver)
     rows = weighted_rows(X, labels, validation.weights(sample_weight, X), model.class_weight)
-    return PreparedFit(plan, rows, last, given)
+    return PreparedFit(plan, rows, last, dtype_of_X)
 
 
 def solve_plan(model: LinearClassifier, prepared: PreparedFit, watch: Watch | None = None) -> None:

@@ -231,7 +231,7 @@ def _regions(result: JobResult) -> Drawn | None:
     X = result.X
     if result.hurried:
         return Drawn(None, "Left out because the budget was used up.")
-    if hasattr(X, "tocsr") or X.shape[1] < 2 or len(result.model.classes_) > confusion.MOST_NAMED:
+    if hasattr(X, "tocsr") or X.shape[1] < 2 or len(result.model.classes_) > confusion.MAX_NAMED:
         return None
     step = -(-X.shape[0] // SAMPLE_ROWS)
     # points of the plane are far from all rows, so a neighbor search skips little: 160^2 points take 15 s
@@ -242,7 +242,7 @@ def _regions(result: JobResult) -> Drawn | None:
     if line is None:
         return None
     figure = model_views.projected_regions(
-        line.fitted, X[::step], result.data.y[::step], line.model, resolution, most=600
+        line.fitted, X[::step], result.data.y[::step], line.model, resolution, max_rows=600
     )
     text = "Predictions on the plane of the two principal components of the training rows, and the training rows."
     return Drawn(figure, text)

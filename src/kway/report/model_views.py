@@ -25,7 +25,7 @@ def weight_templates(
     shape: tuple[int, ...],
     labels: ArrayLike | None = None,
     title: str = "What each class looks for",
-    most: int = 40,
+    max_classes: int = 40,
 ) -> Figure:
     """Draw the weights of a linear classifier of images.
 
@@ -37,26 +37,26 @@ def weight_templates(
     Parameters
     ----------
     coef : array-like of shape (n_classes, n_features)
-        The weights. Two classes may have one row, the second class against the first.
+        Weights. Two classes may have one row, which is the second class against the first.
     shape : tuple of int
         Height and width of the images, and 3 for color images.
     labels : array-like of shape (n_classes,), default=None
-        Names of the classes; by default their numbers.
+        Names of the classes; by default, their numbers.
     title : str
-        The title.
-    most : int, default=40
-        Classes to draw at most.
+        Title of the figure.
+    max_classes : int, default=40
+        Maximum number of classes to draw.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The figure.
+        The drawn figure.
     """
     w = np.atleast_2d(np.asarray(coef, float))
     if w.shape[1] != int(np.prod(shape)):
         raise InputError(f"coef has {w.shape[1]} features, an image of shape {shape} has {int(np.prod(shape))}")
     names = _template_names(labels, len(w))
-    drawn = w[:most]
+    drawn = w[:max_classes]
     scale = max(float(np.quantile(np.abs(drawn), 0.995)), 1e-12)
     columns = min(len(drawn), 5 if len(drawn) <= 10 else 8)
     rows = -(-len(drawn) // columns)
@@ -162,20 +162,20 @@ def decision_regions(model: Any, X: ArrayLike, y: ArrayLike, title: str = "", re
     Parameters
     ----------
     model : fitted classifier
-        The classifier.
+        Classifier whose predictions are drawn.
     X : array-like of shape (n_rows, 2)
         Rows to draw.
     y : array-like of shape (n_rows,)
         Their labels.
     title : str, default=""
-        The title.
+        Title of the figure.
     resolution : int, default=400
         Points of the raster per side.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The figure.
+        The drawn figure.
     """
     array = np.asarray(X, dtype=np.float64)
     if array.ndim != 2 or array.shape[1] != 2:
@@ -187,7 +187,7 @@ def decision_regions(model: Any, X: ArrayLike, y: ArrayLike, title: str = "", re
 
 
 def projected_regions(
-    model: Any, X: ArrayLike, y: ArrayLike, title: str = "", resolution: int = 240, most: int = 1000
+    model: Any, X: ArrayLike, y: ArrayLike, title: str = "", resolution: int = 240, max_rows: int = 1000
 ) -> Figure:
     """Draw the predictions of a classifier on the plane of the two principal components of X.
 
@@ -197,25 +197,25 @@ def projected_regions(
     Parameters
     ----------
     model : fitted classifier
-        The classifier.
+        Classifier whose predictions are drawn.
     X : array-like of shape (n_rows, n_features)
         Rows that give the plane.
     y : array-like of shape (n_rows,)
         Their labels.
     title : str, default=""
-        The title; by default the class of the model.
+        Title of the figure; by default, the class of the model.
     resolution : int, default=240
         Points of the raster per side.
-    most : int, default=1000
-        Rows to draw at most, at even steps.
+    max_rows : int, default=1000
+        Maximum number of rows to draw, at even steps.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The figure.
+        The drawn figure.
     """
     plane = principal_slice(model, X)
-    step = -(-len(np.asarray(y)) // most)
+    step = -(-len(np.asarray(y)) // max_rows)
     rows = plane.project(np.asarray(X)[::step])
     figure = _regions_figure(predict_around(plane, rows, np.asarray(y)[::step], resolution), plane.classes_)
     axes = figure.axes[0]

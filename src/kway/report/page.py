@@ -21,7 +21,7 @@ from kway.auto.race.scoring import setting_in_words
 from kway.auto.reasons import Reasons
 from kway.auto.refit import size_in_words
 from kway.auto.verdict import measured, verdict
-from kway.report.confusion import MOST_NAMED
+from kway.report.confusion import MAX_NAMED
 from kway.report.figures import PagePicture, draw_pictures, group_pictures
 from kway.tables.outputs import replacing
 
@@ -107,7 +107,7 @@ def template_values(result: JobResult, pictures: list[PagePicture], command: str
             **{name: family.description for name, family in result.comparison.families.items()},
         },
         "n_tested": len(hardest),
-        "open_classes": len(result.model.classes_) <= MOST_NAMED,
+        "open_classes": len(result.model.classes_) <= MAX_NAMED,
         "features": summarize_columns(result.features, result.data),
         "n_numbers": result.X.shape[1],
         "leaderboard": leaderboard,
