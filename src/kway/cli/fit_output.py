@@ -169,12 +169,14 @@ def _left_out(stopped: int, skipped: int) -> str:
     """Return how many families did not finish.
 
     >>> _left_out(7, 4), _left_out(0, 1)
-    ('7 families left the race early, 4 were not run', '1 family was not run')
+    ('7 families were stopped early, 4 were not run', '1 family was not run')
     """
-    early = f"{count(stopped, 'family')} left the race early" if stopped else ""
-    verb = "was" if skipped == 1 else "were"
-    not_run = f"{skipped if stopped else count(skipped, 'family')} {verb} not run" if skipped else ""
-    return ", ".join(filter(None, (early, not_run)))
+    parts = []
+    if stopped:
+        parts.append(f"{count(stopped, 'family')} {'was' if stopped == 1 else 'were'} stopped early")
+    if skipped:
+        parts.append(f"{skipped if stopped else count(skipped, 'family')} {'was' if skipped == 1 else 'were'} not run")
+    return ", ".join(parts)
 
 
 def _show_leaderboard(
