@@ -344,7 +344,8 @@ def inspect(
     target : str or array-like of shape (n_samples,), default=None
         Column of the labels, or the labels themselves.
     by : classifier, default=None
-        A fitted classifier that judges the labels and was not trained on these rows; `data` is then a table or a matrix.
+        A fitted classifier that judges the labels. It must not have been trained on these rows, which are then a table
+        or a matrix.
         With None, families are cross-validated, and each row is judged by models that were not trained on it.
     test : table, array-like, str, Path or tuple (X, y), default=None
         Test rows; test rows that are near-duplicates of a row of the data are listed.

@@ -50,11 +50,10 @@ class CostComparison:
         return self.by_probability - self.by_expected_cost
 
     def __str__(self) -> str:
-        change = f"{abs(self.saving) / self.by_probability:.1%} " if self.by_probability > 0 else ""
-        verb = "less" if self.saving >= 0 else "more"
+        share = f" (a saving of {self.saving / self.by_probability:.1%})" if self.by_probability > 0 else ""
         return (
-            f"mean cost {self.by_expected_cost:.4g} per test row, {change}{verb} than {self.by_probability:.4g} if the "
-            f"most probable label is predicted; always the same label costs {self.one_label:.4g}"
+            f"mean cost {self.by_expected_cost:.4g} per test row; {self.by_probability:.4g} if the most probable label "
+            f"were predicted{share}, and {self.one_label:.4g} if always the same label were predicted"
         )
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import bdtr
 
 from kway.base.class_rows import best_columns
 from kway.confidence import TemperatureScaledClassifier
@@ -243,13 +244,4 @@ def mcnemar(first_correct: NDArray[np.bool_], second_correct: NDArray[np.bool_])
     """
     first = int((first_correct & ~second_correct).sum())
     second = int((second_correct & ~first_correct).sum())
-    return McNemar(first, second, min(1.0, 2 * _binomial_tail(min(first, second), first + second)))
-
-
-def _binomial_tail(k: int, n: int) -> float:
-    """Return P(at most k heads in n fair throws) = sum over i <= k of C(n, i) / 2^n, with exact integers."""
-    coefficient = total = 1
-    for i in range(k):
-        coefficient = coefficient * (n - i) // (i + 1)
-        total += coefficient
-    return total / 2**n
+    return McNemar(first, second, min(1.0, 2 * float(bdtr(min(first, second), first + second, 0.5))))

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from kway.auto.columns import ColumnSummary
     from kway.auto.compare_data import DataComparison
     from kway.auto.job import JobResult
+    from kway.auto.leaks import Leak
+    from kway.auto.race.compare import Comparison
     from kway.auto.train_test import TrainTest
     from kway.tables.features.features import Features
 
@@ -27,17 +29,24 @@ def comparison_facts(chosen: DataComparison, seconds: float) -> dict[str, Any]:
     """Return what `kway compare --json` prints."""
     comparison = chosen.comparison
     return {
-        "leaks": [leak.record() for leak in chosen.leaks],
-        "warnings": [str(leak) for leak in chosen.leaks if leak.warns],
-        "best": comparison.best.model,
+        **_race_facts(comparison, chosen.leaks),
         "models": comparison.records(),
+        "notes": list(chosen.notes),
+        "seconds": seconds,
+        "data": data_facts(chosen.data, chosen.views[""].X.shape[1], len(comparison.classes)),
+    }
+
+
+def _race_facts(comparison: Comparison, leaks: tuple[Leak, ...]) -> dict[str, Any]:
+    """Return what the JSON objects of both commands begin with."""
+    return {
+        "leaks": [leak.record() for leak in leaks],
+        "warnings": [str(leak) for leak in leaks if leak.warns],
+        "best": comparison.best.model,
         "references": [row.record() for row in comparison.references],
         "metric": comparison.measure.name,
         "finished": comparison.finished,
         "skipped": dict(comparison.skipped),
-        "notes": list(chosen.notes),
-        "seconds": seconds,
-        "data": data_facts(chosen.data, chosen.views[""].X.shape[1], len(comparison.classes)),
     }
 
 
@@ -63,17 +72,13 @@ def fit_facts(result: JobResult, seconds: float) -> dict[str, Any]:
     scores = result.evaluation.scores
     data = data_facts(result.data, result.X.shape[1], len(result.model.classes_))
     return {
-        "leaks": [leak.record() for leak in result.leaks],
-        "warnings": [str(leak) for leak in result.leaks if leak.warns],
-        "best": result.best.model,
+        **_race_facts(comparison, result.leaks),
         "setting": dict(result.best.setting),
         "weights": dict(result.weights),
         "verdict": verdict(scores, result.baselines["majority class"]) or None,
         "test": vars(scores),
         "test_score": measured(scores, comparison.measure.name),
         "models": [row.record() for row in result.leaderboard],
-        "references": [row.record() for row in comparison.references],
-        "metric": comparison.measure.name,
         "sets": None if result.sets is None else _guarantee_facts(result.sets, "size", "coverage"),
         "unknown": None if result.unknown is None else _guarantee_facts(result.unknown, "answered", "accuracy"),
         "costs": None
@@ -85,8 +90,6 @@ def fit_facts(result: JobResult, seconds: float) -> dict[str, Any]:
         "baselines": result.baselines,
         "runner_up": None if runner is None else {**vars(runner), "test": vars(runner.test)},
         "temperature": result.temperature,
-        "finished": comparison.finished,
-        "skipped": dict(comparison.skipped),
         "notes": list(result.notes),
         "seconds": seconds,
         "stages": result.seconds,
