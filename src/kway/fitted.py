@@ -1,8 +1,10 @@
 """The main job from Python: `kway.fit` reads a table or a matrix and returns a `Fitted` model.
 
-found = kway.fit(frame, target="species")      compares, chooses, calibrates, and tests once on held-out rows
-print(found)                                   the leaderboard and the test
-found.predict(rows); found.report("r.html"); found.save("m.kway")
+model = kway.fit(frame, target="species")    compares families, chooses, calibrates, and tests once on held-out rows
+print(model)                                 the leaderboard and the test scores
+model.predict(rows)                          labels of new rows
+model.report("r.html")                       the report
+model.save("m.kway")                         a model file for `kway.load` and `kway predict`
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ class Fitted(Printed):
     target : str or None
         Column of the labels.
     id : str or None
-        Column that names the rows.
+        Column that identifies each row.
     inputs : mapping of str to Path
         Files that were read, which no output may replace.
     model : FeaturedClassifier or BlendClassifier
@@ -71,13 +73,13 @@ class Fitted(Printed):
     leaderboard : Comparison or SettingComparison
         The best setting of every family by cross-validation, best first.
     test : Scores or LabelSetScores
-        Scores on the test rows, on which no choice depends.
+        Scores on the test rows, which no choice depends on.
     notes : tuple of str
         Notes on the data and on what was left out.
     levels : LevelScores or None
         Accuracy per level of the hierarchy on the test rows; None without `hierarchy`.
     leaks : tuple of Leak
-        Suspects of a leak in the training rows, with the scores of a random and of an honest split.
+        Possible leaks in the training rows, with the scores of a random and of an honest split.
 
     Examples
     --------
@@ -99,7 +101,7 @@ class Fitted(Printed):
 
     @property
     def classes_(self) -> NDArray:
-        """Labels (K,)."""
+        """Labels of shape (n_classes,)."""
         return self.model.classes_
 
     @property
@@ -124,11 +126,11 @@ class Fitted(Printed):
 
     @property
     def leaks(self) -> tuple[Leak, ...]:
-        """Suspects of a leak in the training rows, with the score of the honest split; see `Leak.warns`."""
+        """Possible leaks in the training rows, with the score of the honest split; see `Leak.warns`."""
         return self.result.leaks
 
     def predict(self, X: Any) -> NDArray:
-        """Return the predicted labels (n,), or with several labels per row a list for each."""
+        """Return the predicted labels (n,); with several labels per row, a list of labels for each row."""
         return self.model.predict(X)
 
     def predict_proba(self, X: Any) -> NDArray:
@@ -140,13 +142,13 @@ class Fitted(Printed):
         return self.model.predict_topk(X, k)
 
     def predict_set(self, X: Any) -> PredictionSets:
-        """Return the set of labels of each row, if the model was fitted with `sets`."""
+        """Return the predicted set of labels of each row, if the model was fitted with `sets`."""
         if not hasattr(self.model, "predict_set"):
             raise InputError("this model predicts no sets; fit it with sets=, for example kway.fit(..., sets=0.9)")
         return self.model.predict_set(X)
 
     def predict_node(self, X: Any) -> NDArray:
-        """Return the node of each row that contains its label, if the model was fitted with `hierarchy` and `sets`."""
+        """Return the predicted node of each row, if the model was fitted with `hierarchy` and `sets`."""
         if not hasattr(self.model, "predict_node"):
             raise InputError(
                 "this model predicts no nodes; fit it with hierarchy= and sets=, for example "
@@ -155,7 +157,7 @@ class Fitted(Printed):
         return self.model.predict_node(X)
 
     def explain(self) -> Reasons:
-        """Return the features and words that count for each class, as `kway.explain` does."""
+        """Return the features and words that are evidence for each class, as `kway.explain` does."""
         if self.result.reasons is not None:
             return self.result.reasons.strongest()
         return explain(self.result.model, self.result.data.test_rows, self.result.data.test_y)
@@ -204,6 +206,7 @@ class Fitted(Printed):
                 line = f"test: {measure.words} {measured(test, measure.name):.4f}, {line.removeprefix('test: ')}"
             worse = verdict(test, self.result.baselines["majority class"])
             line += f"\n  {worse}" if worse else ""
+            line += f"\n  costs: {self.result.costs}" if self.result.costs else ""
         leaks = [f"possible leak: {leak}" for leak in self.leaks if leak.warns]
         title = "\n".join([*leaks, board.title])
         return board._replace(title=title, more="\n  ".join(filter(None, (board.more, line))))
@@ -214,7 +217,7 @@ def _accuracy(test: Scores) -> str:
 
 
 def fit(data: Any, target: Any = None, *, test: Any = None, **options: Any) -> Fitted:
-    """Compare classifiers, keep the best, calibrate it, and test it once on rows that were held out.
+    """Compare classifiers, choose the best, calibrate it, and test it once on held-out rows.
 
     Parameters
     ----------
@@ -223,38 +226,43 @@ def fit(data: Any, target: Any = None, *, test: Any = None, **options: Any) -> F
     target : str or array-like of shape (n_samples,), default=None
         Column of the labels, or the labels themselves.
     test : table, array-like, str, Path or tuple (X, y), default=None
-        Rows to test on; None uses the test rows of a dataset, or holds out a fifth of the rows.
+        Test rows; None uses the test rows of a dataset, or holds out a fifth of the rows.
     models : str, list of str, or None, default=None
-        Families to compare, such as ["softmax", "neighbors"]; None compares all.
+        Families to compare, such as ["softmax", "neighbors"]; None compares all that suit the data.
     alpha : float, default=None
-        Weight of the penalty of linear families; None chooses it by cross-validation.
+        Regularization of linear families; None chooses it by cross-validation.
     budget : float or str, default=None
-        Time for the whole job, in seconds or as "60s", "2m" or "1h". None depends on the size: planned seconds, 60 for
-        10,000 rows of 50 columns, which are the same on every machine.
+        Time limit for the whole job, in seconds or as "60s", "2m" or "1h". With None, the limit grows with the table
+        (60 seconds for 10,000 rows of 50 columns) and is counted in estimated instead of real time, so that every
+        machine chooses the same model.
     embed : str, default=None
-        Sentence-transformers model for text or images.
+        Name or folder of a sentence-transformers model that turns text or images into vectors.
     metric : {"accuracy", "balanced", "macro-f1", "log-loss"}, default="accuracy"
-        Measure that the choice is made by.
+        Metric that decides which model is best.
     class_weight : "balanced" or None, default=None
-        "balanced" gives rows of rare classes more weight.
+        "balanced" gives every class the same total weight. With None, every row has the same weight.
     folds : int, default=5
         Number of folds of the cross-validation.
     repeats : int, default=1
-        How many times the folds are drawn.
+        Number of times to repeat the cross-validation, each time with new folds.
     also : classifier, str, or list of these, default=None
-        Classifiers of other libraries to score on the same folds, such as "sklearn.svm.SVC".
+        Classifiers of other libraries to score on the same folds for comparison, such as "sklearn.svm.SVC".
     single : bool, default=False
         Keep the best single family instead of a blend of several.
     sets : float, default=None
         Predict sets of labels that contain the correct one with this probability, such as 0.9.
     unknown : float, default=None
-        Allow the answer "unknown", for at most this share of known rows, such as 0.05.
+        Predict "unknown" for rows unlike the training rows. This is the largest share of rows of known classes that
+        may be rejected, such as 0.05.
+    costs : str, Path or array-like of shape (n_classes, n_classes), default=None
+        Cost of predicting each label (column) for each true label (row), as a csv file or in the order of the sorted
+        labels. The model then predicts the label of lowest expected cost.
     seed : int, default=0
         Seed of all random numbers.
     device : {"cpu", "cuda", "cuda:N", "auto"}, default="cpu"
         Device that computes.
     group : str, default=None
-        Column whose groups are never split between training, folds and test.
+        Column that groups the rows, such as a patient ID. Groups are never split between training, folds and test.
     order : str, default=None
         Time column; the last rows are the test set.
     drop : str or list of str, default=()
@@ -265,17 +273,17 @@ def fit(data: Any, target: Any = None, *, test: Any = None, **options: Any) -> F
         Kinds of columns, such as {"zip": "category"}: number, category, text, date, day-first, month-first,
         true/false, vector or drop.
     id : str, default=None
-        Column that names the rows and is not a feature.
+        Column that identifies each row. It is not used as a feature.
     sep, decimal, encoding : str, default=None
         How a text file is written; detected if omitted.
     header : bool, default=None
         Whether the first line of a text file names the columns; detected if omitted.
     skip_rows : int, default=None
-        Number of lines above the table.
+        Number of lines above the table to skip.
     table : str, default=None
         Sheet of a workbook, or table of a database.
     join_labels : bool, default=False
-        Join labels that differ only in case or blanks.
+        Treat labels that differ only in case or whitespace as the same label.
     hierarchy : str, default=None
         Separator of labels that are paths, such as "/" for "animal/dog". The accuracy is measured per level, and with
         `sets` the set of a row is a node of the tree.
@@ -336,12 +344,13 @@ def inspect(
     target : str or array-like of shape (n_samples,), default=None
         Column of the labels, or the labels themselves.
     by : classifier, default=None
-        A fitted classifier that did not learn from these rows and judges their labels; `data` is then a table or a
-        matrix. None compares families, and each row is judged by models that did not learn from it.
+        A fitted classifier that judges the labels. It must not have been trained on these rows, which are then a table
+        or a matrix.
+        With None, families are cross-validated, and each row is judged by models that were not trained on it.
     test : table, array-like, str, Path or tuple (X, y), default=None
-        Test rows; those that are nearly equal to a row of the data are listed.
+        Test rows; test rows that are near-duplicates of a row of the data are listed.
     rows : int, default=None
-        Return so many rows, most suspicious first; None returns those whose label is probably wrong.
+        Number of rows to return, most suspicious first; None returns all rows whose label is probably wrong.
     **options : object
         Options of `kway.compare` and of reading, as for `kway.fit`.
 
@@ -358,9 +367,11 @@ def inspect(
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> found = inspect(*load_iris(return_X_y=True), models=["softmax"], alpha=1e-2, rows=2)
-    >>> found.rows
-    array([ 83, 106])
+    >>> X, y = load_iris(return_X_y=True)
+    >>> y[0] = 2  # a wrong label
+    >>> found = inspect(X, y, models=["softmax"], alpha=1e-2)
+    >>> found.rows[0]
+    np.int64(0)
     """
     begun = time.perf_counter()
     of_job, of_reading = options_of(FitOptions, "inspect"), options_of(ReadOptions, "inspect")
@@ -371,7 +382,7 @@ def inspect(
             raise InputError("with by, give a table or a matrix as data, and neither test rows nor options")
         table = as_table(data) if is_table(data) else data
         y = target if column is None else table.column(column).to_numpy(zero_copy_only=False)
-        return inspect_by(by, table if column is None else table.drop_columns([column]), np.asarray(y), most=rows)
+        return inspect_by(by, table if column is None else table.drop_columns([column]), np.asarray(y), max_rows=rows)
     reading = ReadOptions(target=column, **{name: value for name, value in options.items() if name in of_reading})
     asked = FitOptions(**{name: value for name, value in options.items() if name in of_job})
     source = _source(data, None if column is not None else target, "the data")

@@ -1,4 +1,4 @@
-"""Progress of long work, reported to at most one watcher, which is stored in a context variable.
+"""Progress of long work. It is reported to at most one watcher, which is stored in a context variable.
 
     with watched(view):                                inside, `view` is called with News
         with stage("softmax: fold 1", 3, of=18):       a stage begins; 3 of 18 steps are done
@@ -32,14 +32,17 @@ Thing = TypeVar("Thing")
 
 
 class News(NamedTuple):
-    """A report: the work that runs, `done` of `of` steps, and lines of cells to show below, such as scores so far."""
+    """A progress report: the work that runs, and `done` of `of` steps.
+
+    `lines` are rows of cells to show below the bar, such as the scores so far.
+    """
 
     what: str
     done: float = 1.0
     of: float = 1.0
     lines: tuple[tuple[str, ...], ...] = ()
-    stays: bool = False  # whether the line stays on the screen
-    left: float | None = None  # seconds that the work may still take at most; None: not known
+    stays: bool = False  # whether `what` is a line that stays on the screen
+    left: float | None = None  # largest number of seconds that the work may still take; None if unknown
 
 
 Watcher = Callable[[News], None]
@@ -130,7 +133,7 @@ def note(text: str) -> None:
 
 
 def track(things: Iterable[Thing], what: str, of: int, worth: int = 50) -> Iterator[Thing]:
-    """Yield the things and report their number: to the watcher, or on a bar if there are at least `worth`."""
+    """Yield the things and report how many are done: to the watcher, or on a bar if there are at least `worth`."""
     if _watched.get() is None and (of < worth or not (sys.stderr.isatty() or in_notebook())):
         yield from things
         return
@@ -146,7 +149,7 @@ def silent(done: int, note: str) -> None:
 
 @contextmanager
 def bar(what: str, of: int, transient: bool = False, asked: bool = True) -> Iterator[Tell]:
-    """Yield a function that reports steps done and a note, to the watcher or on a bar; silent if not `asked`."""
+    """Yield a function that reports steps done and a note, to the watcher or on a bar; nothing without `asked`."""
     if not asked:
         yield silent
         return

@@ -12,18 +12,17 @@ def nearest(name: str, known: Iterable[str]) -> str:
     >>> nearest("speices", ["species", "width"])
     " (did you mean 'species'?)"
     """
-    known = list(known)
     folded = {k.casefold(): k for k in known}
-    found = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.6)
-    return f" (did you mean {folded[found[0]]!r}?)" if found else ""
+    matches = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.6)
+    return f" (did you mean {folded[matches[0]]!r}?)" if matches else ""
 
 
-def listing(names: Iterable[object], most: int = 12) -> str:
-    """Join names by commas; if there are more than `most`, count the rest.
+def listing(names: Iterable[object], max_names: int = 12) -> str:
+    """Join names by commas; if there are more than `max_names`, count the rest.
 
-    >>> listing("abcd", most=2)
+    >>> listing("abcd", max_names=2)
     'a, b and 2 more'
     """
-    words = [str(n) for n in names]
-    rest = len(words) - most
-    return ", ".join(words) if rest <= 0 else f"{', '.join(words[:most])} and {rest} more"
+    texts = [str(name) for name in names]
+    shown = ", ".join(texts[:max_names])
+    return shown if len(texts) <= max_names else f"{shown} and {len(texts) - max_names} more"

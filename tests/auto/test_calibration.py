@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 import kway
-from kway.auto.calibration import MOVED, calibrate
+from kway.auto.calibration import ADJUSTED, calibrate
 from kway.auto.evaluation import evaluate_model
 from kway.auto.fit_options import FitOptions
 from kway.auto.race.clock import Clock
@@ -67,7 +67,7 @@ def test_scores_of_machines_are_made_comparable():
     assert not note
     np.testing.assert_array_equal(same.predict(Q), plain.predict(Q))
     even, note = calibrate(fitted(moved), X, None, data, FitOptions(), Clock())
-    assert note == MOVED
+    assert note == ADJUSTED
     np.testing.assert_array_equal(moved.coef_, plain.coef_)
     np.testing.assert_array_equal(even.predict(Q), even.classes_[even.predict_proba(Q).argmax(axis=1)])
     losses = [evaluate_model(model, Q, asked).scores.log_loss for model in (same, even)]

@@ -12,7 +12,7 @@ import pytest
 
 import kway
 from kway import modelfile
-from kway.auto.checkpoint import UNFINISHED, Checkpoint, PredictionFiles, job_key
+from kway.auto.checkpoint import UNFINISHED, Checkpoint, PredictionFiles, job_digest
 from kway.auto.fit_options import FitOptions
 from kway.auto.job import run_job
 from kway.auto.race import rounds
@@ -126,14 +126,14 @@ def test_the_best_model_of_each_round_is_on_disk(job):
 
 def test_the_key_follows_the_rows_and_the_options_but_not_the_budget(job):
     data, options, _ = job
-    assert job_key(data, options) == job_key(data, FitOptions(["centroid", "neighbors"], budget=5))
-    assert job_key(data, options) != job_key(data, FitOptions(["centroid"]))
+    assert job_digest(data, options) == job_digest(data, FitOptions(["centroid", "neighbors"], budget=5))
+    assert job_digest(data, options) != job_digest(data, FitOptions(["centroid"]))
     other = read_train_test("iris")
-    assert job_key(data, options) != job_key(other, options)
+    assert job_digest(data, options) != job_digest(other, options)
 
 
 def test_damaged_or_foreign_files_are_not_used(tmp_path):
-    files = PredictionFiles(tmp_path / "a.resume", "key")
+    files = PredictionFiles.open_folder(tmp_path / "a.resume", "key")
     predictions = Predictions(
         np.zeros((3, 1), np.int32), np.zeros((3, 1), np.float32), 1.0, np.eye(3, dtype=np.float32)
     )
@@ -145,8 +145,11 @@ def test_damaged_or_foreign_files_are_not_used(tmp_path):
     path.write_bytes(path.read_bytes()[:40])
     assert files.get("softmax 100 0") is None
     assert files.get("softmax 100 1") is None
+    files.put("a/../b", predictions)  # a name is no path
+    assert files.get("a/../b") is not None
+    assert {path.parent for path in tmp_path.rglob("*.npz")} == {tmp_path / "a.resume"}
     (tmp_path / "b.resume").mkdir()
     (tmp_path / "b.resume" / "thesis.npz").write_bytes(b"mine")
     with pytest.raises(UsageError, match="did not write"):
-        PredictionFiles(tmp_path / "b.resume", "key")
+        PredictionFiles.open_folder(tmp_path / "b.resume", "key")
     assert (tmp_path / "b.resume" / "thesis.npz").read_bytes() == b"mine"

@@ -17,7 +17,7 @@ from kway.auto.drift import (
     holm,
     stored_summary,
     summarize,
-    summarize_answers,
+    summarize_predictions,
 )
 from kway.errors import InputError
 
@@ -113,11 +113,11 @@ def test_the_summary_is_small_and_has_no_rare_value():
 
 def test_outputs_of_the_model_are_compared():
     rng = np.random.default_rng(0)
-    before = summarize_answers(rng.choice(["a", "b"], 400), rng.uniform(0.8, 1, 400))
+    before = summarize_predictions(rng.choice(["a", "b"], 400), rng.uniform(0.8, 1, 400))
     counts = DriftCounts(before)
     counts.add(np.zeros((300, 1)), rng.choice(["a", "b"], 300), rng.uniform(0.5, 1, 300))
     assert [column.name for column in counts.drift().drifted] == [CONFIDENCE]
-    rejecting = DriftCounts(summarize_answers(np.repeat([0, 1, -1], [100, 90, 10]), None, -1), -1)
+    rejecting = DriftCounts(summarize_predictions(np.repeat([0, 1, -1], [100, 90, 10]), None, -1), -1)
     rejecting.add(np.zeros((200, 1)), np.repeat([0, 1, -1], [80, 70, 50]))
     found = {column.name: column for column in rejecting.drift().columns}
     assert found["(unknown)"].adjusted < 0.001

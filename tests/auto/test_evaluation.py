@@ -6,7 +6,7 @@ from sklearn.datasets import load_iris
 from sklearn.metrics import f1_score, log_loss, precision_recall_fscore_support, top_k_accuracy_score
 
 import kway
-from kway.auto.evaluation import evaluate_blocks, evaluate_model, mcnemar, refuse_other_kind
+from kway.auto.evaluation import check_same_label_type, evaluate_blocks, evaluate_model, mcnemar
 from kway.errors import InputError
 
 
@@ -55,7 +55,7 @@ def test_mcnemar_sees_only_rows_on_which_the_models_differ():
 
 def test_text_is_not_compared_with_numbers():
     with pytest.raises(InputError, match="the labels are text such as 'a', those of the model numbers such as"):
-        refuse_other_kind(np.array(["a"]), np.array([1, 2]))
+        check_same_label_type(np.array(["a"]), np.array([1, 2]))
 
 
 def test_blocks_give_the_figures_of_all_rows():

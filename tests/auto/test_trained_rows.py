@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
-from kway.auto.trained_rows import MOST_HASHES, TrainedRows, rows_note
+from kway.auto.trained_rows import MAX_HASHES, TrainedRows, rows_note
 
 
 def table(n, seed=0):
@@ -50,10 +50,10 @@ def test_rows_of_a_matrix(form):
 
 
 def test_the_note_is_small_and_the_count_of_many_rows_an_estimate():
-    n = 3 * MOST_HASHES
+    n = 3 * MAX_HASHES
     X, y = np.random.default_rng(0).normal(size=(n, 3)), np.zeros(n, int)
     note = rows_note(X, y)
-    assert len(json.dumps(note)) < 7 * MOST_HASHES
+    assert len(json.dumps(note)) < 7 * MAX_HASHES
     assert len(json.dumps(rows_note(X[:1000], y[:1000]))) < 8 * 1000
     mixed = np.concatenate([X[: n // 2], X[n // 2 :] + 1])
     assert known(note, mixed, y) == pytest.approx(n / 2, rel=0.03)

@@ -67,3 +67,14 @@ def test_a_loss_that_is_asked_for_is_the_one_that_is_scored(digits):
 def test_what_cannot_be_tuned_is_refused(digits, estimator, message):
     with pytest.raises(KwayError, match=message):
         kway.tune(estimator, *digits)
+
+
+def test_it_prints_as_a_table():
+    iris = kway.datasets.load("iris")
+    tuned = kway.tune(kway.NeighborsClassifier(), iris.x_train, iris.y_train)
+    lines = str(tuned).splitlines()
+    assert lines[0].startswith("best setting of NeighborsClassifier: ")
+    assert all(f"{name} {value}" in lines[0] for name, value in tuned.best.items())
+    assert len(lines) == len(tuned.scan.settings) + 3
+    assert lines[-1].endswith(f"{tuned.accuracy:.4f} ± {tuned.std:.4f}")
+    assert "<table>" in tuned._repr_html_()

@@ -53,7 +53,7 @@ def test_the_definition(seed):
 @pytest.mark.parametrize("options", [{"models": ["softmax"], "alpha": 1e-2}, {"models": ["centroid", "neighbors"]}])
 def test_changed_labels_are_found(options):
     X, y, wrong = blobs()
-    found = inspect_rows(RowsInMemory(X, y), ReadOptions(), FitOptions(**options), most=16)
+    found = inspect_rows(RowsInMemory(X, y), ReadOptions(), FitOptions(**options), max_rows=16)
     assert found.wrong.judged == 400
     assert len(wrong & set(found.rows.tolist())) >= 15
     sure = set(found.rows[found.wrong.suspects.wrong].tolist())
@@ -73,10 +73,10 @@ def test_a_model_judges_other_rows():
     assert len(wrong & set(found.rows.tolist())) >= 14
     labels = labels.astype(object)
     labels[7] = "dog"
-    found = inspect_by(model, other, labels, most=30)
+    found = inspect_by(model, other, labels, max_rows=30)
     assert len(found.rows) == 30
     assert 7 not in found.rows
-    assert "1 rows have labels that the model has not learned" in found.notes[0]
+    assert "not judged: 1 row whose label is not a class of the model" in found.notes[0]
     with pytest.raises(InputError, match="no label of the rows is a class"):
         inspect_by(model, other, np.repeat(["x", "y"], 200))
     with pytest.raises(InputError, match="gives no probabilities"):

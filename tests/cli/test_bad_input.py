@@ -148,7 +148,7 @@ def test_a_test_on_the_data_itself_is_refused_and_one_on_its_rows_is_said(tmp_pa
     fit = ["fit", "t.csv", "--target", "y", "--model", "centroid", "--json"]
     for same in ("t.csv", "./t.csv", "link.csv"):
         assert run([*fit, "--test", same]) == 2
-        assert "the rows to test on are the training data" in capfd.readouterr().err
+        assert "the test rows are the training data" in capfd.readouterr().err
     assert run([*fit, "--test", "twin.csv"]) == 0
     assert "60 of the 60 test rows are also training rows" in capfd.readouterr().out
     (tmp_path / "other.csv").write_text("x,y\n" + "".join(f"{i % 3}.5{i},{'abc'[i % 3]}\n" for i in range(30)))

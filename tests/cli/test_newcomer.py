@@ -52,6 +52,12 @@ def test_the_metric_asked_for_is_the_metric_shown(answer, cli, metric):
     assert f"test: {words} {want[metric]:.4f}, accuracy" in str(in_python)
 
 
+def test_families_are_named_in_python_as_on_the_command_line():
+    columns, y = blobs()
+    found = kway.fit(columns, y, models="softmax,centroid", also=())
+    assert {row.model for row in found.leaderboard.rows} == {"softmax", "centroid"}
+
+
 def test_classes_of_one_row_explain_a_lower_cross_validation(answer):
     columns, y = blobs(400)
     y = y.astype("U9")
@@ -93,7 +99,7 @@ def test_a_class_that_is_mostly_taken_for_unknown_is_named(answer):
     X = rng.normal(size=(620, 2)) * np.where(y == "strange", 30, 0.5)[:, None] + 5 * (y == "other")[:, None]
     write("t.csv", u=X[:, 0], v=X[:, 1], y=y)
     found = answer("fit", "t.csv", "-t", "y", "--model", "neighbors", "--unknown", "0.05")
-    assert found["unknown"]["note"].startswith("most test rows of these classes are answered 'unknown': strange (")
+    assert found["unknown"]["note"].startswith("most test rows of these classes are predicted as 'unknown': strange (")
 
 
 TOPICS = {

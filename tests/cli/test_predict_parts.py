@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import kway
-from kway.cli import predict as under_test
-from kway.cli.predict import LOCK, NOTES, PartPredictor, PartsTask, predict_parts
+from kway.cli import predict_parts as under_test
+from kway.cli.predict_parts import LOCK, NOTES, PartPredictor, PartsTask, predict_parts
 from kway.errors import InputError, UsageError
 from kway.tables.outputs import lock_path
 from kway.tables.read_options import ReadOptions

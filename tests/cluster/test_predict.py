@@ -17,7 +17,7 @@ import pytest
 
 import kway
 from kway.cli import run as cli
-from kway.cli.predict import LOCK
+from kway.cli.predict_parts import LOCK
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
 ray = pytest.importorskip("ray")

@@ -120,7 +120,7 @@ def test_models_that_are_never_right_are_drawn_too():
 
 
 def test_only_the_first_of_many_models_are_drawn():
-    axes = charts.leaderboard([str(i) for i in range(50)], np.linspace(1, 0, 50), most=7).axes[0]
+    axes = charts.leaderboard([str(i) for i in range(50)], np.linspace(1, 0, 50), max_models=7).axes[0]
     assert [t.get_text() for t in axes.get_yticklabels()] == ["0", "1", "2", "3", "4", "5", "6"]
 
 

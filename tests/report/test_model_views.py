@@ -47,7 +47,7 @@ def test_projected_regions_paint_the_answers_on_the_plane(monkeypatch):
     monkeypatch.setattr(model_views, "BLOCK_BYTES", 800)  # many blocks
     data = datasets.load("iris")
     model = kway.NeighborsClassifier(3).fit(data.x_train, data.y_train)
-    axes = model_views.projected_regions(model, data.x_train, data.y_train, resolution=25, most=40).axes[0]
+    axes = model_views.projected_regions(model, data.x_train, data.y_train, resolution=25, max_rows=40).axes[0]
     painted = np.asarray(axes.images[0].get_array()).astype(int)
     cut = model_views.principal_slice(model, data.x_train)
     left, right, bottom, top = axes.images[0].get_extent()

@@ -10,7 +10,7 @@ import pytest
 from kway.auto.fit_options import FitOptions
 from kway.auto.job import run_job
 from kway.auto.train_test import read_train_test
-from kway.report.figures import _drawn_folds, draw_pictures
+from kway.report.figures import PICTURES, Drawn, _drawn_folds, draw_pictures, group_pictures, picture
 from kway.report.mistakes import find_mistakes, picture_shape, rows_as_text
 from kway.report.page import write_page
 from kway.tables.read_options import ReadOptions
@@ -74,7 +74,7 @@ def test_the_page_is_whole_and_needs_nothing_else(digits, written):
 
 def test_mistakes_are_the_surest_with_their_nearest_rows(digits):
     assert picture_shape(digits) == (28, 28)
-    found = find_mistakes(digits, most=3, k=2)
+    found = find_mistakes(digits, max_mistakes=3, k=2)
     wrong = digits.evaluation.predicted != digits.data.test_y
     assert found[0].confidence == pytest.approx(digits.evaluation.confidence[wrong].max())
     assert [m.confidence for m in found] == sorted((m.confidence for m in found), reverse=True)
@@ -117,6 +117,36 @@ def test_a_file_that_fails_is_told_when_the_page_is_written(digits, tmp_path):
     assert "Written by kway" in (tmp_path / "r.html").read_text()
 
 
+def test_a_new_figure_needs_no_other_change(digits, tmp_path, monkeypatch):
+    from kway.report import charts
+
+    monkeypatch.setattr("kway.report.figures.PICTURES", {**PICTURES})
+    names = list(PICTURES)
+
+    @picture("added", "An added figure")
+    def _added(result):
+        return Drawn(charts.history({"loss": [2.0, 1.0, 0.5]}), "The text of the added figure.")
+
+    write_page(tmp_path / "r.html", replace(digits, hurried=True))
+    text = (tmp_path / "r.html").read_text()
+    section = text[text.index('<section id="added">') :]
+    assert section.index("<svg") < section.index("</section>")
+    assert "The text of the added figure." in section
+    assert '<a href="#added">' in text
+    places = [text.index(f'<section id="{name}">') for name in names if f'<section id="{name}">' in text]
+    assert places == sorted(places)  # in the order of the functions
+    assert len(places) >= 8
+
+
+def test_every_figure_is_in_one_group(digits):
+    drawn = draw_pictures(replace(digits, hurried=True))
+    groups = group_pictures(drawn)
+    assert [each for group in groups for each in group] == drawn
+    assert ["neighbors", "alpha"] in [[each.name for each in group] for group in groups]
+    assert group_pictures(drawn[2:])[0] == drawn[2:3]  # the figure that it is put beside is missing
+    assert all(each.beside in (None, *PICTURES) for each in PICTURES.values())
+
+
 def test_a_spent_budget_leaves_out_what_is_slow_to_draw(digits):
     drawn = {p.name: p for p in draw_pictures(replace(digits, hurried=True))}
     assert drawn["regions"].svg is None
@@ -136,7 +166,7 @@ def test_nothing_half_written(digits, tmp_path, monkeypatch):
     from kway.report import page
 
     (tmp_path / "r.html").write_text("old")
-    monkeypatch.setattr(page, "facts", lambda *_: {})
+    monkeypatch.setattr(page, "template_values", lambda *_: {})
     with pytest.raises(Exception, match="undefined"):
         write_page(tmp_path / "r.html", replace(digits, hurried=True))
     assert [(f.name, f.read_text()) for f in tmp_path.iterdir()] == [("r.html", "old")]
@@ -164,7 +194,7 @@ def test_mistakes_in_texts_are_listed_with_the_text_first(tmp_path):
 
 
 def test_of_very_many_classes_the_hardest_are_listed(digits, tmp_path):
-    write_page(tmp_path / "r.html", replace(digits, hurried=True), most_classes=3)
+    write_page(tmp_path / "r.html", replace(digits, hurried=True), max_classes=3)
     text = (tmp_path / "r.html").read_text()
     hardest = sorted(digits.evaluation.scores.classes, key=lambda line: line["f1"])
     table = text[text.index('<section id="classes">') : text.index('<section id="features">')]

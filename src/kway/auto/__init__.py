@@ -4,24 +4,25 @@ fit_options          the options of a job: one dataclass for `kway.fit`, `kway.c
 train_test           read DATA, encode its labels, split it into training and test rows
 larger_than_memory   DATA of which memory holds only a part
 columns              how each column was read
-leaks                rows and columns that tell the label here, but will not in new rows
-suspects             what may leak, by the values of the training rows
+leaks                rows and columns that reveal the label in DATA, but not in new rows
+suspects             the search for possible leaks in the training rows
 compare_data         learn features and compare the families on them
 race/                the comparison: families, folds, rounds, scores
-checkpoint           what an interrupted job leaves, and how it continues
+checkpoint           the best model so far and the predictions of the folds, to resume a job
 refit                fit the families of the leaderboard on all rows
 calibration          probabilities, prediction sets and "unknown", from held-out rows
-verdict              the test result in words
+costs                the costs of mistakes, and the saving by decisions of lowest expected cost
+verdict              whether the test result is better than the most frequent class
 trained_rows         hashes of training rows, for `kway evaluate`
 evaluation           scores of a model on labeled rows
 hierarchy            accuracy per level of labels that are paths
 wrong_labels         rows whose label is probably wrong
-inspection           these, conflicts and shared test rows, for `kway inspect`
-drift                do new rows look like the training rows?
+inspection           wrong labels, near-duplicates and shared test rows, for `kway inspect`
+drift                which columns of new rows differ from the training rows
 suggest              which unlabeled rows to label next
 multilabel           the job for rows with several labels
-learning_curve       would more rows help?
-reasons              which features count for each class (`kway.explain`)
-job                  all of these in order
+learning_curve       whether more rows would help
+reasons              which features are evidence for each class (`kway.explain`)
+job                  the main job, which calls these modules in order
 tune                 choose the hyperparameters of one estimator (`kway.tune`)
 """

@@ -1,13 +1,13 @@
-"""Calibrate the winner on rows that it did not learn from: probabilities, prediction sets and "unknown".
+"""Calibrate the winner on held-out rows: probabilities, prediction sets and "unknown".
 
-temperature   from the predictions of held-out rows in the comparison if it has them. Else from five folds, or one split
-              if rows are many or time is short; groups and order are kept. One-vs-all SVMs: their intercepts move first
-              if that makes the scores easier to compare
+temperature   from the predictions of the comparison for held-out rows, if it stored them. Otherwise from five folds, or
+              from one split if there are many rows or little time; groups and order are kept. The intercepts of
+              one-vs-all SVMs are adjusted first, if that lowers the log loss on held-out rows
 sets          ConformalClassifier around the winner: sets that contain the label with a guaranteed probability
-unknown       OpenSetClassifier around the winner, inside the sets: the answer "unknown"
+unknown       OpenSetClassifier around the winner, inside the sets: the prediction "unknown"
 
-Guarantees need a calibration split, so that model learns from the other rows only. On the test rows they give two
-curves: coverage against the size of the sets {c : 1 - p_c <= t}, and accuracy against the share of rows answered.
+Guarantees need a calibration split, so the model is trained on the other rows only. The test rows give two curves:
+coverage against the size of the sets {c : 1 - p_c <= t}, and accuracy against the share of rows with a predicted label.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ from kway.memory import CACHE_BYTES, rows_per_block
 from kway.rows.blocks import take_rows
 from kway.suggest import listing
 
-MOVED = "the intercepts of the SVMs were adjusted on held-out rows, so that scores of different classes are comparable"
-_CALIBRATION_ROWS = 1000  # held-out rows that fix a temperature to a few percent (T11)
+ADJUSTED = (
+    "the intercepts of the SVMs were adjusted on held-out rows, so that scores of different classes are comparable"
+)
+_CALIBRATION_ROWS = 1000  # held-out rows that determine a temperature to a few percent
 
 
 def calibrate(
@@ -51,22 +53,22 @@ def calibrate(
     data: TrainTest,
     options: FitOptions,
     clock: Clock,
-    held: HeldOut | None = None,
-    held_codes: NDArray[np.int64] | None = None,
+    held_out: HeldOut | None = None,
+    held_out_codes: NDArray[np.int64] | None = None,
     fit_seconds: float = 0.0,
 ) -> tuple[Any, str]:
     """Return the fitted winner with a temperature, and a note if it cannot have one.
 
-    `held` are the predictions for held-out rows with class codes `held_codes` (m,), if the comparison has them. A fit
-    on all rows is expected to take `fit_seconds`. Intercepts are adjusted only if rows of all classes count equally.
+    `held_out` are the predictions for held-out rows with class codes `held_out_codes` (m,), if the comparison has them.
+    `fit_seconds` is the expected time of a fit on all rows. Intercepts are adjusted only if all rows have equal weight.
     """
     model = row.fitted
-    if held is not None and held_codes is not None:
-        return scale_fitted(model, held.values, held_codes, held.source), ""
+    if held_out is not None and held_out_codes is not None:
+        return scale_fitted(model, held_out.values, held_out_codes, held_out.source), ""
     splits = _splits(fit_seconds, folds, data, options.seed, clock)
     try:
         if options.weighs_rows_equally and _is_one_vs_all_svm(model):
-            return _moved_and_scaled(model, X, data.y, splits)
+            return _adjusted_and_scaled(model, X, data.y, splits)
         if len(splits) == 1:
             return _scaled_once(model, X, data.y, splits[0], options.seed), ""
         scaled = TemperatureScaledClassifier(clone(model), splits, options.seed).fit(X, data.y)
@@ -76,7 +78,7 @@ def calibrate(
 
 
 def calibrate_on(model: Any, X: Any, y: NDArray, seed: int) -> tuple[Any, str]:
-    """Return a fitted model with its temperature on rows that it did not learn from, and a note if it has none."""
+    """Return a fitted model with its temperature on held-out rows X, and a note if it cannot have one."""
     try:
         return TemperatureScaledClassifier(model, "prefit", seed).fit(X, y), ""
     except (KwayError, MemoryError, AttributeError) as error:
@@ -84,10 +86,10 @@ def calibrate_on(model: Any, X: Any, y: NDArray, seed: int) -> tuple[Any, str]:
 
 
 def _splits(fit_seconds: float, folds: NDArray[np.int64], data: TrainTest, seed: int, clock: Clock) -> list[Split]:
-    """Return five splits, or one if rows are many or time is short; groups and order are kept."""
+    """Return five splits, or one if there are many rows or little time; groups and order are kept."""
     clock.reserve, n_folds = REPORT_SECONDS, round(1 / HELD_OUT_SHARE)
     once = HELD_OUT_SHARE * data.n > _CALIBRATION_ROWS or clock.up(n_folds * fit_seconds)
-    if data.keeps_groups_or_order:  # rows drawn at random would be too easy
+    if data.keeps_groups_or_order:  # rows drawn at random would be easier than new rows
         splits = [Split(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in range(int(folds.max()) + 1)]
         return splits[:1] if once else splits
     codes, rng = data.labels.codes, np.random.RandomState(seed)
@@ -100,9 +102,9 @@ def _without_rows(scaled: Any) -> Any:
 
 
 def _scaled_once(model: Any, X: Any, y: NDArray, split: Split, seed: int) -> Any:
-    """Return the fitted model with the temperature of a fit on part of the rows, measured on the others."""
-    part = clone(model).fit(take_rows(X, split.train), y[split.train])
-    scaled = TemperatureScaledClassifier(part, "prefit", seed)
+    """Return the fitted model with a temperature that a fit on a part of the rows needs on the other rows."""
+    partial_model = clone(model).fit(take_rows(X, split.train), y[split.train])
+    scaled = TemperatureScaledClassifier(partial_model, "prefit", seed)
     scaled.fit(take_rows(X, split.calibration), y[split.calibration])
     scaled._adopt(model)
     return _without_rows(scaled)
@@ -114,24 +116,26 @@ def _is_one_vs_all_svm(model: Any) -> bool:
     return svm and len(model.classes_) > 2 and getattr(model, "device", "cpu") == "cpu"
 
 
-def _moved_and_scaled(model: Any, X: Any, y: NDArray, splits: list[Split]) -> tuple[Any, str]:
+def _adjusted_and_scaled(model: Any, X: Any, y: NDArray, splits: list[Split]) -> tuple[Any, str]:
     """Return the fitted SVMs with a temperature, and with adjusted intercepts if these help on held-out rows.
 
-    Both come from fits on parts of the rows and their scores of the other rows.
+    Both are learned from fits on parts of the rows, which score the other rows.
     """
-    most = max(1, rows_per_block(8 * len(model.classes_) * len(splits), 4 * CACHE_BYTES))
-    z, codes = [], []
-    for learn, held in splits:
-        part = clone(model).fit(take_rows(X, learn), y[learn])
-        if len(part.classes_) < len(model.classes_):
-            raise InputError("a class has no row left to learn from once some are held out; add rows to it")
-        some = held[:: max(1, -(-len(held) // most))]
-        z.append(score_columns(part, take_rows(X, some)))
-        codes.append(encode_as(y[some], model.classes_))
-    scores, own = np.concatenate(z), np.concatenate(codes)
-    offsets = validated_offsets(scores, own)
+    max_rows = max(1, rows_per_block(8 * len(model.classes_) * len(splits), 4 * CACHE_BYTES))
+    z, codes_of_parts = [], []
+    for train, held_out in splits:
+        partial_model = clone(model).fit(take_rows(X, train), y[train])
+        if len(partial_model.classes_) < len(model.classes_):
+            raise InputError(
+                "a class has no training row left if some of its rows are held out; add rows of this class"
+            )
+        sample = held_out[:: max(1, -(-len(held_out) // max_rows))]
+        z.append(score_columns(partial_model, take_rows(X, sample)))
+        codes_of_parts.append(encode_as(y[sample], model.classes_))
+    scores, codes = np.concatenate(z), np.concatenate(codes_of_parts)
+    offsets = validated_offsets(scores, codes)
     model.intercept_ = (model.intercept_ + offsets).astype(model.intercept_.dtype)
-    return scale_fitted(model, scores + offsets, own, SCORES), MOVED if offsets.any() else ""
+    return scale_fitted(model, scores + offsets, codes, SCORES), ADJUSTED if offsets.any() else ""
 
 
 # ---- sets and "unknown"
@@ -139,21 +143,21 @@ def _moved_and_scaled(model: Any, X: Any, y: NDArray, splits: list[Split]) -> tu
 
 @dataclass(frozen=True, eq=False)
 class Tradeoff:
-    """A curve x, y on the test rows, the point of the model on it, and the guarantee in words."""
+    """A curve x, y over all thresholds on the test rows, the point `at` of the model, and the guarantee in words."""
 
     x: NDArray[np.float64]
     y: NDArray[np.float64]
     at: tuple[float, float]
     guarantee: str
-    note: str = ""  # what the user should know about the sets, or the classes that are rejected
+    note: str = ""  # a warning about empty sets, or about classes that are mostly rejected
 
 
 @dataclass(frozen=True, eq=False)
 class GuaranteedModel:
     """The winner, with its temperature, inside the classifiers that give guarantees."""
 
-    model: Any  # predicts sets, or "unknown"
-    classifier: Any  # inside: the winner with its temperature
+    model: Any  # the outer classifier, which predicts sets or "unknown"
+    classifier: Any  # the inner one: the winner with its temperature
     open_set: Any  # the OpenSetClassifier, or None
 
 
@@ -183,45 +187,48 @@ def with_guarantees(
     return GuaranteedModel(model, inside, open_set)
 
 
-def sets_tradeoff(found: GuaranteedModel, X: Any, y: NDArray, n_points: int = 60) -> Tradeoff:
+def sets_tradeoff(guaranteed: GuaranteedModel, X: Any, y: NDArray, n_points: int = 60) -> Tradeoff:
     """Return the share of test rows whose set contains their label, against the number of labels per set.
 
     The threshold of the model is one of the points.
     """
-    if isinstance(found.model, HierarchicalConformalClassifier):
-        return _nodes_tradeoff(found.model, X, y, n_points)
-    odd = 1.0 - np.asarray(found.classifier.predict_proba(X))
-    own = odd[np.arange(len(y)), encode_as(y, found.classifier.classes_)]
-    limits = np.unique([*np.quantile(own, np.linspace(0, 1, n_points)), *np.unique(found.model.thresholds_)])
-    sizes = np.array([(odd <= t).sum(axis=1).mean() for t in limits])
-    covered = np.array([(own <= t).mean() for t in limits])
-    sets = found.model.predict_set(X)
+    if isinstance(guaranteed.model, HierarchicalConformalClassifier):
+        return _nodes_tradeoff(guaranteed.model, X, y, n_points)
+    nonconformity = 1.0 - np.asarray(guaranteed.classifier.predict_proba(X))
+    own_nonconformity = nonconformity[np.arange(len(y)), encode_as(y, guaranteed.classifier.classes_)]
+    thresholds = np.unique(
+        [*np.quantile(own_nonconformity, np.linspace(0, 1, n_points)), *np.unique(guaranteed.model.thresholds_)]
+    )
+    sizes = np.array([(nonconformity <= t).sum(axis=1).mean() for t in thresholds])
+    covered = np.array([(own_nonconformity <= t).mean() for t in thresholds])
+    sets = guaranteed.model.predict_set(X)
     at = float(sets.sizes.mean()), float(sets.covers(y).mean())
     note = _empty_note(
-        float((sets.sizes == 0).mean()), float((odd.argmin(axis=1) == encode_as(y, found.classifier.classes_)).mean())
+        float((sets.sizes == 0).mean()),
+        float((nonconformity.argmin(axis=1) == encode_as(y, guaranteed.classifier.classes_)).mean()),
     )
-    return Tradeoff(sizes, covered, at, str(found.model.guarantee_), note)
+    return Tradeoff(sizes, covered, at, str(guaranteed.model.guarantee_), note)
 
 
 def _empty_note(empty: float, accuracy: float) -> str:
-    """Return why sets are empty, if some are."""
+    """Return a note on why sets are empty; no text if none is."""
     if not empty:
         return ""
     return (
-        f"{empty:.1%} of the sets are empty: no label is likely enough there, and {accuracy:.1%} of the most likely "
+        f"{empty:.1%} of the sets are empty: no label is likely enough, and {accuracy:.1%} of the most likely "
         "labels are correct, more than the sets need; a higher share (sets=) makes fewer empty sets"
     )
 
 
 def _nodes_tradeoff(model: HierarchicalConformalClassifier, X: Any, y: NDArray, n_points: int) -> Tradeoff:
-    """Return the same for sets that are nodes of a tree: all labels below the node."""
+    """Return the tradeoff of `sets_tradeoff` for sets that are nodes of a tree, with all labels below the node."""
     climb, tree, rows = model.climb(X), model.tree_, np.arange(len(y))
-    own = tree.chains[encode_as(y, model.classes_)]
-    covers = (climb.nodes[:, :, None] == own[:, None, :]).any(axis=2)  # (n, L + 1)
+    true_nodes = tree.chains[encode_as(y, model.classes_)]
+    covers = (climb.nodes[:, :, None] == true_nodes[:, None, :]).any(axis=2)  # (n, L + 1)
     sizes = np.asarray(tree.members.sum(axis=0)).ravel()[climb.nodes]
     p = climb.probabilities[:, :-1]
-    limits = [-1.0, *np.unique([*np.quantile(p, np.linspace(0, 1, n_points)), min(model.threshold_, 1.0)])]
-    stops = [climb.stops(limit) for limit in limits]
+    thresholds = [-1.0, *np.unique([*np.quantile(p, np.linspace(0, 1, n_points)), min(model.threshold_, 1.0)])]
+    stops = [climb.stops(limit) for limit in thresholds]
     at = climb.stops(model.threshold_)
     return Tradeoff(
         np.array([sizes[rows, stop].mean() for stop in stops]),
@@ -231,26 +238,32 @@ def _nodes_tradeoff(model: HierarchicalConformalClassifier, X: Any, y: NDArray, 
     )
 
 
-def unknown_tradeoff(found: GuaranteedModel, X: Any, y: NDArray, n_points: int = 60) -> Tradeoff:
-    """Return the accuracy of the rows that are answered, against their share, most confident rows first."""
-    explained = found.open_set.explain(X)
-    order = np.argsort(-explained.known_scores, kind="stable")
-    right = (explained.candidates == y)[order]
+def unknown_tradeoff(guaranteed: GuaranteedModel, X: Any, y: NDArray, n_points: int = 60) -> Tradeoff:
+    """Return the accuracy on rows with a predicted label against their share, for all thresholds of rejection."""
+    explanation = guaranteed.open_set.explain(X)
+    order = np.argsort(-explanation.known_scores, kind="stable")
+    correct = (explanation.candidates == y)[order]
     counts = np.unique(np.linspace(1, len(y), n_points).astype(int))
-    answered = ~explained.rejected
-    accuracy = float((explained.candidates == y)[answered].mean()) if answered.any() else 1.0
+    answered = ~explanation.rejected
+    accuracy = float((explanation.candidates == y)[answered].mean()) if answered.any() else 1.0
     at = float(answered.mean()), accuracy
-    curve = np.cumsum(right)[counts - 1] / counts
-    return Tradeoff(counts / len(y), curve, at, str(found.open_set.guarantee_), _rejected_note(y, explained.rejected))
+    curve = np.cumsum(correct)[counts - 1] / counts
+    return Tradeoff(
+        counts / len(y), curve, at, str(guaranteed.open_set.guarantee_), _rejected_note(y, explanation.rejected)
+    )
 
 
 def _rejected_note(y: NDArray, rejected: NDArray[np.bool_]) -> str:
-    """Return the classes of which more than half of the test rows are taken for unknown."""
+    """Return a note on the classes of which more than half of the test rows are predicted as unknown."""
     classes, codes = np.unique(y, return_inverse=True)
-    rows, out = np.bincount(codes), np.bincount(codes, rejected)
-    most = [
-        f"{classes[c]} ({out[c]:.0f} of {rows[c]})"
-        for c in np.argsort(-out / rows, kind="stable")
-        if 2 * out[c] > rows[c]
+    rows, rejected_counts = np.bincount(codes), np.bincount(codes, rejected)
+    mostly_rejected = [
+        f"{classes[c]} ({rejected_counts[c]:.0f} of {rows[c]})"
+        for c in np.argsort(-rejected_counts / rows, kind="stable")
+        if 2 * rejected_counts[c] > rows[c]
     ]
-    return f"most test rows of these classes are answered 'unknown': {listing(most, 5)}" if most else ""
+    return (
+        f"most test rows of these classes are predicted as 'unknown': {listing(mostly_rejected, 5)}"
+        if mostly_rejected
+        else ""
+    )

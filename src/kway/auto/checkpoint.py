@@ -1,12 +1,13 @@
-"""The best model and the predictions of a race on disk, so that an interrupted job leaves a model and can resume.
+"""Saves the best model so far and the cross-validation predictions of a job, so that an interrupted job can resume.
 
     model.kway                 the best family after each round, until the finished model replaces it
-    model.unfinished.kway      instead, if model.kway is a finished model of an earlier job: it is not replaced
-    MODEL.resume/              key.json, and one file of predictions per family, rows and fold
+    model.unfinished.kway      the same, if model.kway is a finished model of an earlier job, which is not replaced
+    model.kway.resume/         key.json with the digest of the job, and one file of predictions per model family, number
+                               of training rows and fold
 
-The key is a digest of the training rows, their labels and the options. A job with the same key reads the predictions
-instead of learning the splits again; any other key removes them. A finished job removes the folder. Every file is
-written completely or not at all, so a kill at any time leaves files that can be read.
+A job with the same digest (`job_digest`) reads the predictions instead of refitting the folds; a job with another
+digest removes them when it starts. A finished job removes the folder. Every file is first written under a temporary
+name, so an interrupted write leaves no damaged file.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 from zipfile import BadZipFile
 
 import numpy as np
@@ -38,47 +40,56 @@ _KEY = "key.json"
 
 
 class PredictionFiles:
-    """Predictions in a folder, one file each; those of another job are removed."""
+    """Predictions in a folder, one file each.
 
-    def __init__(self, folder: Path, key: str) -> None:
-        self.folder = folder
-        if self._key() is None and folder.exists() and any(folder.iterdir()):
+    `open_folder` returns those of a job; the constructor changes no file.
+    """
+
+    def __init__(self, folder: Path, digest: str) -> None:
+        self.folder, self.digest = folder, digest
+
+    @classmethod
+    def open_folder(cls, folder: Path, digest: str) -> PredictionFiles:
+        """Return the predictions of the job with this digest, after removing those of any other job."""
+        files = cls(folder, digest)
+        stored = files._stored_digest()
+        if stored is None and folder.exists() and any(folder.iterdir()):
             raise UsageError(f"{folder} has files that kway did not write; rename it, as kway keeps its progress there")
-        if self._key() != key:
-            self.remove()
-        self.key = key
+        if stored != digest:
+            files.remove()
+        return files
 
-    def _key(self) -> str | None:
-        """Return the key of the folder; None if there is none."""
+    def _stored_digest(self) -> str | None:
+        """Return the digest of the job that wrote the folder; None if there is none."""
         try:
             return str(json.loads((self.folder / _KEY).read_text())["key"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def get(self, key: str) -> Predictions | None:
-        """Return stored predictions, if there are any."""
+    def get(self, name: str) -> Predictions | None:
+        """Return the predictions stored under this name; None if there are none, or if the file is damaged."""
         try:
-            with self._path(key).open("rb") as file, np.load(file, allow_pickle=False) as stored:
-                return Predictions(**{name: stored[name] for name in stored})
+            with self._path(name).open("rb") as file, np.load(file, allow_pickle=False) as stored:
+                return Predictions(**{field: stored[field] for field in stored})
         except (OSError, ValueError, KeyError, TypeError, BadZipFile):
             return None
 
-    def put(self, key: str, predictions: Predictions) -> None:
-        """Store predictions."""
-        if self._key() is None:
+    def put(self, name: str, predictions: Predictions) -> None:
+        """Store predictions under a name."""
+        if self._stored_digest() is None:
             self.folder.mkdir(exist_ok=True)
-            with replacing(self.folder / _KEY) as draft:
-                draft.write_text(json.dumps({"key": self.key}))
-        arrays = {name: value for name, value in predictions._asdict().items() if value is not None}
-        with replacing(self._path(key)) as draft, draft.open("wb") as file:
+            with replacing(self.folder / _KEY) as temporary:
+                temporary.write_text(json.dumps({"key": self.digest}))
+        arrays = {field: value for field, value in predictions._asdict().items() if value is not None}
+        with replacing(self._path(name)) as temporary, temporary.open("wb") as file:
             np.savez(file, **arrays)
 
-    def _path(self, key: str) -> Path:
-        return self.folder / f"{key.replace(' ', '_')}.npz"
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{quote(name, safe=' ').replace(' ', '_')}.npz"
 
     def remove(self) -> None:
         """Remove the files and the folder, if they are those of a checkpoint."""
-        if self._key() is None:
+        if self._stored_digest() is None:
             return
         for path in [*self.folder.glob("*.npz"), self.folder / _KEY]:
             path.unlink()
@@ -94,22 +105,27 @@ class Checkpoint:
     path : Path
         Model file of the job.
     data : TrainTest
-        The rows.
+        Training rows and test rows of the job.
     options : FitOptions
-        The options.
+        Options of the job.
     notes : dict
         Notes of the model files, as `JobResult.file_notes` returns them.
     """
 
     def __init__(self, path: Path, data: TrainTest, options: FitOptions, notes: dict[str, Any]) -> None:
         self.path, self.data, self.options, self.notes = path, data, options, notes
-        self.store = PredictionFiles(path.with_name(path.name + ".resume"), job_key(data, options))
+        self.store = PredictionFiles.open_folder(path.with_name(path.name + ".resume"), job_digest(data, options))
         self._saved: tuple[Any, ...] = ()
 
-    def draft_path(self) -> Path:
-        """Return where an unfinished model goes: never onto a finished one."""
-        taken = self.path.exists() and not is_unfinished(self.path)
-        return self.path.with_name(f"{self.path.stem}.unfinished{self.path.suffix}") if taken else self.path
+    @property
+    def _side_path(self) -> Path:
+        """Path of the unfinished model next to a finished one."""
+        return self.path.with_name(f"{self.path.stem}.unfinished{self.path.suffix}")
+
+    def unfinished_path(self) -> Path:
+        """Return the path of the unfinished model, which never replaces a finished one."""
+        has_finished = self.path.exists() and not is_unfinished(self.path)
+        return self._side_path if has_finished else self.path
 
     def on_round(self, race: Race, views: dict[str, View]) -> None:
         """Fit the best family so far on the rows of the round, and save it."""
@@ -119,25 +135,24 @@ class Checkpoint:
         if state == self._saved:
             return
         view = views.get(runner.family.view, views[""])
-        some = slice(None) if runner.rows == race.all_rows else race.split(runner.rows, 0).train
+        rows = slice(None) if runner.rows == race.all_rows else race.split(runner.rows, 0).train
         try:
-            model = runner.family.make(row.setting, self.options.seed).fit(view.X[some], self.data.y[some])
+            model = runner.family.make(row.setting, self.options.seed).fit(view.X[rows], self.data.y[rows])
             self.save(FeaturedClassifier.of(view.features, model, view.X), row.model)
-        except (KwayError, MemoryError, OSError):  # the next round tries again
+        except (KwayError, MemoryError, OSError):  # a checkpoint must not end the job; the next round tries again
             return
         self._saved = state
 
     def save(self, model: Any, name: str) -> None:
         """Save a model as unfinished."""
         notes = {**self.notes, "model": name, UNFINISHED: True}
-        modelfile.save(model, self.draft_path(), notes, force=True)
+        modelfile.save(model, self.unfinished_path(), notes, force=True)
 
     def finish(self) -> None:
-        """Remove the predictions, and the unfinished model if it is not at the place of the finished one."""
+        """Remove the predictions, and the unfinished model next to the finished one."""
         self.store.remove()
-        draft = self.path.with_name(f"{self.path.stem}.unfinished{self.path.suffix}")
-        if draft.exists() and is_unfinished(draft):
-            draft.unlink()
+        if self._side_path.exists() and is_unfinished(self._side_path):
+            self._side_path.unlink()
 
 
 def is_unfinished(path: Path) -> bool:
@@ -148,11 +163,16 @@ def is_unfinished(path: Path) -> bool:
         return False
 
 
-def job_key(data: TrainTest, options: FitOptions) -> str:
-    """Return a digest of the training rows with their labels, and of the options except for the budget."""
+def job_digest(data: TrainTest, options: FitOptions) -> str:
+    """Return a digest of everything on which the predictions of a job depend, which decides whether they are reused.
+
+    These are the training rows with their labels, groups and order, the kinds of columns that the user named, the
+    version of kway, and all options except for the budget. Options count by their repr, so a job with an option
+    whose repr contains an address, such as a function, is never resumed.
+    """
     digest = hashlib.blake2b(digest_size=20)
-    asked = {f.name: repr(getattr(options, f.name)) for f in fields(options) if f.name != "budget"}
-    digest.update(json.dumps([kway.__version__, asked, dict(data.kinds)], sort_keys=True).encode())
+    values = {f.name: repr(getattr(options, f.name)) for f in fields(options) if f.name != "budget"}
+    digest.update(json.dumps([kway.__version__, values, dict(data.kinds)], sort_keys=True).encode())
     for part in (data.rows, data.labels.classes, data.labels.codes, data.groups, data.order):
         for piece in _pieces(part):
             digest.update(piece)

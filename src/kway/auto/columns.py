@@ -1,4 +1,4 @@
-"""How each column of a table was read: its kind, one value as the file has it, and what it became."""
+"""How each column of a table was read: its kind, an example value, and the features that it became."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class ColumnSummary(NamedTuple):
 
     @property
     def is_surprising(self) -> bool:
-        """Whether the user should look at it: it is not used, or its values needed a special rule."""
+        """Whether the user should check the column: it is not used, or its values needed a special rule."""
         return bool(self.note) or not self.used
 
     @property
     def treatment(self) -> str:
-        """How it was read and what it became."""
+        """How the column was read, and what it became."""
         return f"{self.note}; {self.done}" if self.note else self.done
 
 

@@ -1,11 +1,11 @@
 """Learn features from the training rows and compare the families on them.
 
-Views are other features of the same rows, for families that do better with them:
+A view is another set of features of the same rows, for families that do better with them:
 
-    no-text   all columns but those of text, for neighbors
+    no-text   all columns except for text, for neighbors
     text      only the columns of text, for naive Bayes and cosine similarity
     edges     edges and patches of images instead of pixels, for linear families
-    columns   one number per column, gaps and categories included, for trees
+    columns   one number per column, with missing values and category codes, for trees
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from kway.planning.costs import Size
 from kway.suggest import listing
 from kway.tables.features.features import Features
 
-_MOST_PIXELS = 1.5e7  # pixels of all images up to which edges and patches are computed: 3 s (T11, digits)
+_MAX_PIXELS = 1.5e7  # pixels of all images up to which edges and patches are computed: about 3 s
 _TEXT_ONLY = ("number", "true/false", "date", "category", "vector")  # kinds that the view of texts leaves out
 
 
@@ -56,11 +56,11 @@ class DataComparison:
     comparison: Comparison
     notes: tuple[str, ...] = ()
     blend: bool = False  # whether the race was run for a blend
-    leaks: tuple[Leak, ...] = ()  # and suspects that are none
+    leaks: tuple[Leak, ...] = ()  # possible leaks, also those that do not warn
     seconds: dict[str, float] = field(default_factory=dict)
 
     def view(self, model: str) -> View:
-        """Return the view that this family of the leaderboard was run on."""
+        """Return the view on which this family of the leaderboard was run."""
         return self.views.get(self.comparison.families[model].view, self.views[""])
 
     @property
@@ -84,8 +84,8 @@ def compare_data(
 ) -> DataComparison:
     """Learn features from the training rows and compare the families; `on_features` is called in between."""
     clock = clock or Clock(options.budget)
-    written = {w.column: w.how for w in data.written}
-    features = Features(dict(data.kinds) or None, embed=options.embed, image=data.image, written=written)
+    formats = {w.column: w.how for w in data.written}
+    features = Features(dict(data.kinds) or None, embed=options.embed, image=data.image, written=formats)
     views = {"": View(features, features.fit_transform(data.rows))}
     if on_features is not None:
         on_features(features)
@@ -93,16 +93,16 @@ def compare_data(
     if options.models is None or "naive-bayes" in options.models:
         views |= dict(other_views(features, data.rows, views[""].X))
     blend = can_blend(data, options, views[""].X)
-    found = compare_rows(
+    comparison = compare_rows(
         views[""].X, data.labels, options, data.groups, data.order, clock,
         views={name: view.X for name, view in views.items()}, blend=blend, store=store,
         categories=views[COLUMNS].features.categorical_ if COLUMNS in views else (),
         on_round=None if on_round is None else lambda race: on_round(race, views),
     )  # fmt: skip
-    notes = [*data.notes, *_fold_notes(found, data, options), *few_rows_note(data.labels.codes, found.folds)]
-    notes += [*_cut_notes(found, clock), *_left_out_notes(found.problems)]
-    notes += [reference_note(found.best, other, found.measure.rises) for other in found.references]
-    return DataComparison(data, options, views, found, tuple(notes), blend, leaks)
+    notes = [*data.notes, *_fold_notes(comparison, data, options), *few_rows_note(data.labels.codes, comparison.folds)]
+    notes += [*_cut_notes(comparison, clock), *_left_out_notes(comparison.problems)]
+    notes += [reference_note(comparison.best, other, comparison.measure.rises) for other in comparison.references]
+    return DataComparison(data, options, views, comparison, tuple(notes), blend, leaks)
 
 
 def _leaks(data: TrainTest, features: Features, X: Any, budget: float | None, seed: int) -> tuple[Leak, ...]:
@@ -113,19 +113,19 @@ def _leaks(data: TrainTest, features: Features, X: Any, budget: float | None, se
 
 def can_blend(data: TrainTest, options: FitOptions, X: Any) -> bool:
     """Return whether the job may end in a blend: all families, dense rows in memory, not too many classes."""
-    asked = options.models is None and not options.single and not options.guarantees
-    return asked and data.larger is None and not hasattr(X, "tocsr") and data.labels.n_classes <= MOST_POOLED
+    wanted = options.models is None and not options.single and not options.guarantees
+    return wanted and data.larger is None and not hasattr(X, "tocsr") and data.labels.n_classes <= MOST_POOLED
 
 
-def other_views(whole: Features, rows: Any, X: Any) -> Iterator[tuple[str, View]]:
+def other_views(main: Features, rows: Any, X: Any) -> Iterator[tuple[str, View]]:
     """Yield the other views of the rows, of which X (n, d) is the main one, by name."""
     forms: dict[str, Features | None]
-    if whole.is_table_:
-        forms = {NO_TEXT: whole.without("text"), TEXT: whole.without(*_TEXT_ONLY)}
+    if main.is_table_:
+        forms = {NO_TEXT: main.without("text"), TEXT: main.without(*_TEXT_ONLY)}
         if not hasattr(X, "tocsr"):
-            forms[COLUMNS] = clone(whole).set_params(form="columns", written=whole.written_)
+            forms[COLUMNS] = clone(main).set_params(form="columns", written=main.written_)
     else:
-        forms = {EDGES: whole.with_shapes(rows) if rows.size <= _MOST_PIXELS else None}
+        forms = {EDGES: main.with_shapes(rows) if rows.size <= _MAX_PIXELS else None}
     for name, features in forms.items():
         if features is not None and not (name == TEXT and forms[NO_TEXT] is None):
             try:
@@ -137,27 +137,27 @@ def other_views(whole: Features, rows: Any, X: Any) -> Iterator[tuple[str, View]
 # ---- notes
 
 
-def _fold_notes(found: Comparison, data: TrainTest, options: FitOptions) -> list[str]:
-    """Return a note if there are fewer folds than asked for; with `order` there is always one."""
-    made = int(found.folds.max()) + 1
-    if data.order is not None or made >= options.folds:
+def _fold_notes(comparison: Comparison, data: TrainTest, options: FitOptions) -> list[str]:
+    """Return a note if there are fewer folds than requested; with `order` there is always one fold."""
+    n_folds = int(comparison.folds.max()) + 1
+    if data.order is not None or n_folds >= options.folds:
         return []
     what = "rows" if data.groups is None else "groups"
-    return [f"there are {made} folds instead of {options.folds}, because there are too few {what}"]
+    return [f"there are {n_folds} folds instead of {options.folds}, because there are too few {what}"]
 
 
-def _cut_notes(found: Comparison, clock: Clock) -> list[str]:
+def _cut_notes(comparison: Comparison, clock: Clock) -> list[str]:
     """Return a note on what the budget or Ctrl-C left out."""
-    if found.finished:
+    if comparison.finished:
         return []
     why = "Ctrl-C" if clock.interrupted else f"the budget of {clock.budget:.3g} s"
     if clock.too_slow:
         why = "this machine is far slower than planned, so the safety limit of the default budget"
-    late = [name for name, reason in found.problems.items() if _is_late(reason)]
-    short = [row.model for row in found.rows if _is_late(row.note)]
+    late = [name for name, reason in comparison.problems.items() if _is_late(reason)]
+    partial = [row.model for row in comparison.rows if _is_late(row.note)]
     note = f"{why} ended the comparison early"
     note += f"; not run: {listing(late)}" if late else ""
-    return [note + (f"; run on some rows or folds only: {listing(short)}" if short else "")]
+    return [note + (f"; run on some rows or folds only: {listing(partial)}" if partial else "")]
 
 
 def _is_late(reason: str) -> bool:
@@ -166,17 +166,17 @@ def _is_late(reason: str) -> bool:
 
 def _left_out_notes(problems: dict[str, str]) -> list[str]:
     reasons = [why for why in dict.fromkeys(problems.values()) if not _is_late(why)]
-    names = {why: [n for n, w in problems.items() if w == why] for why in reasons}
-    return [f"{listing(n)} {'was' if len(n) == 1 else 'were'} left out: {why}" for why, n in names.items()]
+    families = {why: [n for n, w in problems.items() if w == why] for why in reasons}
+    return [f"{listing(n)} {'was' if len(n) == 1 else 'were'} left out: {why}" for why, n in families.items()]
 
 
 def reference_note(best: LeaderboardRow, other: LeaderboardRow, rises: bool) -> str:
-    """Return what a reference means for the user, from the differences fold by fold."""
+    """Return a note on whether a reference is better than the best family, from the differences per fold."""
     n = min(len(best.fold_scores), len(other.fold_scores))
     ahead = np.subtract(other.fold_scores[:n], best.fold_scores[:n]) * (1 if rises else -1)
     folds = f"the same {n} folds" if n > 1 else "the same fold"
     scores = f"{np.mean(other.fold_scores[:n]):.3f} on {folds} and {best.model} has {np.mean(best.fold_scores[:n]):.3f}"
-    verdict = "not better" if ahead.mean() <= 0 else "the difference may be luck"
+    verdict = "not better" if ahead.mean() <= 0 else "the difference is not significant"
     if n > 1 and paired_difference(ahead, np.zeros(n)).exceeds(errors=CLEAR):
         verdict = "it is better on these rows"
     return f"{other.model} (from another library, not saved) has {scores}: {verdict}"

@@ -1,15 +1,17 @@
 """Drift: do new rows look like the training rows? The model file keeps a summary of a few kB, and no row.
 
-    numbers, dates     counts in ten bins of equal frequency         categories    counts of the 20 most frequent levels
-    text               counts of the length, in ten bins             any column    count of missing values
+    numbers, dates     counts in ten bins of equal frequency
+    categories         counts of the 20 most frequent levels; rare levels share a bin with unseen ones
+    text               counts of the length, in ten bins
+    any column         count of missing values
 
-Rare levels share a bin with unseen ones. Wide data keeps the 40 columns of highest variance, or the first 40. Counts of
-the predicted labels, of the confidence and of "unknown" come from the test rows, because a model is too sure of rows
-that it learned from.
+Of a wide matrix, the 40 columns of highest variance are kept; of a wide table, the first 40. Counts of the predicted
+labels, of the confidence and of "unknown" come from the test rows, because a model is overconfident on its training
+rows.
 
 Each column is tested with the chi-squared test of homogeneity. Neighboring bins are merged until 5 rows are expected in
-each. The p-values are adjusted by Holm's method [1]_: without drift, the probability of any false alarm is about the
-level.
+each bin. The p-values are adjusted by Holm's method [1]_. Without drift, the probability of any false alarm is then
+about the level.
 
 References
 ----------
@@ -19,7 +21,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -45,7 +47,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 @dataclass(frozen=True)
 class ColumnSummary:
-    """Counts of a column in bins between `edges`, or of `levels` and all others; the last one is of missing values."""
+    """Counts of a column in bins between `edges`, or per level of `levels`, then other levels, then missing values."""
 
     name: str
     kind: str
@@ -54,11 +56,11 @@ class ColumnSummary:
     counts: tuple[int, ...] = ()
 
     def count(self, values: Any) -> NDArray[np.int64]:
-        """Return the counts of other values."""
+        """Return the counts of new values in the same bins."""
         if self.kind == "category":
             words = _words(values)
-            place = {level: i for i, level in enumerate(self.levels)}
-            bins = np.array([-1 if w is None else place.get(w, len(self.levels)) for w in words], np.int64)
+            bin_of = {level: i for i, level in enumerate(self.levels)}
+            bins = np.array([-1 if w is None else bin_of.get(w, len(self.levels)) for w in words], np.int64)
         else:
             numbers = _numbers(values, self.kind)
             bins = np.where(np.isnan(numbers), -1, np.searchsorted(self.edges, numbers, side="right"))
@@ -82,17 +84,17 @@ class ColumnDrift:
     Attributes
     ----------
     name : str
-        Column; in brackets if it is an output of the model.
+        Name of the column; in parentheses if it is an output of the model.
     bins : list of str
         Names of the bins.
     before, after : list of float
         Shares of the rows in each bin.
     moved : float
-        Share of the rows that would have to move to another bin (total variation distance).
+        Total variation distance: the share of the rows that would have to move to another bin.
     p_value : float
-        Of the chi-squared test.
+        p-value of the chi-squared test.
     adjusted : float
-        The p-value, adjusted for the number of columns.
+        p-value adjusted for the number of columns, by Holm's method.
     """
 
     name: str
@@ -128,7 +130,7 @@ class Drift(Printed):
         return [column for column in self.columns if column.adjusted < self.level]
 
     def headline(self) -> str:
-        """Return in words how many columns drifted."""
+        """Return a sentence on how many columns drifted."""
         return (
             f"{len(self.drifted):,} of {len(self.columns):,} columns drifted on {self.rows:,} rows; without drift, any "
             f"column is named with a probability of about {self.level:.0%}"
@@ -150,9 +152,9 @@ class Drift(Printed):
             for c in self.columns
         ]
 
-    def _table(self, most: int = 10) -> Table:
-        more = f"… {len(self.columns) - most:,} more columns" if len(self.columns) > most else ""
-        return Table(self.headline(), DRIFT_COLUMNS, self.lines()[:most], more)
+    def _table(self, max_rows: int = 10) -> Table:
+        more = f"… {len(self.columns) - max_rows:,} more columns" if len(self.columns) > max_rows else ""
+        return Table(self.headline(), DRIFT_COLUMNS, self.lines()[:max_rows], more)
 
 
 DRIFT_COLUMNS = ("column", "moved", "p", "training", "new", "largest change")
@@ -170,58 +172,62 @@ def bars(shares: Sequence[float]) -> str:
 
 def largest_change(column: ColumnDrift) -> str:
     """Return the bin whose share changed most, with both shares."""
-    at = int(np.abs(np.subtract(column.after, column.before)).argmax())
-    return f"{column.bins[at]}: {column.before[at]:.1%} to {column.after[at]:.1%}"
+    largest = int(np.abs(np.subtract(column.after, column.before)).argmax())
+    return f"{column.bins[largest]}: {column.before[largest]:.1%} to {column.after[largest]:.1%}"
 
 
 # ---- the summary
 
 
-def summarize(rows: Any, records: Sequence[Any] = (), most: int = 40) -> list[ColumnSummary]:
+def summarize(rows: Any, records: Sequence[Any] = (), max_columns: int = 40) -> list[ColumnSummary]:
     """Return the summaries of the columns of a table or a matrix; `records` says which columns of a table are used."""
     kinds = {record.column: record.kind for record in records if record.used}
-    found = []
-    for name in _columns(rows, list(kinds) or None, most):
+    summaries = []
+    for name in _columns(rows, list(kinds) or None, max_columns):
         values = _column(rows, name)
         kind = _summary_kind(values, kinds.get(name, "number"))
         if kind:
-            found.append(_summary(name, kind, values))
-    return found
+            summaries.append(_summary(name, kind, values))
+    return summaries
 
 
-def summarize_answers(predicted: NDArray, confidence: NDArray | None, unknown: Any = None) -> list[ColumnSummary]:
+def summarize_predictions(predicted: NDArray, confidence: NDArray | None, unknown: Any = None) -> list[ColumnSummary]:
     """Return the summaries of predicted labels and confidence of rows that the model did not learn from."""
-    answers = _answers(predicted, confidence, unknown)
+    answers = _prediction_columns(predicted, confidence, unknown)
     kinds = {CONFIDENCE: "number", LABEL: "category", UNKNOWN: "category"}
     return [_summary(name, kinds[name], values, 1 if name == UNKNOWN else None) for name, values in answers.items()]
 
 
-def as_note(found: Sequence[ColumnSummary]) -> list[dict[str, Any]]:
+def as_note(summaries: Sequence[ColumnSummary]) -> list[dict[str, Any]]:
     """Return summaries as plain values for a model file."""
-    return [asdict(column) for column in found]
+    return [asdict(column) for column in summaries]
 
 
 def _summary(
-    name: str, kind: str, values: Any, rare: int | None = None, n_bins: int = 10, most: int = 20
+    name: str, kind: str, values: Any, min_count: int | None = None, n_bins: int = 10, max_levels: int = 20
 ) -> ColumnSummary:
     if kind == "category":
         words = [word for word in _words(values) if word is not None]
         levels, counts = np.unique(np.array(words, dtype=object).astype(str), return_counts=True)
-        order = [i for i in np.argsort(-counts, kind="stable")[:most] if counts[i] >= (rare or rare_below(len(words)))]
-        empty = ColumnSummary(name, kind, levels=tuple(str(levels[i]) for i in order))
+        order = [
+            i
+            for i in np.argsort(-counts, kind="stable")[:max_levels]
+            if counts[i] >= (min_count or rare_below(len(words)))
+        ]
+        bins = ColumnSummary(name, kind, levels=tuple(str(levels[i]) for i in order))
     else:
         numbers = _numbers(values, kind)
-        there = numbers[~np.isnan(numbers)]
+        present = numbers[~np.isnan(numbers)]
         edges: NDArray = np.empty(0)
-        if len(there) and (width := float(np.ptp(there))) > 0:
+        if len(present) and (width := float(np.ptp(present))) > 0:
             digits = 3 - int(np.floor(np.log10(width)))
-            edges = np.unique(np.quantile(there, np.linspace(0, 1, n_bins + 1)[1:-1]).round(min(digits, 300)))
-        empty = ColumnSummary(name, kind, edges=tuple(map(float, edges)))
-    return ColumnSummary(name, kind, empty.edges, empty.levels, tuple(map(int, empty.count(values))))
+            edges = np.unique(np.quantile(present, np.linspace(0, 1, n_bins + 1)[1:-1]).round(min(digits, 300)))
+        bins = ColumnSummary(name, kind, edges=tuple(map(float, edges)))
+    return ColumnSummary(name, kind, bins.edges, bins.levels, tuple(map(int, bins.count(values))))
 
 
-def _answers(predicted: NDArray, confidence: NDArray | None, unknown: Any) -> dict[str, Any]:
-    """Return what the model answers as columns; rows that it calls unknown have no label."""
+def _prediction_columns(predicted: NDArray, confidence: NDArray | None, unknown: Any) -> dict[str, Any]:
+    """Return the predictions as columns; rows that are predicted as unknown have no label."""
     rejected = np.zeros(len(predicted), bool) if unknown is None else np.asarray(predicted) == unknown
     columns: dict[str, Any] = {} if confidence is None else {CONFIDENCE: np.asarray(confidence, np.float64)}
     columns[LABEL] = np.asarray(predicted)[~rejected].astype(str)
@@ -235,16 +241,16 @@ def unknown_label(model: Any) -> Any:
     return next((layer.unknown_ for layer in layers(model) if hasattr(layer, "unknown_")), None)
 
 
-def _columns(rows: Any, used: list[str] | None, most: int) -> list[str]:
+def _columns(rows: Any, used: list[str] | None, max_columns: int) -> list[str]:
     """Return the columns to summarize; those of a matrix are called x0, x1, ..."""
     if is_table(rows):
-        return (used or list(as_table(rows).column_names))[:most]
+        return (used or list(as_table(rows).column_names))[:max_columns]
     d = rows.shape[1]
-    if d <= most:
+    if d <= max_columns:
         return [f"x{j}" for j in range(d)]
-    some = rows[:: max(1, rows.shape[0] // 1000)]
-    dense = some.toarray() if hasattr(some, "toarray") else np.asarray(some, np.float64)
-    return [f"x{j}" for j in np.sort(np.argsort(-np.nanvar(dense, axis=0), kind="stable")[:most])]
+    sample = rows[:: max(1, rows.shape[0] // 1000)]
+    dense = sample.toarray() if hasattr(sample, "toarray") else np.asarray(sample, np.float64)
+    return [f"x{j}" for j in np.sort(np.argsort(-np.nanvar(dense, axis=0), kind="stable")[:max_columns])]
 
 
 def _column(rows: Any, name: str) -> Any:
@@ -295,8 +301,8 @@ class DriftCounts:
     counts: dict[str, NDArray[np.int64]] = field(default_factory=dict)
 
     def add(self, rows: Any, predicted: NDArray | None = None, confidence: NDArray | None = None) -> None:
-        """Count some rows, with the answers of the model if they are known."""
-        answers = {} if predicted is None else _answers(predicted, confidence, self.unknown)
+        """Count a block of rows, with the predictions of the model if they are given."""
+        answers = {} if predicted is None else _prediction_columns(predicted, confidence, self.unknown)
         self.rows += n_rows(rows)
         for column in self.summaries:
             if column.name in (CONFIDENCE, LABEL, UNKNOWN):
@@ -308,10 +314,11 @@ class DriftCounts:
             self.counts[column.name] = self.counts.get(column.name, np.int64(0)) + column.count(values)
 
     def drift(self, level: float = 0.05) -> Drift:
-        """Test each column."""
-        found = [_compared(column, self.counts[column.name]) for column in self.summaries if column.name in self.counts]
-        adjusted = holm(np.array([column.p_value for column in found]))
-        columns = [ColumnDrift(**{**vars(column), "adjusted": float(p)}) for column, p in zip(found, adjusted)]
+        """Test each column that was counted."""
+        counted = [column for column in self.summaries if column.name in self.counts]
+        columns = [_compared(column, self.counts[column.name]) for column in counted]
+        adjusted = holm(np.array([column.p_value for column in columns]))
+        columns = [replace(column, adjusted=float(p)) for column, p in zip(columns, adjusted)]
         return Drift(sorted(columns, key=lambda column: (column.p_value, -column.moved)), self.rows, level)
 
 
@@ -325,11 +332,11 @@ def _compared(column: ColumnSummary, after: NDArray[np.int64]) -> ColumnDrift:
     return ColumnDrift(column.name, [n for n, k in zip(names, kept) if k], parts[0], parts[1], moved, p_value)
 
 
-def chi_squared(before: NDArray[np.int64], after: NDArray[np.int64], least: float = 5.0) -> float:
+def chi_squared(before: NDArray[np.int64], after: NDArray[np.int64], min_expected: float = 5.0) -> float:
     """Return the p-value of the test that both rows of counts come from the same shares.
 
-    Neighboring bins are merged until at least `least` rows are expected in each, for both rows. That depends on the
-    counts before alone, so it does not favor a result.
+    Neighboring bins are merged until at least `min_expected` rows are expected in each, before and after. This
+    depends only on the counts before, so it does not favor a result.
 
     >>> chi_squared(np.array([50, 50]), np.array([50, 50]))
     1.0
@@ -340,7 +347,7 @@ def chi_squared(before: NDArray[np.int64], after: NDArray[np.int64], least: floa
     merged, open_bin = list[NDArray](), np.zeros(2)
     for pair in np.stack([before, after], axis=1):
         open_bin = open_bin + pair
-        if open_bin[0] * share >= least:
+        if open_bin[0] * share >= min_expected:
             merged.append(open_bin)
             open_bin = np.zeros(2)
     if not merged:
@@ -369,16 +376,16 @@ def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def stored_summary(notes: Mapping[str, Any], name: str) -> list[ColumnSummary]:
     """Return the summary in the notes of a model file; raise InputError if it has none."""
-    found = notes.get(NOTE)
+    note = notes.get(NOTE)
     try:
-        if not found:
+        if not note:
             raise KeyError(NOTE)
         summaries = [
             ColumnSummary(
                 str(each["name"]), str(each["kind"]), tuple(map(float, each["edges"])), tuple(map(str, each["levels"])),
                 tuple(map(int, each["counts"])),
             )
-            for each in found
+            for each in note
         ]  # fmt: skip
         if not all(s.kind in _SUMMARIES and len(s.counts) == len(s.edges) + len(s.levels) + 2 for s in summaries):
             raise ValueError("counts do not fit the bins")
@@ -395,7 +402,7 @@ def drift(model: Any, X: Any, *, level: float = 0.05) -> Drift:
     Parameters
     ----------
     model : str, Path or Fitted
-        A model file that `kway fit` or `Fitted.save` has written, or the result of `kway.fit`.
+        A model file written by `kway fit` or `Fitted.save`, or the result of `kway.fit`.
     X : table or array-like of shape (n_samples, n_features)
         New rows, in the form that the model takes.
     level : float, default=0.05

@@ -1,7 +1,9 @@
-"""Score a model on labeled rows that it did not learn from, and test whether one model is better than another.
+"""Score a model on labeled rows that it was not trained on, and test whether one model is better than another.
 
-accuracy    with its 95% Wilson interval             macro F1    mean over classes of 2 P R / (P + R)
-log loss    kway.measures                             ECE         mean gap between confidence and accuracy
+accuracy    share of correct predictions, with its 95% Wilson interval
+macro F1    mean of 2 P R / (P + R) over the classes that occur among the labels; P is precision, R is recall
+log loss    mean of -log p of the correct class (kway.measures)
+ECE         expected calibration error: mean gap between confidence and accuracy
 McNemar     exact binomial test on the rows that only one of two models predicts correctly
 """
 
@@ -14,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import bdtr
 
 from kway.base.class_rows import best_columns
 from kway.confidence import TemperatureScaledClassifier
@@ -23,7 +26,7 @@ from kway.measures import log_losses, own_probability
 from kway.memory import BLOCK_BYTES, available_bytes, rows_per_block
 from kway.threads import spans
 
-TOP = 5  # labels per row of the top-5 accuracy; the name of the field top5 says so
+TOP = 5  # k of the top-k accuracy; to change it, rename the field top5
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Scores:
     low, high : float
         95% Wilson interval of the accuracy.
     macro_f1 : float
-        Mean F1 of the classes.
+        Mean F1 of the classes that occur among the labels.
     top5 : float or None
         Share of rows whose label is among the five best; None if there are at most five classes.
     log_loss : float or None
@@ -47,7 +50,8 @@ class Scores:
     rows : int
         Number of rows.
     classes : list of dict
-        Rows, precision, recall, F1 and most frequent mistake of each class.
+        One dict per class that occurs among the labels, with the keys `class`, `rows`, `precision`, `recall`, `f1` and
+        `taken_for`: the label that is most often predicted instead, or None if all rows are correct.
     """
 
     accuracy: float
@@ -82,7 +86,7 @@ class McNemar:
 def evaluate_model(model: Any, X: Any, y: NDArray) -> Evaluation:
     """Predict the rows, a block at a time, and compare with their labels y (n,)."""
     tally = Tally(np.asarray(model.classes_))
-    # With very many classes a block reads all weights, so that small blocks would be slow.
+    # each block reads the weights of all classes, so blocks must not be small if there are many classes
     block = rows_per_block(8 * len(tally.classes), max(BLOCK_BYTES, available_bytes() // 16))
     blocks = spans(len(y), block)
     predicted, confidence = zip(*(tally.add(model, X[rows], y[rows]) for rows in blocks))
@@ -109,33 +113,37 @@ class Tally:
     def __init__(self, classes: NDArray) -> None:
         self.classes = classes
         self.rows = 0
-        self.pairs: Counter[tuple[Any, Any]] = Counter()  # (label, answer) -> rows
-        self.losses: float | None = 0.0
-        self.top: int | None = 0 if len(classes) > TOP else None
+        self.pairs: Counter[tuple[Any, Any]] = Counter()  # (label, predicted label) -> rows
+        self.losses: float | None = 0.0  # sum; None once a block has no probabilities
+        self.top: int | None = 0 if len(classes) > TOP else None  # rows; None once a block has no top-5 labels
         self.bins: NDArray | None = None  # rows, sums of confidence, and correct rows per bin of confidence
 
     def add(self, model: Any, X: Any, y: NDArray) -> tuple[NDArray, NDArray | None]:
-        """Predict some rows, count them, and return the labels and the confidence in them."""
-        refuse_other_kind(y, self.classes)
+        """Predict rows X with labels y (m,), count them, and return the predicted labels (m,) and their probabilities.
+
+        A model may state no probabilities, or state them for some blocks only because others do not fit in memory.
+        Scores that need them are then None for all rows.
+        """
+        check_same_label_type(y, self.classes)
         p = probabilities_or_none(model, X)
         predicted = np.asarray(model.predict(X))
         self.rows += len(y)
         self.pairs.update(_pairs(y, predicted))
-        top = None if self.top is None else self._top5(model, X, y, p)
-        self.top = None if top is None or self.top is None else self.top + top
+        in_top = None if self.top is None else self._count_top5(model, X, y, p)
+        self.top = None if in_top is None or self.top is None else self.top + in_top
         confidence = None if p is None else p.max(axis=1)
         if p is None or confidence is None or self.losses is None:
             self.losses = self.bins = None
         else:
             self.losses += float(log_losses(own_probability(p, y, self.classes)).sum())
-            found = reliability_of(confidence, predicted == y)
-            parts = np.nan_to_num(np.stack((found.rows, found.rows * found.confidence, found.rows * found.accuracy)))
-            self.bins = parts if self.bins is None else self.bins + parts
+            table = reliability_of(confidence, predicted == y)
+            bins = np.nan_to_num(np.stack((table.rows, table.rows * table.confidence, table.rows * table.accuracy)))
+            self.bins = bins if self.bins is None else self.bins + bins
         return predicted, confidence
 
-    def _top5(self, model: Any, X: Any, y: NDArray, p: NDArray | None) -> int | None:
-        """Count the rows whose label is among the best 5; a scaled model needs no second search."""
-        if p is not None and isinstance(model, TemperatureScaledClassifier):
+    def _count_top5(self, model: Any, X: Any, y: NDArray, p: NDArray | None) -> int | None:
+        """Return how many labels are among the 5 best; None if the model does not rank labels."""
+        if p is not None and isinstance(model, TemperatureScaledClassifier):  # a second search would be slower
             labels = self.classes[best_columns(p, TOP)]  # (n, 5)
         elif hasattr(model, "predict_topk"):
             labels = model.predict_topk(X, TOP)[0]
@@ -144,13 +152,13 @@ class Tally:
         return int((labels == y[:, None]).any(axis=1).sum())
 
     def scores(self) -> Scores:
-        """Return the scores of all rows so far."""
+        """Return the scores of all rows so far, of which there must be at least one."""
         n, table = self.rows, _class_records(self.pairs)
-        right = sum(count for (label, answer), count in self.pairs.items() if label == answer)
-        low, high = wilson(np.array(float(right)), np.array(n))
+        correct = sum(count for (label, predicted), count in self.pairs.items() if label == predicted)
+        low, high = wilson(np.array(float(correct)), np.array(n))
         gaps = None if self.bins is None else np.abs(self.bins[1] - self.bins[2])
         return Scores(
-            accuracy=right / n,
+            accuracy=correct / n,
             low=float(low),
             high=float(high),
             macro_f1=float(np.mean([line["f1"] for line in table])),
@@ -164,16 +172,15 @@ class Tally:
 
 def _pairs(y: NDArray, predicted: NDArray) -> dict[tuple[Any, Any], int]:
     """Return the number of rows per (label, predicted label)."""
-    labels, a = np.unique(y, return_inverse=True)
-    answers, b = np.unique(predicted, return_inverse=True)
-    joint, counts = np.unique(a.ravel() * len(answers) + b.ravel(), return_counts=True)
-    first, second = labels.tolist(), answers.tolist()
-    where = (divmod(int(j), len(answers)) for j in joint)
-    return {(first[i], second[j]): int(count) for (i, j), count in zip(where, counts)}
+    labels, true_codes = np.unique(y, return_inverse=True)
+    answers, predicted_codes = np.unique(predicted, return_inverse=True)
+    pairs, counts = np.unique(true_codes.ravel() * len(answers) + predicted_codes.ravel(), return_counts=True)
+    true, guessed = np.divmod(pairs, len(answers))
+    return dict(zip(zip(labels[true].tolist(), answers[guessed].tolist()), counts.tolist()))
 
 
-def refuse_other_kind(y: NDArray, classes: NDArray) -> None:
-    """Raise InputError if one kind of labels is text and the other is numbers."""
+def check_same_label_type(y: NDArray, classes: NDArray) -> None:
+    """Raise InputError unless both label arrays are text or both are numeric."""
     if (y.dtype.kind in "UO") != (classes.dtype.kind in "UO"):
         kinds = ["text" if labels.dtype.kind in "UO" else "numbers" for labels in (y, classes)]
         raise InputError(
@@ -194,55 +201,47 @@ def probabilities_or_none(model: Any, X: Any) -> NDArray | None:
 
 def _class_records(pairs: Mapping[tuple[Any, Any], int]) -> list[dict[str, Any]]:
     """Return rows, precision, recall, F1 and the most frequent wrong label of each class."""
-    claimed: Counter[Any] = Counter()
-    answers: dict[Any, dict[Any, int]] = {}
-    for (label, answer), count in pairs.items():
-        claimed[answer] += count
-        answers.setdefault(label, {})[answer] = count
-    return [_class_record(label, answers[label], claimed[label]) for label in sorted(answers)]
+    n_predicted: Counter[Any] = Counter()
+    predictions: dict[Any, dict[Any, int]] = {}  # label -> predicted label -> rows
+    for (label, predicted), count in pairs.items():
+        n_predicted[predicted] += count
+        predictions.setdefault(label, {})[predicted] = count
+    return [_class_record(label, predictions[label], n_predicted[label]) for label in sorted(predictions)]
 
 
-def _class_record(label: Any, answers: Mapping[Any, int], claimed: int) -> dict[str, Any]:
-    rows, hits = sum(answers.values()), answers.get(label, 0)
-    wrong = sorted(((-count, answer) for answer, count in answers.items() if answer != label), key=lambda w: w[0])
-    most = [answer for count, answer in wrong if count == wrong[0][0]]
+def _class_record(label: Any, predictions: Mapping[Any, int], n_predicted: int) -> dict[str, Any]:
+    rows, correct = sum(predictions.values()), predictions.get(label, 0)
+    wrong = {predicted: count for predicted, count in predictions.items() if predicted != label}
+    most_frequent = [predicted for predicted, count in wrong.items() if count == max(wrong.values())]
     return {
         "class": label,
         "rows": rows,
-        "precision": hits / claimed if claimed else 0.0,
-        "recall": hits / rows,
-        "f1": 2 * hits / (rows + claimed),
-        "taken_for": min(most) if most else None,
+        "precision": correct / n_predicted if n_predicted else 0.0,
+        "recall": correct / rows,
+        "f1": 2 * correct / (rows + n_predicted),
+        "taken_for": min(most_frequent, default=None),
     }
 
 
-def wilson(right: NDArray, n: NDArray, z: float = 1.959964) -> tuple[NDArray, NDArray]:
-    """Return the lower and upper end of the Wilson score interval of a share, right of n.
+def wilson(successes: NDArray, n: NDArray, z: float = 1.959964) -> tuple[NDArray, NDArray]:
+    """Return the lower and upper end of the Wilson score interval of a share, `successes` of n; 95% by default.
 
     >>> [round(float(v), 3) for v in wilson(np.array(9.0), np.array(10))]
     [0.596, 0.982]
     """
-    p = right / n
+    p = successes / n
     center = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-    low = np.minimum(np.maximum(center - half, 0.0), p)  # rounding would make it -0.0000 if none is right
+    low = np.minimum(np.maximum(center - half, 0.0), p)  # rounding would give -0.0 if there are no successes
     return low, np.maximum(center + half, p)
 
 
-def mcnemar(first_right: NDArray[np.bool_], second_right: NDArray[np.bool_]) -> McNemar:
-    """Test exactly, two-sided, whether two models are equally often correct on the same rows (n,).
+def mcnemar(first_correct: NDArray[np.bool_], second_correct: NDArray[np.bool_]) -> McNemar:
+    """Return the exact, two-sided test of whether two models are equally often correct on the same rows (n,).
 
     >>> mcnemar(np.array([True] * 8 + [False]), np.array([False] * 8 + [True])).p_value
     0.0390625
     """
-    first, second = int((first_right & ~second_right).sum()), int((second_right & ~first_right).sum())
-    return McNemar(first, second, min(1.0, 2 * _even_tail(min(first, second), first + second)))
-
-
-def _even_tail(most: int, n: int) -> float:
-    """Return P(at most `most` heads in n fair throws) = sum_i C(n, i) / 2^n, computed in integers."""
-    ways = total = 1
-    for i in range(most):
-        ways = ways * (n - i) // (i + 1)
-        total += ways
-    return total / 2**n
+    first = int((first_correct & ~second_correct).sum())
+    second = int((second_correct & ~first_correct).sum())
+    return McNemar(first, second, min(1.0, 2 * float(bdtr(min(first, second), first + second, 0.5))))

@@ -1,6 +1,7 @@
-"""FitOptions: the options of the main job, for `kway.fit`, `kway.compare` and the commands of the same names.
+"""FitOptions: how models are chosen and fitted, for `kway.fit`, `kway.compare`, `kway.inspect` and their commands.
 
-To add an option, add a field here and use it in the job.
+To add an option, add a field here and use it in the job. The option then exists in Python (name=) and on the command
+line (--name). How DATA is read is declared in tables/read_options.py.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from kway.declared_options import check_options, option, split_names
 from kway.errors import UsageError
 from kway.suggest import listing, nearest
 
-# Every family of classifiers in one line, in the order of the comparison.
+# A description of every family of classifiers, in the order of the comparison.
 FAMILY_DESCRIPTIONS = {
     "centroid": "nearest class mean, by Euclidean distance or cosine",
     "softmax": "softmax (multinomial logistic) regression with an L2 penalty",
@@ -34,7 +35,7 @@ FAMILY_DESCRIPTIONS = {
     "logistic": "one-vs-all logistic regression with an L2 penalty",
     "perceptron": "multi-class perceptron",
     "svm": "multi-class linear SVM for all classes at once (Weston-Watkins)",
-    "least-squares-number": "least squares on the class number, a weak baseline that runs only if named",
+    "least-squares-number": "least squares that predicts the class index, a weak baseline that is run only if named",
 }
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours"}
 
@@ -53,19 +54,20 @@ def _rule(make: Callable[[Any], Any]) -> Callable[[str, Any], Any]:
 
 def _models(name: str, value: Any) -> tuple[Any, ...] | None:
     """Return families given by name (also separated by commas) or as objects; None and "all" mean all."""
-    given = split_names(value) if isinstance(value, str) else value
-    if given is None or tuple(given) == ("all",):
+    models = split_names(value) if isinstance(value, str) else value
+    if models is None or tuple(models) == ("all",):
         return None
     from kway.auto.race.families import CLASS_NUMBER, FAMILIES
 
-    given = tuple(given)
-    known = (*FAMILIES, CLASS_NUMBER.name, "all")
-    for model in given:
-        if isinstance(model, str) and model not in known[:-1]:
-            raise UsageError(f"{name} has no {model!r}{nearest(model, known)}; known are {listing(known, len(known))}")
-    if not given:
-        raise UsageError(f"{name} is empty; known are {listing(known)}")
-    return given
+    models = tuple(models)
+    families = (*FAMILIES, CLASS_NUMBER.name)
+    choices = listing((*families, "all"), len(families) + 1)
+    for model in models:
+        if isinstance(model, str) and model not in families:
+            raise UsageError(f"{name} has no {model!r}{nearest(model, families)}; known are {choices}")
+    if not models:
+        raise UsageError(f"{name} is empty; known are {choices}")
+    return models
 
 
 def _seconds(name: str, value: Any) -> float | None:
@@ -94,31 +96,32 @@ def _references(name: str, value: Any) -> tuple[Any, ...] | None:
         return None
     from kway.auto.race.references import checked_references
 
-    given = (value,) if isinstance(value, str) or hasattr(value, "fit") else tuple(value)
-    return checked_references([what for what in given if not isinstance(what, str) or what != "none"])
+    classifiers = (value,) if isinstance(value, str) or hasattr(value, "fit") else tuple(value)
+    return checked_references([each for each in classifiers if not isinstance(each, str) or each != "none"])
 
 
 @dataclass(frozen=True)
 class FitOptions:
-    """The options of a job. The help texts of the fields are those of the commands."""
+    """The options of a job. The text of each field is its help on the command line."""
 
     models: Sequence[Any] | None = option(
         None,
-        "Families of classifiers to compare, separated by commas (listed below); default: all.",
+        "Families of classifiers to compare, separated by commas (listed below). By default, all that suit the data.",
         check=_models,
         flags=("--model", "-m"),
         metavar="NAMES",
     )
     alpha: float | None = option(
         None,
-        "Regularization of linear models, a number of 0 or more; default: chosen by cross-validation.",
+        "Regularization of linear models, a number of 0 or more. By default, chosen by cross-validation.",
         check=_rule(lambda rules: rules.NONE | rules.at_least(0)),
         typed=float | None,
     )
     budget: float | None = option(
         None,
-        "Time limit for the whole job, such as 60s, 2m or 1h. The default grows with the table: 60 s for 10,000 rows "
-        "of 50 columns. It counts planned seconds, so that every machine chooses the same model.",
+        "Time limit for the whole job, such as 60s, 2m or 1h. By default, the limit grows with the table (60 s for "
+        "10,000 rows of 50 columns) and is counted in estimated instead of real time, so that every machine chooses "
+        "the same model.",
         check=_seconds,
         metavar="TIME",
     )
@@ -132,7 +135,7 @@ class FitOptions:
     )
     class_weight: str | None = option(
         None,
-        "balanced: give every class the same total weight; default: every row has the same weight.",
+        "'balanced' gives every class the same total weight. By default, every row has the same weight.",
         check=_rule(lambda rules: rules.NONE | rules.one_of("balanced")),
         metavar="NAME",
     )
@@ -141,13 +144,14 @@ class FitOptions:
     )
     repeats: int = option(
         1,
-        "How often the cross-validation is repeated, each time with new folds.",
+        "Number of times to repeat the cross-validation, each time with new folds.",
         check=_rule(lambda rules: rules.whole(1)),
         typed=int,
     )
     also: Sequence[Any] | None = option(
         None,
-        "Also score a classifier of another library on the same folds, such as sklearn.svm.SVC. It is never chosen.",
+        "Also score a classifier of another library on the same folds, such as sklearn.svm.SVC. It is scored for "
+        "comparison only and never chosen.",
         check=_references,
         typed=list[str] | None,
         metavar="MODULE.CLASS",
@@ -161,7 +165,7 @@ class FitOptions:
     )
     sets: float | None = option(
         None,
-        "Also predict a set of labels per row. It contains the correct label with this probability, such as 0.9.",
+        "Also predict, for each row, a set of labels that contains the correct one with this probability, such as 0.9.",
         check=_rule(lambda rules: rules.NONE | rules.between(0, 1)),
         typed=float | None,
         metavar="SHARE",
@@ -169,10 +173,18 @@ class FitOptions:
     )
     unknown: float | None = option(
         None,
-        'Predict "unknown" for unfamiliar rows. At most this share of rows of known classes is rejected, such as 0.05.',
+        'Predict "unknown" for rows unlike the training rows. SHARE is the largest share of rows of known classes that '
+        "may be rejected, such as 0.05.",
         check=_rule(lambda rules: rules.NONE | rules.between(0, 1)),
         typed=float | None,
         metavar="SHARE",
+        commands=("fit",),
+    )
+    costs: Any = option(
+        None,
+        "CSV file with the cost of each mistake: a row per true label and a column per predicted label. Predictions "
+        "then have the lowest expected cost.",
+        metavar="FILE",
         commands=("fit",),
     )
     seed: int = option(
@@ -183,7 +195,7 @@ class FitOptions:
     )
     device: str = option(
         "cpu",
-        "Where to compute: cpu, cuda (GPU) or auto.",
+        "Where to compute: cpu, cuda (GPU), or auto (the GPU if there is one and the work is large enough).",
         check=_rule(lambda rules: rules.DEVICE),
         typed=str,
         metavar="NAME",
@@ -191,6 +203,8 @@ class FitOptions:
 
     def __post_init__(self) -> None:
         check_options(self)
+        if self.costs is not None and self.guarantees:
+            raise UsageError("decisions by costs= do not work with guarantees (sets=, unknown=); leave one of them out")
 
     @property
     def weighs_rows_equally(self) -> bool:

@@ -1,7 +1,7 @@
-"""Inspect labeled rows: labels that are probably wrong, nearly equal rows with different labels, shared test rows.
+"""Inspect labeled rows for wrong labels, near-duplicates with different labels, and rows that are also test rows.
 
-The probabilities come from folds (`inspect_rows`), or from a fitted model that did not learn from the rows
-(`inspect_by`).
+The probabilities come from cross-validation (`inspect_rows`), or from a fitted model that was not trained on the rows
+(`inspect_by`). Two rows are near-duplicates if their distance is far below the usual distance of nearest rows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from kway.tables.read_options import ReadOptions
 from kway.tables.reading import read_rows
 from kway.tables.sources.frames import n_rows, take_rows
 from kway.tables.sources.labels import joined_labels
-from kway.text_tables import Printed, Table
+from kway.text_tables import Printed, Table, count
 from kway.threads import spans
 
 WRONG, CONFLICT, SHARED = "wrong label", "conflict", "shared"  # the kinds of problems
@@ -49,7 +49,7 @@ COLUMNS = ("problem", "row", "label", "suggested", "p_label", "p_suggested", "ne
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Inspection(Printed):
-    """What is wrong with labeled rows. Rows are counted from 0, in the order of the data.
+    """Problems of labeled rows. Rows are counted from 0, in the order of the data.
 
     Attributes
     ----------
@@ -151,11 +151,11 @@ class Inspection(Printed):
             "notes": list(self.notes),
         }
 
-    def _table(self, most: int = 10) -> Table:
+    def _table(self, max_rows: int = 10) -> Table:
         records = list(self._wrong())
-        lines = [suspect_line(record) for record in records[:most]]
+        lines = [suspect_line(record) for record in records[:max_rows]]
         title = f"{self.summary()['wrong']:,} of {self.wrong.judged:,} labels of {self.name} are suspicious"
-        more = f"… {len(records) - most:,} more rows" if len(records) > most else ""
+        more = f"… {len(records) - max_rows:,} more rows" if len(records) > max_rows else ""
         return Table(title, SUSPECT_COLUMNS, lines, more)
 
 
@@ -178,52 +178,65 @@ def suspect_line(record: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def inspect_rows(
-    data: Any, how: ReadOptions, options: FitOptions, test: Any = None, most: int | None = None,
+    data: Any, reading: ReadOptions, options: FitOptions, test: Any = None, max_rows: int | None = None,
     clock: Clock | None = None,
 ) -> Inspection:  # fmt: skip
-    """Inspect all rows of DATA by the families of a comparison, each row by models that did not learn from it.
+    """Inspect all rows of DATA by cross-validated families: each row is judged by models that were not trained on it.
 
-    `most` returns so many rows, most suspicious first, instead of those whose label is probably wrong.
+    With `max_rows`, the result has this number of rows, most suspicious first, instead of all that are probably wrong.
     """
-    rows = _read(data, how, test)
+    data_rows = _read(data, reading, test)
     clock = clock or Clock(options.budget, reserve=REPORT_SECONDS)
     with progress.portion(0.02, 0.9):
-        chosen = compare_data(rows, options, clock)
+        chosen = compare_data(data_rows, options, clock)
     single = chosen.comparison.rows[0].model
     with progress.portion(0.9, 0.95):
         pool = pool_of(chosen.comparison.race, single, options.seed) if chosen.blend else None  # type: ignore[arg-type]
-        found = out_of_fold(chosen, pool)
-    if found is None:
-        raise InputError(f"the time was up before any row was judged; pass a larger budget= than {clock.budget:.3g} s")
+        predictions = out_of_fold(chosen, pool)
+    if predictions is None:
+        raise InputError(
+            f"the budget of {clock.budget:.3g} s was used up before any row was judged; pass a larger budget="
+        )
     with progress.portion(0.95, 1.0), progress.stage("nearest rows"):
         view = chosen.view(single)
-        wrong = find_wrong_labels(found, rows.labels.codes, view.X, most)
-        shared = _no_pairs() if rows.test_rows is None else shared_rows(view.X, view.features.transform(rows.test_rows))
-        conflicts = find_conflicts(view.X, rows.labels)
+        wrong = find_wrong_labels(predictions, data_rows.labels.codes, view.X, max_rows)
+        shared = (
+            _no_pairs()
+            if data_rows.test_rows is None
+            else shared_rows(view.X, view.features.transform(data_rows.test_rows))
+        )
+        conflicts = find_conflicts(view.X, data_rows.labels)
     name = single if pool is None else ", ".join(f"{n} {w:.2f}" for n, w in pool.weights.items())
     return Inspection(
-        rows.name, name, rows.labels, wrong, conflicts, shared, rows.test_y, _ids(rows.kept_columns, how.id, rows.n),
-        (*chosen.notes, *_unjudged(rows.n, found), *_too_slow(conflicts)),
-    )  # fmt: skip
+        name=data_rows.name,
+        model=name,
+        labels=data_rows.labels,
+        wrong=wrong,
+        conflicts=conflicts,
+        shared=shared,
+        test_y=data_rows.test_y,
+        ids=_ids(data_rows.kept_columns, reading.id, data_rows.n),
+        notes=(*chosen.notes, *_unjudged(data_rows.n, predictions), *_too_slow(conflicts)),
+    )
 
 
-def _read(data: Any, how: ReadOptions, test: Any) -> TrainTest:
+def _read(data: Any, reading: ReadOptions, test: Any) -> TrainTest:
     """Read all rows of DATA as training rows, with the test rows of a dataset or a file."""
-    found, _ = read_what_fits(data, how)
-    y = joined_labels(found.required_labels()) if how.join_labels else found.required_labels()
-    labels, notes = checked_labels(y, f"target {how.target!r} of {found.name}")
+    rows, _ = read_what_fits(data, reading)
+    y = joined_labels(rows.required_labels()) if reading.join_labels else rows.required_labels()
+    labels, notes = checked_labels(y, f"target {reading.target!r} of {rows.name}")
     if test is not None:
-        other = read_rows(test, replace(how, group=None, order=None, id=None), found.requirements())
-        found = replace(found, test_rows=other.rows, test_y=other.y)
-    columns = set(getattr(found.rows, "column_names", ()))
-    kinds = {c: kind for c, kind in how.kinds.items() if c in columns}
+        other = read_rows(test, replace(reading, group=None, order=None, id=None), rows.requirements())
+        rows = replace(rows, test_rows=other.rows, test_y=other.y)
+    columns = set(getattr(rows.rows, "column_names", ()))
+    kinds = {c: kind for c, kind in reading.kinds.items() if c in columns}
     return TrainTest(
-        **{**vars(found), "y": y, "notes": (*found.notes, *found.left_out, *notes)}, labels=labels, kinds=kinds
+        **{**vars(rows), "y": y, "notes": (*rows.notes, *rows.left_out, *notes)}, labels=labels, kinds=kinds
     )
 
 
 def find_conflicts(X: Any, labels: Labels, seconds: float = 60.0) -> NDArray[np.int64] | None:
-    """Return pairs of nearly equal rows with different labels; None if the search would take longer than this."""
+    """Return pairs of near-duplicates with different labels; None if the search would take longer than `seconds`."""
     n = count_rows(X)
     if n < 2 or search_seconds(X, labels.n_classes) > seconds:
         return None
@@ -236,15 +249,15 @@ def _no_pairs() -> NDArray[np.int64]:
     return np.empty((0, 2), np.int64)
 
 
-def _unjudged(n: int, found: OutOfFold) -> list[str]:
-    left = n - int(found.judged.sum())
-    return [f"{left:,} of {n:,} rows were not judged, because no model learned their class from other rows"] * (
-        left > 0
+def _unjudged(n: int, predictions: OutOfFold) -> list[str]:
+    unjudged = n - int(predictions.judged.sum())
+    return [f"{unjudged:,} of {n:,} rows were not judged, because their class has no other rows to learn from"] * (
+        unjudged > 0
     )
 
 
 def _too_slow(conflicts: NDArray | None) -> list[str]:
-    return [] if conflicts is not None else ["nearly equal rows were not searched, because that would take minutes"]
+    return [] if conflicts is not None else ["near-duplicates were not searched, because that would take minutes"]
 
 
 def _ids(kept: Mapping[str, Any], id: str | None, n: int) -> tuple[str, Any] | None:
@@ -261,10 +274,10 @@ def inspect_by(
     X: Any,
     y: NDArray,
     name: str = "the rows",
-    most: int | None = None,
+    max_rows: int | None = None,
     kept: Mapping[str, Any] | None = None,
 ) -> Inspection:
-    """Inspect rows X with labels y (n,) by a model that did not learn from them."""
+    """Inspect rows X with labels y (n,) by a model that was not trained on them."""
     if not hasattr(model, "predict_proba"):
         raise InputError(f"{type(model).__name__} gives no probabilities; pass a model that does, as `kway fit` writes")
     labels, known = encode(y), np.asarray(model.classes_)
@@ -274,17 +287,17 @@ def inspect_by(
     labels, unseen = labels_among(y, known), int((~judged).sum())
     blocks = spans(len(y), rows_per_block(8 * len(labels.classes)))
     p = np.concatenate([model.predict_proba(take_rows(X, np.arange(len(y))[block])) for block in blocks])
-    found = OutOfFold(np.arange(len(y)), spread(p, encode_as(known, labels.classes), labels.n_classes), judged)
+    predictions = OutOfFold(np.arange(len(y)), spread(p, encode_as(known, labels.classes), labels.n_classes), judged)
     features = features_of(model)
     numbers = features[0].transform(X) if features else X
-    wrong, conflicts = find_wrong_labels(found, labels.codes, numbers, most), find_conflicts(numbers, labels)
-    notes = [f"{unseen:,} rows have labels that the model has not learned; they were not judged"] * (unseen > 0)
+    wrong, conflicts = find_wrong_labels(predictions, labels.codes, numbers, max_rows), find_conflicts(numbers, labels)
+    notes = [f"not judged: {count(unseen, 'row')} whose label is not a class of the model"] * (unseen > 0)
     ids = _ids(kept or {}, next(iter(kept or {}), None), len(y))
     notes += _too_slow(conflicts)
     return Inspection(name, type(model).__name__, labels, wrong, conflicts, _no_pairs(), ids=ids, notes=tuple(notes))
 
 
 def labels_among(y: NDArray, known: NDArray) -> Labels:
-    """Encode labels (n,) as codes of their own classes and of `known` together."""
-    whole = encode(np.concatenate([known, y]))
-    return Labels(whole.classes, whole.codes[len(known) :])
+    """Encode labels (n,) with the union of their classes and the `known` ones."""
+    joint = encode(np.concatenate([known, y]))
+    return Labels(joint.classes, joint.codes[len(known) :])

@@ -1,11 +1,12 @@
-"""The main job: read rows, compute features, compare families, refit and calibrate the best, test it once.
+"""The main job: compute features, compare families, refit and calibrate the best, and test it once.
 
 Test rows are transformed and predicted at the very end, so no choice depends on them. The result is a blend of
 families, or the best single family with a temperature. Classifiers with guarantees (sets, "unknown") contain a single
-family.
+family. Decisions by expected cost are put around either (costs.py).
 
-A budget is for the whole job. Time for the end (fits, test, report) is reserved, and the race gets the rest. Notes say
-what was left out.
+`run_job` calls, in this order: compare_data.py (features, leaks, race), refit.py (fits on all rows), calibration.py,
+evaluation.py (test rows), learning_curve.py, reasons.py and wrong_labels.py. The budget is for the whole job: time for
+the fits, the test and the report is reserved, and the race gets the rest. Notes name what was left out.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +33,9 @@ from kway.auto.calibration import (
 )
 from kway.auto.checkpoint import UNFINISHED, Checkpoint
 from kway.auto.compare_data import DataComparison, View, compare_data
+from kway.auto.costs import CostComparison, compare_costs, read_costs, with_costs
 from kway.auto.drift import NOTE as SUMMARY
-from kway.auto.drift import ColumnSummary, as_note, summarize, summarize_answers, unknown_label
+from kway.auto.drift import ColumnSummary, as_note, summarize, summarize_predictions, unknown_label
 from kway.auto.evaluation import Evaluation, McNemar, evaluate_model, mcnemar
 from kway.auto.fit_options import FitOptions
 from kway.auto.leaks import Leak
@@ -43,9 +46,9 @@ from kway.auto.race.families import CLASS_NUMBER
 from kway.auto.race.pool import Pool, pool_of
 from kway.auto.race.scoring import MOST_POOLED, FoldedRows, LeaderboardRow
 from kway.auto.reasons import (
+    MAX_UNNAMED_COLUMNS,
     MOST_PARTS,
     SECONDS,
-    UNNAMED_COLUMNS,
     Reasons,
     image_form,
     kept_facts,
@@ -63,7 +66,7 @@ from kway.rows.blocks import take_rows
 from kway.tables.features.features import Features
 from kway.tables.labeled_rows import joined_requirements
 
-_BASELINE_COLUMNS = 3000  # columns up to which the least-squares baseline, a dense solve, is fitted (T11)
+_BASELINE_COLUMNS = 3000  # columns up to which the least-squares baseline is fitted: its dense solve takes a second
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ class RunnerUp:
 
 @dataclass(frozen=True, eq=False)
 class JobResult:
-    """All results of a job: what is saved, printed and drawn."""
+    """All results of a job, from which the model file, the printed text and the report are made."""
 
     data: TrainTest
     options: FitOptions
@@ -93,16 +96,17 @@ class JobResult:
     temperature: float | None
     notes: tuple[str, ...]
     seconds: dict[str, float]  # per stage
-    hurried: bool = False  # the budget is spent: the report leaves out slow figures
-    interrupted: bool = False  # by Ctrl-C: another run of the same job continues
+    hurried: bool = False  # whether the budget is used up, so that the report leaves out slow figures
+    interrupted: bool = False  # whether Ctrl-C ended the comparison; the same job can be resumed
     sets: Tradeoff | None = None
     unknown: Tradeoff | None = None
     curve: LearningCurve | None = None
     reasons: Reasons | None = None
     wrong_labels: WrongLabels | None = None  # among the training rows; None if there was no time to judge them
-    fitted_rows: int = 0  # rows that the winner learned from
+    fitted_rows: int = 0  # number of rows that the winner was trained on
     weights: dict[str, float] = field(default_factory=dict)  # of the members of the blend; empty for a single family
-    leaks: tuple[Leak, ...] = ()  # and suspects that are none
+    leaks: tuple[Leak, ...] = ()  # possible leaks, also those that do not warn
+    costs: CostComparison | None = None
 
     @property
     def best(self) -> LeaderboardRow:
@@ -128,13 +132,12 @@ class JobResult:
         }
 
     def summary(self) -> list[ColumnSummary]:
-        """Return what the model file keeps of the training rows, and of the answers for the test rows, for drift."""
-        answers, unknown = self.evaluation, None
-        predicted = answers.predicted
+        """Return the summaries of training columns and test predictions that the model file keeps to detect drift."""
+        predicted, unknown = self.evaluation.predicted, None
         if self.unknown is not None:
             predicted, unknown = self.model.predict(self.data.test_rows), unknown_label(self.model)
         columns = summarize(self.data.rows, self.features.records_)
-        return [*columns, *summarize_answers(predicted, answers.confidence, unknown)]
+        return [*columns, *summarize_predictions(predicted, self.evaluation.confidence, unknown)]
 
     def _read_rows(self) -> Any:
         """Return the training rows with the columns that the model reads; a view may need only some."""
@@ -145,10 +148,10 @@ class JobResult:
 
 
 def data_notes(data: TrainTest, target: str | None, id: str | None = None) -> dict[str, Any]:
-    """Return facts about the data; `reading` is how later rows are read, `id` the column with their names."""
+    """Return facts about the data; `reading` is the text format and the id column of later rows."""
     form = {key: value for key, value in vars(data.form).items() if value is not None}
-    how = {"form": form, "written": {w.column: w.how for w in data.written}, "id": id}
-    reading = {key: value for key, value in how.items() if value} or None
+    values = {"form": form, "written": {w.column: w.how for w in data.written}, "id": id}
+    reading = {key: value for key, value in values.items() if value} or None
     shape = {} if data.hierarchy is None else {"hierarchy": data.hierarchy}
     return {"data": data.name, "target": target, "reading": reading, **shape}
 
@@ -162,10 +165,11 @@ def run_job(
 ) -> JobResult:
     """Compare, refit, calibrate and test; the budget counts from `begun` (time.perf_counter()), by default now.
 
-    `on_features` is called with the features before the comparison begins. `checkpoint` keeps the best model so far and
-    all answers on disk.
+    `on_features` is called with the features before the comparison begins. `checkpoint` saves the best model so far and
+    the predictions of the folds.
     """
     stages = _Stages()
+    costs = None if options.costs is None else read_costs(options.costs, data.labels.classes)
     clock = Clock(options.budget, stages.begun if begun is None else begun, REPORT_SECONDS)
     with progress.portion(0.02, 0.6):
         store, on_round = (None, None) if checkpoint is None else (checkpoint.store, checkpoint.on_round)
@@ -173,9 +177,14 @@ def run_job(
     stages.end("compare")
     with progress.portion(0.6, 0.84):
         winner = _choose(chosen, clock)
+        if costs is not None:
+            winner = replace(winner, model=with_costs(winner.model, costs))
     stages.end("refit")
     with progress.portion(0.84, 0.88), progress.stage("testing"):
         tests = _test_results(winner, chosen)
+        if costs is not None:
+            predicted, codes = tests["evaluation"].predicted, data.labels.codes
+            tests["costs"] = compare_costs(winner.model, data.test_rows, data.test_y, predicted, costs, codes)
     stages.end("test")
     clock.reserve = REPORT_SECONDS
     hurried = clock.up()
@@ -217,9 +226,9 @@ class Winner:
 
     leaderboard: list[LeaderboardRow]
     model: Any  # for raw rows
-    explained: Any  # the same without temperature and guarantees
+    explained: Any  # the model without temperature, guarantees and costs, for explanations
     view: View  # of the best single family
-    single: LeaderboardRow  # the best single family, as it was compared
+    single: LeaderboardRow  # the best single family, with its scores of the comparison
     notes: tuple[str, ...]
     temperature: float | None = None
     guaranteed: GuaranteedModel | None = None
@@ -230,9 +239,16 @@ class Winner:
 
 def _choose(chosen: DataComparison, clock: Clock) -> Winner:
     """Choose a blend or the best single family, and fit what was chosen and the runner-up on all training rows."""
-    found, clock.reserve = chosen.comparison, REPORT_SECONDS  # from here on, the time of the fits is no longer reserved
-    order = [row.model for row in found.rows]
-    pool = pool_of(found.race, order[0], chosen.options.seed) if chosen.blend and found.race is not None else None
+    comparison, clock.reserve = (
+        chosen.comparison,
+        REPORT_SECONDS,
+    )  # from here on, the time of the fits is no longer reserved
+    order = [row.model for row in comparison.rows]
+    pool = (
+        pool_of(comparison.race, order[0], chosen.options.seed)
+        if chosen.blend and comparison.race is not None
+        else None
+    )
     members = [] if pool is None or pool.is_worse else sorted(pool.weights, key=lambda name: -pool.weights[name])
     rows, notes = fit_families(chosen, list(dict.fromkeys([order[0], *members, *order[1:2]])), clock)
     leaderboard = sorted(rows.values(), key=lambda row: row.fitted is None and row.note.startswith("could not"))
@@ -255,12 +271,14 @@ def _blend(pool: Pool, leaderboard: list[LeaderboardRow], notes: tuple[str, ...]
     rows, data = {row.model: row for row in leaderboard}, chosen.data
     members = []
     for name in pool.weights:
-        view, held = chosen.view(name), pool.held_out[name]
-        scaled = held.with_probabilities(rows[name].fitted, pool.codes)
+        view, held_out = chosen.view(name), pool.held_out[name]
+        scaled = held_out.with_probabilities(rows[name].fitted, pool.codes)
         members.append(FeaturedClassifier.of(view.features, scaled, view.X))
     classes = data.labels.classes
-    made = lambda: BlendClassifier.of(list(pool.weights), members, list(pool.weights.values()), classes, data.rows)  # noqa: E731
-    row = fitted_row(pool.row, data.rows, made)
+    make_blend = partial(
+        BlendClassifier.of, list(pool.weights), members, list(pool.weights.values()), classes, data.rows
+    )
+    row = fitted_row(pool.row, data.rows, make_blend)
     row = replace(row, fit_seconds=sum(rows[name].fit_seconds or 0.0 for name in pool.weights))
     best = leaderboard[0]
     return Winner(
@@ -284,8 +302,10 @@ def _single(
     if options.guarantees:
         guaranteed = with_guarantees(fit.row.fitted, view.X, chosen.folds, data, options)
         calibrated = guaranteed.classifier
-    elif fit.held is not None:
-        calibrated, note = calibrate_on(fit.row.fitted, take_rows(view.X, fit.held), data.y[fit.held], options.seed)
+    elif fit.held_out is not None:
+        calibrated, note = calibrate_on(
+            fit.row.fitted, take_rows(view.X, fit.held_out), data.y[fit.held_out], options.seed
+        )
     else:
         held = None if pool is None else pool.held_out.get(compared.model)
         codes = None if pool is None else pool.codes
@@ -306,33 +326,36 @@ def _single(
 
 
 class _Stages:
-    """Seconds of the stages."""
+    """Measures the seconds of each stage of the job."""
 
     def __init__(self) -> None:
         self.begun = self.last = time.perf_counter()
         self.seconds: dict[str, float] = {}
 
     def end(self, name: str) -> None:
+        """Record the seconds since the previous stage ended."""
         now = time.perf_counter()
         self.seconds[name], self.last = now - self.last, now
 
 
 def _fit_all_data(row: LeaderboardRow, view: View, chosen: DataComparison) -> AllDataFit:
-    """Return the winner on all rows of DATA: as it is, unless memory holds only a part of them."""
+    """Return the winner, fitted again on all rows of DATA if memory holds only a part of them."""
     data, options = chosen.data, chosen.options
     if data.larger is not None and options.guarantees:
-        note = "guarantees need rows in memory, so the model learned from these rows only"
+        note = "guarantees need rows in memory, so the model was trained on these rows only"
         return AllDataFit(row, data.n, note=note)
     return fit_all_data(row, view.features, view.X, data, chosen.folds, options.seed)
 
 
 def _learning_curve(winner: Winner, chosen: DataComparison, clock: Clock) -> tuple[LearningCurve | None, str]:
-    found, seed, row = chosen.comparison, chosen.options.seed, winner.single
-    rows = FoldedRows(winner.view.X, chosen.data.labels.codes, found.folds)
+    comparison, seed, row = chosen.comparison, chosen.options.seed, winner.single
+    rows = FoldedRows(winner.view.X, chosen.data.labels.codes, comparison.folds)
     try:
-        seconds = found.fit_seconds(row.model)
-        return learning_curve(lambda: found.estimator(row, seed), row, rows, found.measure, seconds, clock, seed)
-    except (KwayError, MemoryError):  # some part of the rows cannot be learned from
+        seconds = comparison.fit_seconds(row.model)
+        return learning_curve(
+            lambda: comparison.estimator(row, seed), row, rows, comparison.measure, seconds, clock, seed
+        )
+    except (KwayError, MemoryError):  # a part of the rows cannot be fitted, such as one of a single class
         return None, ""
 
 
@@ -343,30 +366,30 @@ def _reasons(model: Any, chosen: DataComparison, clock: Clock) -> Reasons | None
     """
     data, main = chosen.data, chosen.views[""]
     form = image_form(main.features, data.test_rows)
-    if form is None and not main.features.is_table_ and main.X.shape[1] > UNNAMED_COLUMNS:
+    if form is None and not main.features.is_table_ and main.X.shape[1] > MAX_UNNAMED_COLUMNS:
         return None
     try:
-        own = None if form is not None else own_reasons(model)
-        if own is not None or clock.up(SECONDS):
-            return own
-        most = {} if form is None else {"n_columns": MOST_PARTS}
-        return shuffled(model, data.test_rows, data.test_y, whose="test rows", **most)
+        from_weights = None if form is not None else own_reasons(model)
+        if from_weights is not None or clock.up(SECONDS):
+            return from_weights
+        limits = {} if form is None else {"n_columns": MOST_PARTS}
+        return shuffled(model, data.test_rows, data.test_y, whose="test rows", **limits)
     except (KwayError, MemoryError):
         return None
 
 
 def _wrong_labels(winner: Winner, chosen: DataComparison, clock: Clock) -> WrongLabels | None:
     """Find training rows whose label is probably wrong, if there is time and memory for probabilities of all rows."""
-    found, codes = chosen.comparison, chosen.data.labels.codes
+    comparison, codes = chosen.comparison, chosen.data.labels.codes
     if winner.compared is None:
         n_folds = int(chosen.folds.max()) + 1
-        if chosen.data.labels.n_classes > MOST_POOLED or clock.extra_seconds() < n_folds * found.fit_seconds(
-            found.best.model
+        if chosen.data.labels.n_classes > MOST_POOLED or clock.extra_seconds() < n_folds * comparison.fit_seconds(
+            comparison.best.model
         ):
             return None
     try:
-        answers = out_of_fold(chosen, winner.compared)
-        return None if answers is None or clock.up() else find_wrong_labels(answers, codes, winner.view.X)
+        predictions = out_of_fold(chosen, winner.compared)
+        return None if predictions is None or clock.up() else find_wrong_labels(predictions, codes, winner.view.X)
     except (KwayError, MemoryError):
         return None
 
@@ -396,16 +419,16 @@ def _runner_up(winner: Winner, evaluation: Evaluation, chosen: DataComparison) -
         return None
     other, data = winner.leaderboard[1], chosen.data
     rows = chosen.view(other.model).features.transform(data.test_rows)
-    right: NDArray[np.bool_] = other.fitted.predict(rows) == data.test_y
-    return RunnerUp(other.model, float(right.mean()), mcnemar(evaluation.predicted == data.test_y, right))
+    correct: NDArray[np.bool_] = other.fitted.predict(rows) == data.test_y
+    return RunnerUp(other.model, float(correct.mean()), mcnemar(evaluation.predicted == data.test_y, correct))
 
 
 def _baselines(X: Any, test_X: Any, data: TrainTest) -> dict[str, float]:
     """Return the test accuracy of the most frequent class, and of least squares on the class number if it is fast."""
     classes, codes, _ = data.labels
-    most = classes[np.bincount(codes).argmax()]
-    found = {"majority class": float(np.mean(data.test_y == most))}
+    majority = classes[np.bincount(codes).argmax()]
+    accuracies = {"majority class": float(np.mean(data.test_y == majority))}
     if X.shape[1] <= _BASELINE_COLUMNS and not hasattr(X, "tocsr"):
         model = CLASS_NUMBER.make({"targets": "number"}, 0).fit(X, codes)
-        found["class number"] = float(np.mean(classes[model.predict(test_X)] == data.test_y))
-    return found
+        accuracies["class number"] = float(np.mean(classes[model.predict(test_X)] == data.test_y))
+    return accuracies

@@ -32,7 +32,7 @@ from kway.auto.race.clock import REPORT_SECONDS, Clock, default_budget
 from kway.auto.race.families import FAMILIES
 from kway.auto.race.folds import HELD_OUT_SHARE, fold_numbers, split_test
 from kway.auto.race.scoring import FoldedRows
-from kway.auto.train_test import MOST_TESTED, TrainTest, refuse_same, shared_note
+from kway.auto.train_test import MAX_TEST_ROWS, TrainTest, refuse_same, shared_note
 from kway.confidence.multilabel import (
     LinearPath,
     MultilabelClassifier,
@@ -59,8 +59,8 @@ from kway.tables.sources.labels import joined_sets, split_set
 from kway.text_tables import Printed, Table
 from kway.units import format_bytes
 
-KINDS = ("neighbors", "neighbors-cosine", "logistic")  # the quick ones first, so that a short budget has an answer
-_NEIGHBORS = (1, 3, 5, 10, 20, 40)  # numbers of neighbors that are compared (tests/auto/test_multilabel)
+KINDS = ("neighbors", "neighbors-cosine", "logistic")  # fast kinds first, so that a short budget gives a model
+_NEIGHBORS = (1, 3, 5, 10, 20, 40)  # numbers of neighbors that are compared
 _MEASURES = {"accuracy": "micro F1", "macro-f1": "macro F1", "log-loss": "log loss"}
 
 
@@ -78,7 +78,7 @@ class LabelSetScores:
     macro_f1 : float
         Mean F1 of the labels.
     subset_accuracy : float
-        Share of rows whose labels are all predicted, and no other.
+        Share of rows for which exactly the correct labels are predicted.
     hamming_loss : float
         Share of pairs of a row and a label that are wrong.
     log_loss : float
@@ -112,45 +112,47 @@ def score_sets(
     Labels that occur neither in Y nor in a prediction have no F1 and do not count for the macro F1.
     """
     predicted = p >= thresholds
-    hits, rows, claimed = (np.count_nonzero(a, axis=0) for a in (predicted & (Y > 0), Y, predicted))
-    safe = np.clip(p, 1e-15, 1 - 1e-15)
+    correct, rows, n_predicted = (np.count_nonzero(a, axis=0) for a in (predicted & (Y > 0), Y, predicted))
+    clipped = np.clip(p, 1e-15, 1 - 1e-15)
     with np.errstate(invalid="ignore"):
-        f1 = 2 * hits / (rows + claimed)
-    table = [
+        f1 = 2 * correct / (rows + n_predicted)
+    labels = [
         {
             "label": label,
             "rows": int(rows[j]),
-            "precision": float(hits[j] / claimed[j]) if claimed[j] else 0.0,
-            "recall": float(hits[j] / rows[j]) if rows[j] else 0.0,
-            "f1": float(f1[j]) if rows[j] + claimed[j] else 0.0,
+            "precision": float(correct[j] / n_predicted[j]) if n_predicted[j] else 0.0,
+            "recall": float(correct[j] / rows[j]) if rows[j] else 0.0,
+            "f1": float(f1[j]) if rows[j] + n_predicted[j] else 0.0,
             "threshold": float(thresholds[j]),
         }
         for j, label in enumerate(classes.tolist())
     ]
-    total = int(rows.sum() + claimed.sum())
+    total = int(rows.sum() + n_predicted.sum())
     return LabelSetScores(
-        micro_f1=float(2 * hits.sum() / total) if total else 0.0,
+        micro_f1=float(2 * correct.sum() / total) if total else 0.0,
         macro_f1=float(np.nanmean(f1)) if total else 0.0,
         subset_accuracy=float((predicted == (Y > 0)).all(axis=1).mean()),
         hamming_loss=float((predicted != (Y > 0)).mean()),
-        log_loss=float(-np.mean(np.where(Y > 0, np.log(safe), np.log1p(-safe)))),
+        log_loss=float(-np.mean(np.where(Y > 0, np.log(clipped), np.log1p(-clipped)))),
         rows=len(Y),
-        labels=table,
+        labels=labels,
     )
 
 
 def evaluate_sets(model: Any, blocks: Iterable[tuple[Any, NDArray]]) -> LabelSetScores:
     """Score a fitted model on blocks of rows with their sets of labels, as text."""
-    inner, p, y = model.estimator_, list[NDArray](), list[NDArray]()
-    for X, found in blocks:
+    inner, p, texts = model.estimator_, list[NDArray](), list[NDArray]()
+    for X, sets_of_block in blocks:
         p.append(model.predict_proba(X))
-        y.append(found)
-    sets = np.concatenate(y)
+        texts.append(sets_of_block)
+    sets = np.concatenate(texts)
     unseen = sorted({label for text in sets.tolist() for label in split_set(text, inner.sep)} - set(inner.classes_))
     Y, classes, shares = label_matrix(sets, np.array([*inner.classes_, *unseen]), inner.sep), inner.classes_, p
-    widened = np.pad(np.concatenate(shares), ((0, 0), (0, len(unseen))))  # labels that were not learned have p = 0
-    limits = np.pad(inner.thresholds_, (0, len(unseen)), constant_values=1.0)
-    return score_sets(widened, Y, np.array([*classes, *unseen]), limits)
+    probabilities = np.pad(
+        np.concatenate(shares), ((0, 0), (0, len(unseen)))
+    )  # labels that were not learned have p = 0
+    thresholds = np.pad(inner.thresholds_, (0, len(unseen)), constant_values=1.0)
+    return score_sets(probabilities, Y, np.array([*classes, *unseen]), thresholds)
 
 
 # ---- the result
@@ -228,7 +230,7 @@ class MultilabelResult:
     notes: tuple[str, ...]
     seconds: float
     reasons: None = None
-    leaks: tuple[Leak, ...] = ()  # not searched
+    leaks: tuple[Leak, ...] = ()  # always empty: leaks are not searched for several labels per row
 
     @property
     def features(self) -> Features:
@@ -251,39 +253,52 @@ class MultilabelResult:
 # ---- reading
 
 
-def read_label_sets(data: Any, how: ReadOptions, test: Any = None, seed: int = 0) -> TrainTest:
-    """Read DATA with its test rows. Labels are sets as text, and codes number the different sets."""
-    sep = how.multilabel or ";"
+def read_label_sets(data: Any, reading: ReadOptions, test: Any = None, seed: int = 0) -> TrainTest:
+    """Read DATA with its test rows. The labels of a row are one text, and codes number the different texts."""
+    sep = reading.multilabel or ";"
     if test is not None:
         refuse_same(data, test)
-    found, _ = read_what_fits(data, how)
-    y = found.required_labels()
-    y = joined_sets(y, sep) if how.join_labels else y
-    known = known_labels(y, sep).tolist()
-    columns = set(getattr(found.rows, "column_names", ()))
-    whole = TrainTest(
-        **{**vars(found), "y": y, "notes": (*found.notes, *found.left_out)},
+    rows, _ = read_what_fits(data, reading)
+    y = rows.required_labels()
+    if reading.join_labels:
+        y = joined_sets(y, sep)
+    classes = known_labels(y, sep).tolist()
+
+    def joined(labels: NDArray) -> NDArray:
+        """Return labels of test rows, spelled as those of DATA with --join-labels."""
+        return joined_sets(labels, sep, classes) if reading.join_labels else labels
+
+    columns = set(getattr(rows.rows, "column_names", ()))
+    every_row = TrainTest(
+        **{**vars(rows), "y": y, "notes": (*rows.notes, *rows.left_out)},
         labels=encode(y),
         test_part="the test rows of the dataset",
-        kinds={c: kind for c, kind in how.kinds.items() if c in columns},
+        kinds={c: kind for c, kind in reading.kinds.items() if c in columns},
     )
-    join = (lambda labels: joined_sets(labels, sep, known)) if how.join_labels else (lambda labels: labels)
     if test is not None:
-        other = read_rows(test, replace(how, group=None, order=None, id=None), found.requirements())
-        notes = (*whole.notes, *other.left_out, *shared_note(found.rows, other.rows))
-        tested = join(other.required_labels())
-        return replace(whole, test_rows=other.rows, test_y=tested, test_part=f"the rows of {test}", notes=notes)
-    if found.test_rows is not None and found.test_y is not None:
-        return replace(whole, test_y=join(found.test_y))
-    share, n = min(HELD_OUT_SHARE, MOST_TESTED / len(y)), len(y)
-    train, held = split_test(rarest_labels(y, sep), share, whole.groups, whole.order, seed)
-    tested_rows = whole.at(held)
-    how_drawn = "the last in order" if whole.order is not None else "no group in both parts"
-    how_drawn = "stratified by the rarest label" if whole.groups is None and whole.order is None else how_drawn
+        other = read_rows(test, replace(reading, group=None, order=None, id=None), rows.requirements())
+        notes = (*every_row.notes, *other.left_out, *shared_note(rows.rows, other.rows))
+        test_y = joined(other.required_labels())
+        return replace(every_row, test_rows=other.rows, test_y=test_y, test_part=f"the rows of {test}", notes=notes)
+    if rows.test_rows is not None and rows.test_y is not None:
+        return replace(every_row, test_y=joined(rows.test_y))
+    return _split_off_test(every_row, y, sep, seed)
+
+
+def _split_off_test(data: TrainTest, y: NDArray, sep: str, seed: int) -> TrainTest:
+    """Return the rows, whose labels are the texts y (n,), with a part of them as test rows."""
+    share = min(HELD_OUT_SHARE, MAX_TEST_ROWS / len(y))
+    train, test = split_test(rarest_labels(y, sep), share, data.groups, data.order, seed)
+    tested = data.at(test)
+    how = "stratified by the rarest label" if data.groups is None else "no group in both parts"
+    how = how if data.order is None else "the last in order"
     return replace(
-        whole.at(train), labels=encode(y[train]), test_rows=tested_rows.rows, test_y=tested_rows.y,
-        test_part=f"{len(held) / n:.0%} of the rows, {how_drawn}",
-    )  # fmt: skip
+        data.at(train),
+        labels=encode(y[train]),
+        test_rows=tested.rows,
+        test_y=tested.y,
+        test_part=f"{len(test) / len(y):.0%} of the rows, {how}",
+    )
 
 
 def rarest_labels(y: NDArray, sep: str) -> NDArray[np.int64]:
@@ -298,9 +313,9 @@ def rarest_labels(y: NDArray, sep: str) -> NDArray[np.int64]:
     return np.where(Y.any(axis=1), counts.argmin(axis=1) + 1, 0)
 
 
-def check_options(how: ReadOptions, options: FitOptions) -> None:
-    """Raise UsageError for options that have no meaning with several labels per row."""
-    for name in ("sets", "unknown", "class_weight", "also", "repeats", "single", "device"):
+def check_options(reading: ReadOptions, options: FitOptions) -> None:
+    """Raise UsageError for options that do not work with several labels per row."""
+    for name in ("sets", "unknown", "class_weight", "also", "repeats", "single", "costs", "device"):
         if getattr(options, name) not in (getattr(FitOptions(), name), ()):
             raise UsageError(f"{name}= does not work with multilabel=; leave it out")
     if options.metric not in _MEASURES:
@@ -311,11 +326,11 @@ def check_options(how: ReadOptions, options: FitOptions) -> None:
 
 
 def run_multilabel(
-    data: TrainTest, how: ReadOptions, options: FitOptions, begun: float | None = None
+    data: TrainTest, reading: ReadOptions, options: FitOptions, begun: float | None = None
 ) -> MultilabelResult:
     """Compare, refit, calibrate and test; the budget counts from `begun` (time.perf_counter()), by default now."""
-    check_options(how, options)
-    begun, sep = time.perf_counter() if begun is None else begun, how.multilabel or ";"
+    check_options(reading, options)
+    begun, sep = time.perf_counter() if begun is None else begun, reading.multilabel or ";"
     written = {w.column: w.how for w in data.written}
     features = Features(dict(data.kinds) or None, embed=options.embed, image=data.image, written=written)
     with progress.portion(0.0, 0.1), progress.stage("features"):
@@ -330,17 +345,17 @@ def run_multilabel(
     with progress.portion(0.1, 0.8):
         search.run()
     with progress.portion(0.8, 0.9), progress.stage("fit on all training rows"):
-        inner = search.fit_best(data.required_labels())
-    model = FeaturedClassifier.of(features, inner)
+        classifier = search.fit_best(data.required_labels())
+    model = FeaturedClassifier.of(features, classifier)
     with progress.portion(0.9, 0.95), progress.stage("testing"):
         scores = evaluate_sets(model, [(data.test_rows, data.test_y)])
         predicted = model.predict(data.test_rows)
-    true = label_matrix(data.test_y, classes, sep)
-    everything = float(2 * true.sum() / (true.sum() + true.size)) if true.any() else 0.0
+    Y_test = label_matrix(data.test_y, classes, sep)
+    baseline = float(2 * Y_test.sum() / (Y_test.sum() + Y_test.size)) if Y_test.any() else 0.0
     notes = (*data.notes, *search.notes())
     seconds = time.perf_counter() - begun
     return MultilabelResult(
-        data, options, sep, search.comparison(), model, SetEvaluation(scores, predicted), everything, notes, seconds
+        data, options, sep, search.comparison(), model, SetEvaluation(scores, predicted), baseline, notes, seconds
     )
 
 
@@ -381,7 +396,7 @@ class Search:
                     self._keep(kind, setting, z, time.perf_counter() - begun)
 
     def _keep(self, kind: str, setting: dict[str, Any], z: NDArray[np.float64], seconds: float) -> None:
-        """Keep a setting if it is the best of its kind so far."""
+        """Store a setting if it is the best of its kind so far."""
         scores = self._scores(z)
         row = SettingScores(kind, setting, *scores, seconds)
         before = self.found.get(kind)
@@ -393,7 +408,7 @@ class Search:
         return -row.score if self.options.metric == "log-loss" else row.score
 
     def _scores(self, z: NDArray[np.float64]) -> tuple[float, tuple[float, ...], float]:
-        """Return the score of all held-out rows, that of each fold, and the log loss."""
+        """Return the score on all held-out rows, the score of each fold, and the log loss."""
         p, thresholds = self._decided(z)
         names = np.arange(self.Y.shape[1])
         measure = {"accuracy": "micro_f1", "macro-f1": "macro_f1", "log-loss": "log_loss"}[self.options.metric]
@@ -418,18 +433,18 @@ class Search:
         yield from (self._linear(parts) if kind == "logistic" else self._neighbors(kind, parts))
 
     def _linear(self, parts: list[tuple[NDArray, NDArray]]) -> Iterator[tuple[dict[str, Any], NDArray[np.float64]]]:
-        paths = [LinearPath(take_rows(self.X, learn), self.Y[learn]) for learn, _ in parts]
-        given = FAMILIES["logistic"].settings(FoldedRows(self.X, np.zeros(len(self.Y), np.int64), self.folds))
-        alphas = [s["alpha"] for s in given] if self.options.alpha is None else [self.options.alpha]
-        stop, longest = self.clock.pace(len(alphas)), 0.0
-        for done, alpha in enumerate(sorted(alphas, reverse=True)):
-            if stop() and (done or self.found):
+        paths = [LinearPath(take_rows(self.X, train), self.Y[train]) for train, _ in parts]
+        settings = FAMILIES["logistic"].settings(FoldedRows(self.X, np.zeros(len(self.Y), np.int64), self.folds))
+        alphas = [s["alpha"] for s in settings] if self.options.alpha is None else [self.options.alpha]
+        is_over, longest = self.clock.pace(len(alphas)), 0.0
+        for n_done, alpha in enumerate(sorted(alphas, reverse=True)):
+            if is_over() and (n_done or self.found):
                 self.cut = True
                 return
             z, begun = np.empty(self.Y.shape), time.perf_counter()
-            for path, (_, held) in zip(paths, parts):
+            for path, (_, held_out) in zip(paths, parts):
                 weights, biases = path.fit(alpha)
-                z[held] = take_rows(self.X, held) @ weights.T + biases
+                z[held_out] = take_rows(self.X, held_out) @ weights.T + biases
             longest = max(longest, time.perf_counter() - begun)
             self.clock.reserve = REPORT_SECONDS + longest  # the fit on all rows takes about as long as the folds
             yield {"alpha": alpha}, z[self.held]
@@ -442,19 +457,19 @@ class Search:
             self.cut = True
             return
         metric = "cosine" if kind == "neighbors-cosine" else "euclidean"
-        fewest = min(len(learn) for learn, _ in parts)
-        counts = [k for k in _NEIGHBORS if k < fewest]
+        fewest_rows = min(len(train) for train, _ in parts)
+        counts = [k for k in _NEIGHBORS if k < fewest_rows]
         ids = []
-        for learn, held in parts:
-            near = NeighborsClassifier(counts[-1], metric=metric).fit(take_rows(self.X, learn), np.arange(len(learn)))
-            ids.append(near.kneighbors(take_rows(self.X, held), return_distance=False))
+        for train, held_out in parts:
+            model = NeighborsClassifier(counts[-1], metric=metric).fit(take_rows(self.X, train), np.arange(len(train)))
+            ids.append(model.kneighbors(take_rows(self.X, held_out), return_distance=False))
         import scipy.sparse as sp
 
-        rows = [sp.csr_matrix(self.Y[learn]) for learn, _ in parts]
+        label_rows_of_parts = [sp.csr_matrix(self.Y[train]) for train, _ in parts]
         for k in counts:
             z = np.empty(self.Y.shape)
-            for found, label_rows, (learn, held) in zip(ids, rows, parts):
-                z[held] = neighbor_logits(found[:, :k], label_rows, base_rates(self.Y[learn]))
+            for neighbors, label_rows, (train, held_out) in zip(ids, label_rows_of_parts, parts):
+                z[held_out] = neighbor_logits(neighbors[:, :k], label_rows, base_rates(self.Y[train]))
             yield {"k": k}, z[self.held]
 
     def comparison(self) -> SettingComparison:

@@ -1,14 +1,15 @@
-"""Explain a fitted model: which features and words count for or against each class.
+"""Explain a fitted model: which features and words are evidence for or against each class.
 
-linear       w_cj s_j, the weight of column j for class c times the spread s_j of the column: the change of the score by
-             a typical step of the column. Weights are centered over the classes, as only differences matter. s_j is the
-             spread in the rows passed, else in the training rows, which a model with features inside stores
-means        m_cj minus its mean over the classes, for words of text: the words that are frequent in a class
+linear       w_cj s_j: the weight of column j for class c times the standard deviation s_j of the column. Weights are
+             centered over the classes, because only differences matter. s_j comes from the rows that are passed, else
+             from the training rows, if the model stores it
+centroids    m_cj minus the mean over the classes, for words of text: the words that are frequent in a class
 trees, kernel softmax, blends    the mean contribution of a column to the score of a class, over rows that are predicted
-             as this class (base/contributions.py), on some rows and within a time limit
-any other    permutation importance: how much the accuracy on labeled rows falls if a column is shuffled, on some rows
-             and within a time limit
-images       the same for the parts of a grid of at most 5 x 5, each named by its pixels
+             as this class (base/contributions.py)
+any other    permutation importance: the drop in accuracy on labeled rows if a column is shuffled
+images       permutation importance of the parts of a grid of at most 5 x 5, each named by its pixels
+
+Contributions and permutation importance are measured on a sample of the rows, within a time limit.
 """
 
 from __future__ import annotations
@@ -34,18 +35,18 @@ from kway.tables.sources.frames import as_table, n_rows, take_rows
 from kway.tables.sources.images import ImageForm
 from kway.text_tables import Printed, Table
 
-SECONDS = 2.0  # seconds that permutation importance, or contributions, may take (T11)
-UNNAMED_COLUMNS = 200  # columns of a matrix up to which x0, x1, ... are explained one by one (T11)
-_SIDE = 5  # parts of an image along each side: 25 predictions of FEW_ROWS images take about SECONDS (T11, digits)
+SECONDS = 2.0  # default time limit: a small part of a job of 20 seconds
+MAX_UNNAMED_COLUMNS = 200  # columns up to which a matrix is explained by x0, x1, ..., which have no meaning
+_SIDE = 5  # parts of an image along each side: 25 predictions of FEW_ROWS images take about SECONDS
 MOST_PARTS = _SIDE * _SIDE
-_AT_ONCE = 16  # rows whose contributions are computed before the time is looked at
-_GIVEN = "rows given"  # how the result names the rows; the model may have learned from them
+_BLOCK_ROWS = 16  # rows whose contributions are computed between two looks at the clock
+_GIVEN = "rows given"  # name of the rows in the result; the model may have been trained on them
 _ALL = "all classes"  # the class of columns that matter to all classes at once
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Reasons(Printed):
-    """The result of `kway.explain`: columns and how much they count, per class or for all classes at once.
+    """The result of `kway.explain`: the strongest columns per class, or for all classes at once.
 
     Attributes
     ----------
@@ -54,11 +55,11 @@ class Reasons(Printed):
     columns : tuple of tuple of str
         The strongest columns of each class, strongest first.
     pulls : ndarray of shape (n_classes, n_columns)
-        How much each of these columns counts for the class; below zero if it counts against it.
+        Strength of each column as evidence for the class; negative if it is evidence against it.
     how : str
-        How this was computed, in words.
+        What the numbers mean, in words.
     measured : bool
-        Whether it was measured on rows; otherwise the model itself gives it.
+        Whether the numbers were measured on rows; otherwise they come from the model alone.
     """
 
     classes: tuple[str, ...]
@@ -80,7 +81,7 @@ class Reasons(Printed):
         return replace(self, columns=tuple(columns[:n] for columns in self.columns), pulls=self.pulls[:, :n])
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return each class and its columns in words."""
+        """Return each class with a text that lists its columns."""
         return [
             (label, ", ".join(f"{column} ({pull:+.3g})" for column, pull in zip(columns, pulls)))
             for label, columns, pulls in zip(self.classes, self.columns, self.pulls)
@@ -115,9 +116,10 @@ def explain(model: Any, X: Any = None, y: Any = None, n_columns: int = 8, second
     model : estimator or Fitted
         A fitted classifier, a scikit-learn Pipeline that ends in one, or the result of `kway.fit`.
     X : array-like or table of shape (n_samples, n_features), default=None
-        Rows. Without them a linear model uses the training rows, and any other model returns what `kway.fit` measured.
+        Rows. Without them, a linear model is explained by its training rows, and any other model by the values that
+        `kway.fit` measured and stored in it.
     y : array-like of shape (n_samples,), default=None
-        Labels of the rows, which permutation importance needs. Best are rows that the model did not learn from.
+        Labels of the rows, which permutation importance needs. Use rows on which the model was not trained.
     n_columns : int, default=8
         Number of columns per class.
     seconds : float, default=2.0
@@ -141,33 +143,33 @@ def explain(model: Any, X: Any = None, y: Any = None, n_columns: int = 8, second
         raise InputError(
             "explain does not support several labels per row; fit one of the labels alone, as a column of true/false"
         )
-    kept = getattr(model, "reasons_", None)
-    if X is None and kept is not None:
-        columns = tuple(map(tuple, kept["columns"]))
-        return Reasons(tuple(kept["classes"]), columns, np.array(kept["pulls"]), kept["how"]).strongest(n_columns)
+    stored = getattr(model, "reasons_", None)
+    if X is None and stored is not None:
+        columns = tuple(map(tuple, stored["columns"]))
+        return Reasons(tuple(stored["classes"]), columns, np.array(stored["pulls"]), stored["how"]).strongest(n_columns)
     labeled = X is not None and y is not None
     if labeled and image_form(getattr(model, "features_", None), X) is not None:
         return shuffled(model, X, np.asarray(y), n_columns, seconds)
-    own = own_reasons(model, X, n_columns)
-    if own is None and X is not None:
-        own = contributed(model, X, n_columns, seconds)
-    if own is None and not labeled:
-        raise InputError(_nothing_to_read(model))
-    return shuffled(model, X, np.asarray(y), n_columns, seconds) if own is None else own
+    from_weights = own_reasons(model, X, n_columns)
+    if from_weights is None and X is not None:
+        from_weights = contributed(model, X, n_columns, seconds)
+    if from_weights is None and not labeled:
+        raise InputError(_why_no_reasons(model))
+    return shuffled(model, X, np.asarray(y), n_columns, seconds) if from_weights is None else from_weights
 
 
-def kept_facts(found: Reasons) -> dict[str, Any] | None:
-    """Return reasons that were measured on rows, as plain values for the model file; None if the model has them."""
-    if not found.measured:
+def kept_facts(reasons: Reasons) -> dict[str, Any] | None:
+    """Return measured reasons as plain values for the model file; None if the model alone gives them."""
+    if not reasons.measured:
         return None
-    columns = [list(each) for each in found.columns]
-    return {"how": found.how, "classes": list(found.classes), "columns": columns, "pulls": found.pulls.tolist()}
+    columns = [list(each) for each in reasons.columns]
+    return {"how": reasons.how, "classes": list(reasons.classes), "columns": columns, "pulls": reasons.pulls.tolist()}
 
 
 def own_reasons(model: Any, X: Any = None, n_columns: int = 8) -> Reasons | None:
     """Return reasons from the weights or means of a model; None if it has none."""
     if hasattr(model, "named_steps"):  # a scikit-learn Pipeline
-        return _of_last_step(model, X, n_columns)
+        return _reasons_of_last_step(model, X, n_columns)
     features, inner = getattr(model, "features_", None), innermost(model)
     if hasattr(inner, "_class_rows") and hasattr(inner, "coef_"):
         spreads = getattr(model, "spread_", None)
@@ -175,26 +177,26 @@ def own_reasons(model: Any, X: Any = None, n_columns: int = 8) -> Reasons | None
             spreads = column_spread(
                 validation.rows(inner, model.numbers(X) if hasattr(model, "numbers") else X, reset=False)
             )
-        return weighed(inner, _names(model, features, inner), spreads, n_columns)
+        return reasons_of_weights(inner, _names(model, features, inner), spreads, n_columns)
     if hasattr(inner, "centroids_") and _has_words(features):
-        return spoken(inner, _names(model, features, inner), n_columns)
+        return reasons_of_means(inner, _names(model, features, inner), n_columns)
     return None
 
 
-def _of_last_step(pipeline: Any, X: Any, n_columns: int) -> Reasons | None:
+def _reasons_of_last_step(pipeline: Any, X: Any, n_columns: int) -> Reasons | None:
     """Return the weights of a linear last step of a Pipeline, with the column names of the steps before it."""
-    before, last = pipeline[:-1], innermost(pipeline[-1])
+    transformers, last = pipeline[:-1], innermost(pipeline[-1])
     if not (hasattr(last, "_class_rows") and hasattr(last, "coef_")):
         return None
-    if not len(before):
+    if not len(transformers):
         return own_reasons(pipeline[-1], X, n_columns)
     try:
-        names = before.get_feature_names_out()
+        names = transformers.get_feature_names_out()
     except (AttributeError, ValueError):  # a step names no columns
         names = None
     names = _names(last, None, last) if names is None else np.asarray(names)
-    spreads = None if X is None else column_spread(validation.rows(last, before.transform(X), reset=False))
-    return weighed(last, names, spreads, n_columns)
+    spreads = None if X is None else column_spread(validation.rows(last, transformers.transform(X), reset=False))
+    return reasons_of_weights(last, names, spreads, n_columns)
 
 
 def _has_words(features: Any) -> bool:
@@ -204,46 +206,46 @@ def _has_words(features: Any) -> bool:
     return any(record.used and record.kind == "text" for record in features.records_)
 
 
-def _nothing_to_read(model: Any) -> str:
+def _why_no_reasons(model: Any) -> str:
     """Return why a model gives no reasons, and what to do."""
     reason = f"a {type(innermost(model)).__name__} has no weights to read"
     features = getattr(model, "features_", None)
-    nameless = features is not None and not features.is_table_ and model.n_features_in_ > UNNAMED_COLUMNS
-    todo = "pass labeled rows X and y for permutation importance"
-    return f"{reason}; {_pixels(model.n_features_in_) if nameless else todo}"
+    nameless = features is not None and not features.is_table_ and model.n_features_in_ > MAX_UNNAMED_COLUMNS
+    advice = "pass labeled rows X and y for permutation importance"
+    return f"{reason}; {_pixels(model.n_features_in_) if nameless else advice}"
 
 
 def _pixels(n_columns: int) -> str:
     return (
         f"its {n_columns:,} columns have no names and are too many for permutation importance (at most "
-        f"{UNNAMED_COLUMNS}); the report of `kway fit` shows its worst mistakes, and for a linear model "
+        f"{MAX_UNNAMED_COLUMNS}); the report of `kway fit` shows its worst mistakes, and for a linear model "
         "(models='softmax') the weights of each class"
     )
 
 
-def weighed(linear: Any, names: NDArray, spreads: NDArray | None, n_columns: int) -> Reasons:
-    """Return reasons from the weights of a linear model and the spread (d,) of its columns (None: not known)."""
+def reasons_of_weights(linear: Any, names: NDArray, spreads: NDArray | None, n_columns: int) -> Reasons:
+    """Return reasons from the weights of a linear model and the spreads (d,) of its columns, if these are known."""
     W = np.asarray(linear._class_rows().W, np.float64)
-    pull = (W - W.mean(axis=0)) * (1.0 if spreads is None else spreads)
-    m = min(n_columns, pull.shape[1])
-    best = np.argsort(-np.abs(pull), axis=1, kind="stable")[:, :m]
+    pulls = (W - W.mean(axis=0)) * (1.0 if spreads is None else spreads)
+    n_listed = min(n_columns, pulls.shape[1])
+    best = np.argsort(-np.abs(pulls), axis=1, kind="stable")[:, :n_listed]
     how = "weight x spread of the column" if spreads is not None else "weights alone (pass rows to include the spread)"
     return Reasons(
         tuple(map(str, linear.classes_.tolist())),
         tuple(tuple(map(str, names[row])) for row in best),
-        np.take_along_axis(pull, best, axis=1),
+        np.take_along_axis(pulls, best, axis=1),
         f"{how} (negative: against the class)",
     )
 
 
-def spoken(means: Any, names: NDArray, n_columns: int) -> Reasons:
+def reasons_of_means(means: Any, names: NDArray, n_columns: int) -> Reasons:
     """Return the columns in which the mean of a class is furthest above the mean of all classes."""
     M = np.asarray(means.centroids_)
-    middle, m = M.mean(axis=0), min(n_columns, M.shape[1])
-    pulls, columns = np.empty((len(M), m)), []
+    overall_mean, n_listed = M.mean(axis=0), min(n_columns, M.shape[1])
+    pulls, columns = np.empty((len(M), n_listed)), []
     for code, mean in enumerate(M):  # a class at a time: texts have many columns
-        above = mean - middle
-        best = np.argsort(-above, kind="stable")[:m]
+        above = mean - overall_mean
+        best = np.argsort(-above, kind="stable")[:n_listed]
         pulls[code] = above[best]
         columns.append(tuple(map(str, names[best])))
     return Reasons(
@@ -261,21 +263,21 @@ def contributed(
 
     The mean of a class is over the rows that are predicted as this class; classes without such rows are left out.
     """
-    ended, n, done = time.perf_counter() + seconds, n_rows(X), 0
+    deadline, n, n_done = time.perf_counter() + seconds, n_rows(X), 0
     if not hasattr(model, "explain"):
         return None
-    some, found = np.random.default_rng(0).permutation(n)[:FEW_ROWS], list[Contributions]()
-    while done < len(some) and (not found or time.perf_counter() < ended):
-        part = model.explain(take_rows(X, np.sort(some[done : done + _AT_ONCE])))
-        if not isinstance(part, Contributions) or (part.names is None and part.values.shape[1] > UNNAMED_COLUMNS):
+    sample, parts = np.random.default_rng(0).permutation(n)[:FEW_ROWS], list[Contributions]()
+    while n_done < len(sample) and (not parts or time.perf_counter() < deadline):
+        part = model.explain(take_rows(X, np.sort(sample[n_done : n_done + _BLOCK_ROWS])))
+        if not isinstance(part, Contributions) or (part.names is None and part.values.shape[1] > MAX_UNNAMED_COLUMNS):
             return None
-        found.append(part)
-        done += _AT_ONCE
-    labels, values = np.concatenate([part.labels for part in found]), np.concatenate([part.values for part in found])
+        parts.append(part)
+        n_done += _BLOCK_ROWS
+    labels, values = np.concatenate([part.labels for part in parts]), np.concatenate([part.values for part in parts])
     classes, codes = np.unique(labels, return_inverse=True)
     pulls = np.stack([values[codes == code].mean(axis=0) for code in range(len(classes))])
     best = np.argsort(-np.abs(pulls), axis=1, kind="stable")[:, :n_columns]
-    names = found[0].names or [f"x{j}" for j in range(values.shape[1])]
+    names = parts[0].names or [f"x{j}" for j in range(values.shape[1])]
     return Reasons(
         tuple(map(str, classes.tolist())),
         tuple(tuple(str(names[j]) for j in row) for row in best),
@@ -289,28 +291,36 @@ def shuffled(
     model: Any, X: Any, y: NDArray, n_columns: int = 8, seconds: float = SECONDS, whose: str = _GIVEN
 ) -> Reasons:
     """Return the permutation importance of columns, or of parts of images; `whose` names the rows in the result."""
-    ended = time.perf_counter() + seconds
+    deadline = time.perf_counter() + seconds
     rng = np.random.default_rng(0)
     form = image_form(getattr(model, "features_", None), X)
-    some = np.sort(rng.permutation(n_rows(X))[:FEW_ROWS])
-    rows, y = take_rows(X, some), y[some]
+    sample = np.sort(rng.permutation(n_rows(X))[:FEW_ROWS])
+    rows, y = take_rows(X, sample), y[sample]
     columns = _columns(model, rows) if form is None else image_parts(form)
-    right = model.predict(rows) == y
+    correct = model.predict(rows) == y
     orders = [rng.permutation(len(y)) for _ in range(1 if form is None else max(1, min(4, FEW_ROWS // len(y))))]
-    falls: dict[str, float] = {}
+    drops: dict[str, float] = {}
     changed: list[int] = []  # predictions that became correct or wrong, per column
-    for name, place in columns.items():
-        if falls and time.perf_counter() > ended:
+    for name, columns_of in columns.items():
+        if drops and time.perf_counter() > deadline:
             break
-        after = np.array([model.predict(_with_shuffled(rows, place, order)) == y for order in orders])
-        falls[name] = float(right.mean() - after.mean())
-        changed.append(int((after != right).sum()))
-    best = sorted(falls, key=lambda name: -falls[name])[:n_columns]
+        after = np.array([model.predict(_with_shuffled(rows, columns_of, order)) == y for order in orders])
+        drops[name] = float(correct.mean() - after.mean())
+        changed.append(int((after != correct).sum()))
+    largest = sorted(drops, key=lambda name: -drops[name])[:n_columns]
     what, done = ("parts", "a part comes from another image") if form else ("columns", "a column is shuffled")
-    left = f", {len(columns) - len(falls):,} {what} left out for lack of time" if len(falls) < len(columns) else ""
-    luck = 2 * float(np.median(changed)) ** 0.5 / (len(orders) * len(y))  # two standard errors of the median column
-    how = f"fall of the accuracy ({right.mean():.3f} on {len(y):,} {whose}) if {done} (noise ±{luck:.3f}){left}"
-    return Reasons((_ALL,), (tuple(best),), np.array([[falls[name] for name in best]]), how, measured=True)
+    unmeasured = (
+        f", {len(columns) - len(drops):,} {what} not measured within the time limit"
+        if len(drops) < len(columns)
+        else ""
+    )
+    noise = (
+        2 * float(np.median(changed)) ** 0.5 / (len(orders) * len(y))
+    )  # two standard errors, for the column with the median number of changes
+    how = (
+        f"drop of the accuracy ({correct.mean():.3f} on {len(y):,} {whose}) if {done} (noise ±{noise:.3f}){unmeasured}"
+    )
+    return Reasons((_ALL,), (tuple(largest),), np.array([[drops[name] for name in largest]]), how, measured=True)
 
 
 def _columns(model: Any, rows: Any) -> dict[str, Any]:
@@ -320,19 +330,19 @@ def _columns(model: Any, rows: Any) -> dict[str, Any]:
         return {c: c for c in rows.column_names if used is None or c in used}
     if hasattr(rows, "tocsr"):
         raise InputError("permutation importance needs dense rows or a table, got a sparse matrix")
-    if rows.shape[1] > UNNAMED_COLUMNS:
+    if rows.shape[1] > MAX_UNNAMED_COLUMNS:
         raise InputError(f"a {type(innermost(model)).__name__} has no weights to read; {_pixels(rows.shape[1])}")
     return {f"x{j}": [j] for j in range(rows.shape[1])}
 
 
-def _with_shuffled(rows: Any, place: Any, order: NDArray) -> Any:
-    """Return rows in which one column of a table, or some columns of a matrix, come from other rows."""
+def _with_shuffled(rows: Any, column: Any, order: NDArray) -> Any:
+    """Return rows whose values of one column of a table, or of several columns of a matrix, come from other rows."""
     if hasattr(rows, "column_names"):
         table = as_table(rows)
-        return table.set_column(table.column_names.index(place), place, table.column(place).take(order))
-    out = rows.copy()
-    out[:, place] = rows[order][:, place]
-    return out
+        return table.set_column(table.column_names.index(column), column, table.column(column).take(order))
+    changed = rows.copy()
+    changed[:, column] = rows[order][:, column]
+    return changed
 
 
 def _names(model: Any, features: Any, inner: Any) -> NDArray:
@@ -356,11 +366,11 @@ def image_form(features: Any, rows: Any) -> ImageForm | None:
 
 
 def image_parts(form: ImageForm) -> dict[str, NDArray[np.int64]]:
-    """Return the columns of each part by name, from the middle outwards, so that a time limit cuts the edges."""
+    """Return the columns of each part by name, from the middle outwards, so that a time limit leaves out the edges."""
     columns = np.arange(form.height * form.width * form.channels).reshape(form)
     cells = [(y, x) for y in _cuts(form.height) for x in _cuts(form.width)]
-    off = [abs(y.mean() / form.height - 0.5) + abs(x.mean() / form.width - 0.5) for y, x in cells]
-    middle_first = [cells[i] for i in np.argsort(np.round(off, 3), kind="stable")]
+    distances = [abs(y.mean() / form.height - 0.5) + abs(x.mean() / form.width - 0.5) for y, x in cells]
+    middle_first = [cells[i] for i in np.argsort(np.round(distances, 3), kind="stable")]
     return {_part(y, x): columns[y[0] : y[-1] + 1, x[0] : x[-1] + 1].ravel() for y, x in middle_first}
 
 
@@ -368,9 +378,9 @@ def _part(down: NDArray, across: NDArray) -> str:
     return f"pixels {_range(down)} down, {_range(across)} across"
 
 
-def as_grid(form: ImageForm, falls: dict[str, float]) -> NDArray[np.float64]:
-    """Return falls of accuracy per part as an array (parts down, parts across), NaN if not measured."""
-    return np.array([[falls.get(_part(y, x), np.nan) for x in _cuts(form.width)] for y in _cuts(form.height)])
+def as_grid(form: ImageForm, drops: dict[str, float]) -> NDArray[np.float64]:
+    """Return the drops in accuracy as an array (parts down, parts across), with NaN for parts not measured."""
+    return np.array([[drops.get(_part(y, x), np.nan) for x in _cuts(form.width)] for y in _cuts(form.height)])
 
 
 def _cuts(side: int) -> list[NDArray]:

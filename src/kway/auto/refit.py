@@ -2,10 +2,14 @@
 
 If an exact search among all rows would be slow, neighbors get Landmarks (an inverted file) with an agreement target.
 
-DATA larger than memory is read again in pieces (`fit_all_data`). Linear models keep the rows, as floats or sparse
-entries, in temporary files and pass over them several times. Centroids are running means. Neighbors keep codes of all
-rows, with 8 bits per number if memory has room, else 4, 2 or 1. A calibration split of the rows in memory is left out.
-A family without `fit_blocks` keeps what it learned from the rows in memory.
+DATA larger than memory is read again in pieces (`fit_all_data`):
+
+linear models    write the rows, as floats or sparse entries, to temporary files and pass over them several times
+centroids        are running means
+neighbors        store codes of all rows, with 8 bits per number if they fit in memory, else 4, 2 or 1
+others           have no `fit_blocks` and keep the model of the rows in memory
+
+A calibration split of the rows in memory is left out.
 """
 
 from __future__ import annotations
@@ -49,51 +53,54 @@ from kway.tables.sources.frames import take_rows
 from kway.threads import spans
 from kway.validation import Rows
 
-_WIDE_TOL = 1e-2  # tolerance of fits that read their rows from files: a third of the time at the same accuracy (T11)
-_SLOW_SEARCH = 1e-3  # seconds of an exact search of one row above which Landmarks are used: 300,000 rows (T3)
+_FILE_TOL = 1e-2  # tolerance of fits that read rows from files: a third of the time at the same accuracy
+_SLOW_SEARCH = 1e-3  # seconds per query above which an exact search is replaced by Landmarks: about 300,000 rows
 
 
 # ---- on all training rows
 
 
-def adapted(made: Any, size: Size) -> tuple[Any, str]:
+def adapted(estimator: Any, size: Size) -> tuple[Any, str]:
     """Return an estimator with an approximate index if an exact search among all rows would be slow, and a note."""
-    params = made.get_params()
-    name = _index_parameter(made)
+    params = estimator.get_params()
+    name = _index_parameter(estimator)
     if name is None or params[name] != "auto" or size.sparse:
-        return made, ""
+        return estimator, ""
     if names_gpu(params.get(name.removesuffix("index") + "device", "cpu")):  # an exact search on a GPU is fast
-        return made, ""
+        return estimator, ""
     metric = pick_metric(params[name.removesuffix("index") + "metric"])
     exact = isinstance(choose(size.n, size.d, metric).recipe, Flat)
     if not exact or costs.flat(size, Rates()).predict_seconds <= _SLOW_SEARCH:
-        return made, ""
+        return estimator, ""
     note = (
         f"an exact search among {size.n:,} rows is slow, so the model uses index='landmarks', which is approximate; "
         "index='flat' is exact"
     )
-    return made.set_params(**{name: "landmarks"}), note
+    return estimator.set_params(**{name: "landmarks"}), note
 
 
 def fit_families(
     chosen: DataComparison, names: Sequence[str], clock: Clock
 ) -> tuple[dict[str, LeaderboardRow], tuple[str, ...]]:
-    """Fit these families on all training rows, as far as the time allows; return their rows, and notes.
+    """Fit these families on all training rows, as far as the budget allows; return leaderboard rows and notes.
 
-    The first family that can be fitted is fitted even if the time is up.
+    The first family that can be fitted is fitted even if the budget is used up.
     """
-    found, size, y = chosen.comparison, chosen.size, chosen.data.y
-    rows, notes = {row.model: row for row in found.rows}, list[str]()
+    comparison, size, y = chosen.comparison, chosen.size, chosen.data.y
+    rows, notes = {row.model: row for row in comparison.rows}, list[str]()
     for place, name in enumerate(names):
-        fitted, seconds = any(rows[above].fitted is not None for above in names[:place]), found.fit_seconds(name)
-        if fitted and clock.up(seconds):
+        has_fitted, seconds = (
+            any(rows[above].fitted is not None for above in names[:place]),
+            comparison.fit_seconds(name),
+        )
+        if has_fitted and clock.up(seconds):
             continue
         clock.charge(seconds, seconds)
         try:
             with progress.stage(f"{name}: all training rows", place, len(names), left=clock.left()):
-                made, note = adapted(found.estimator(rows[name], chosen.options.seed), size)
+                estimator, note = adapted(comparison.estimator(rows[name], chosen.options.seed), size)
                 X = chosen.view(name).X
-                rows[name] = fitted_row(rows[name], X, partial(made.fit, X, y))
+                rows[name] = fitted_row(rows[name], X, partial(estimator.fit, X, y))
                 notes += [note] if note else []
         except (KwayError, MemoryError) as error:
             rows[name] = replace(rows[name], note=f"could not be fitted: {error}")
@@ -103,16 +110,18 @@ def fit_families(
 
 
 def fitted_row(row: LeaderboardRow, X: Rows, fit: Callable[[], Any]) -> LeaderboardRow:
-    """Return the row with the model that `fit` returns, and the seconds of the fit and of predicting one row of X."""
-    begun = time.perf_counter()
+    """Return the row with the model that `fit` returns, its size, and the seconds per fit and per predicted row."""
+    started = time.perf_counter()
     model = fit()
-    fit_seconds = time.perf_counter() - begun
-    some = X[: min(FEW_ROWS, X.shape[0])]
-    model.predict(some[:8])  # compiles kernels
-    begun = time.perf_counter()
-    model.predict(some)
-    seconds = (time.perf_counter() - begun) / some.shape[0]
-    return replace(row, fitted=model, fit_seconds=fit_seconds, predict_seconds=seconds, n_bytes=model_bytes(model))
+    fit_seconds = time.perf_counter() - started
+    sample = X[: min(FEW_ROWS, X.shape[0])]
+    model.predict(sample[:8])  # compiles kernels
+    started = time.perf_counter()
+    model.predict(sample)
+    predict_seconds = (time.perf_counter() - started) / sample.shape[0]
+    return replace(
+        row, fitted=model, fit_seconds=fit_seconds, predict_seconds=predict_seconds, n_bytes=model_bytes(model)
+    )
 
 
 def model_bytes(model: Any) -> int:
@@ -123,7 +132,7 @@ def model_bytes(model: Any) -> int:
 
 
 def size_in_words(n_bytes: int | None) -> str:
-    """Return a number of bytes in words; a dash if it is not known.
+    """Return a number of bytes with its unit; a dash if it is not known.
 
     >>> size_in_words(2_500_000), size_in_words(800)
     ('2.5 MB', '0.8 kB')
@@ -137,27 +146,30 @@ def size_in_words(n_bytes: int | None) -> str:
 
 
 class AllDataFit(NamedTuple):
-    """The row of the best family, the number of rows it learned from, and its calibration split."""
+    """The leaderboard row with the fitted model, the number of rows in that fit, and the calibration split.
+
+    `held_out` are the numbers of the training rows that were left out of the fit; None if all rows were used.
+    """
 
     row: LeaderboardRow
     rows: int
-    held: NDArray[np.int64] | None = None  # training rows that it did not learn from; None if it learned from all
+    held_out: NDArray[np.int64] | None = None
     note: str = ""
 
 
 def fit_all_data(
     row: LeaderboardRow, features: Features, X: Any, data: TrainTest, folds: NDArray[np.int64], seed: int
 ) -> AllDataFit:
-    """Fit the model of a row, which learned from X (n, d), again on all rows of DATA if it can be."""
+    """Fit the model of a row, which was trained on X (n, d), again on all rows of DATA if that is possible."""
     larger = data.larger
     if larger is None:
         return AllDataFit(row, data.n)
-    held = _held_out(data, folds, seed)
-    reader = _CountingReader(larger.without(held, data.groups, data.order), features)
+    calibration_rows = _held_out(data, folds, seed)
+    reader = _CountingReader(larger.without(calibration_rows, data.groups, data.order), features)
     try:
         model = _prepared(row.fitted, X, larger.n)
         with progress.stage(f"{row.model}: all {larger.n:,} rows"):
-            found = fitted_row(row, X, lambda: model.fit_blocks(reader.blocks()))
+            fitted = fitted_row(row, X, lambda: model.fit_blocks(reader.blocks()))
     except (KwayError, MemoryError, OSError) as error:
         why = f"{row.model} was fitted on the {data.n:,} rows in memory, not on all {larger.n:,}: {error}"
         return AllDataFit(row, data.n, note=why)
@@ -165,9 +177,9 @@ def fit_all_data(
     stored = f" and stored as {model.get_params()[index]}" if index else ""
     note = (
         f"{row.model} was then fitted on {reader.rows:,} of {larger.n:,} rows, read in pieces{stored}; the test rows "
-        f"and a calibration split of {len(held):,} rows were left out"
+        f"and a calibration split of {len(calibration_rows):,} rows were left out"
     )
-    return AllDataFit(found, reader.rows, held, note)
+    return AllDataFit(fitted, reader.rows, calibration_rows, note)
 
 
 def _held_out(data: TrainTest, folds: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
@@ -193,15 +205,15 @@ class _CountingReader:
 
 
 def _prepared(model: Any, X: Any, n: int) -> Any:
-    """Return the model with parameters for n rows like X, or raise an error if it cannot learn them."""
+    """Return the model with parameters for n rows like X; raise a KwayError if it cannot be fitted in blocks."""
     if not hasattr(model, "fit_blocks"):
         raise CombinationError(f"{type(model).__name__} needs all rows in memory")
     params = model.get_params()
-    changes: dict[str, Any] = {"tol": _WIDE_TOL} if params.get("tol", _WIDE_TOL) < _WIDE_TOL else {}
+    changes: dict[str, Any] = {"tol": _FILE_TOL} if params.get("tol", _FILE_TOL) < _FILE_TOL else {}
     in_memory = X.data.nbytes + X.indices.nbytes if sp.issparse(X) else X.shape[0] * X.shape[1] * X.dtype.itemsize
-    on_disk = n * in_memory / X.shape[0]
-    if isinstance(model, LinearClassifier) and on_disk > shutil.disk_usage(tempfile.gettempdir()).free:
-        raise CombinationError(f"{tempfile.gettempdir()} has no room for {on_disk / 2**30:,.0f} GiB of floats")
+    file_bytes = n * in_memory / X.shape[0]
+    if isinstance(model, LinearClassifier) and file_bytes > shutil.disk_usage(tempfile.gettempdir()).free:
+        raise CombinationError(f"{tempfile.gettempdir()} cannot store {file_bytes / 2**30:,.0f} GiB of floats")
     if index := _index_parameter(model):
         if sp.issparse(X):
             raise CombinationError("its rows are sparse, and only dense rows can be stored as codes")
@@ -211,12 +223,15 @@ def _prepared(model: Any, X: Any, n: int) -> Any:
 
 def _index_parameter(model: Any) -> str | None:
     """Return the name of the index parameter of neighbors, of the model or of an estimator inside it."""
-    found = (name for name in model.get_params() if name.rpartition("__")[2] == "index")
-    return next((name for name in found if name.removesuffix("index") + "weights" in model.get_params()), None)
+    names = (name for name in model.get_params() if name.rpartition("__")[2] == "index")
+    return next((name for name in names if name.removesuffix("index") + "weights" in model.get_params()), None)
 
 
 def _recipe(metric: Metric, n: int, d: int) -> Flat:
-    """Return the most precise codes of n rows of which two copies fit in memory, as blocks are joined at the end."""
+    """Return the most precise codes of n rows of which two copies fit in memory.
+
+    Two, because the codes of all blocks are joined at the end.
+    """
     stores: dict[Store, float] = {Int8(rerank=False): d + 4}  # bytes per row
     stores |= {Bits(bits, rerank=False): d * bits / 8 + 8 for bits in (4, 2, 1)}
     for store, per_row in stores.items():

@@ -1,15 +1,15 @@
-"""Suspects of a leak (leaks.py), found by the values of the training rows alone.
+"""Find suspects of a leak by the values of the training rows alone; leaks.py tests each suspect.
 
-    copies    of rows drawn at random, more have a copy than in columns that are shuffled independently. A copy is a row
-              whose distance is 0, or below a tenth of the distance to the 10th nearest row
-    groups    a column of many words or whole numbers, each in a few rows that have the same label more often than
-              chance. A column of numbers is one only if rows with the next larger value agree with them much less
+    copies    rows drawn at random have a copy more often than rows whose columns were shuffled independently. A copy is
+              a row at distance 0, or below a tenth of the distance to the 10th nearest row
+    groups    a column of many words or whole numbers, each of which occurs in a few rows that have the same label more
+              often than chance. In a column of numbers, rows with the next larger value must agree with them much less
     time      dates, Unix times, or numbers that grow from row to row, if the next row in that order has the same label
               more often than chance
-    column    the values of a column determine the label: each value has one label, and the column has few values, or
-              each class is an interval of its numbers
+    column    a column determines the label: each value has one label, and the column has few values, or each class is
+              an interval of its numbers
 
-Each suspect has at most MOST_ROWS rows, in which its copies, groups or times stay together.
+Each suspect has at most MAX_PROBE_ROWS rows, in which its copies, groups or times are complete.
 """
 
 from __future__ import annotations
@@ -34,22 +34,41 @@ from kway.tables.features.columns import as_numbers, as_words
 from kway.tables.features.features import Features
 from kway.tables.sources.frames import is_date, is_number, is_table, is_text, whole_column
 
-MOST_ROWS = 4000  # rows that the probe compares: a difference of 2% is then 4 standard errors (test_leaks)
-_LOOKED_AT = 50_000  # rows of which values are counted (test_leaks)
-_SEEDS = 1000  # rows whose nearest rows are looked for (test_leaks)
-_SEARCHED = 1e10  # products of the search for copies: a second (test_leaks)
-_NEAR = 0.1  # share of the distance to the 10th nearest row below which a row is a near copy (test_leaks)
-_SOME = 0.02  # least share of rows with a copy (test_leaks)
-_FEW_VALUES = 30  # a column of fewer values is a category, not a group (test_leaks)
-_TIME_BLOCKS = 20  # contiguous blocks of held-out rows that count as independent (test_leaks)
+MAX_PROBE_ROWS = 4000  # rows that the probe compares: a difference of 2% is then 4 standard errors
+_MAX_COUNTED_ROWS = 50_000  # rows of which values are counted; decided by tests/auto/test_leaks.py
+_MAX_QUERIES = 1000  # rows whose nearest rows are searched; decided by tests/auto/test_leaks.py
+_MAX_PRODUCTS = 1e10  # products of the search for copies: about a second
+_COPY_DISTANCE = 0.1  # a near copy is nearer than this share of the distance to the 10th nearest row
+_MIN_SHARE = 0.02  # share of rows with a copy, and gain of agreement in groups, below which there is no suspect
+_MIN_GROUPS = 30  # a column of fewer values is a category, not a group
+_TIME_BLOCKS = 20  # number of contiguous blocks of held-out rows that are treated as independent
 _UNIX_TIMES = (6e8, 2.5e9)  # seconds from 1989 to 2049
 
 
 @dataclass(frozen=True, eq=False)
 class Suspect:
-    """What may leak, in some of the rows (m,), and which of these belong together.
+    """A possible leak, and the rows by which the probe tests it.
 
-    `groups` (m,) are the rows that belong together, and `scored` (m,) those that are scored.
+    Attributes
+    ----------
+    kind : {"copies", "groups", "time", "column"}
+        Kind of the suspect.
+    columns : tuple of str
+        Columns in which it was found; empty for copies.
+    found : str
+        What was found, in words.
+    advice : str
+        What to do.
+    rows : ndarray of shape (m,)
+        Numbers of the training rows that the probe uses.
+    groups : ndarray of shape (m,)
+        Group of each row; the honest split keeps groups together.
+    scored : ndarray of bool of shape (m,)
+        Whether the row is scored.
+    codes : ndarray of shape (m,)
+        Class codes.
+    order : ndarray of shape (m,) or None
+        Position of each row in time, if the honest split is by time.
     """
 
     kind: str
@@ -63,7 +82,7 @@ class Suspect:
     order: NDArray | None = None
 
     def folds(self, seed: int, n_folds: int = 5) -> NDArray[np.int64]:
-        """Return the folds (m,) of the honest split; -1 for rows that are only learned from."""
+        """Return the folds (m,) of the honest split; -1 for rows that are only used for training."""
         if self.order is not None:
             return fold_numbers(self.codes, n_folds, order=self.order)
         if self.kind == "column":
@@ -73,33 +92,36 @@ class Suspect:
 
 
 class Column(NamedTuple):
-    """Values (n,) of a column as codes in order of their size, and what they are."""
+    """A column of values as codes (n,), which have the order of the values.
+
+    `is_time` marks dates, Unix times and growing numbers, and `is_whole` words and numbers without fractions.
+    """
 
     name: str
     codes: NDArray[np.int64]
     is_number: bool
     is_time: bool
-    is_whole: bool = True  # words, or numbers without fractions
+    is_whole: bool = True
 
     @property
     def n_values(self) -> int:
-        """Number of values."""
+        """Number of different values."""
         return int(self.codes.max()) + 1
 
 
 def find_suspects(data: Any, features: Features, X: Any, seed: int = 0) -> Iterator[Suspect]:
-    """Yield the suspects of training rows, of which X (n, d) are the numbers; the cheap ones first."""
+    """Yield the suspects of training rows, whose features are X (n, d); those that are cheap to find come first."""
     rng = np.random.default_rng(seed)
     n, y = data.n, data.labels.codes
-    rows = np.arange(n) if n <= _LOOKED_AT else np.sort(rng.choice(n, _LOOKED_AT, replace=False))
+    rows = np.arange(n) if n <= _MAX_COUNTED_ROWS else np.sort(rng.choice(n, _MAX_COUNTED_ROWS, replace=False))
     columns = list(_columns(data, rows))
     unused = {record["column"] for record in features.explain() if not record["used"]}
-    telling = [c.name for c in columns if c.name not in unused and _tells_label(c, y[rows])]
-    if telling:
-        yield _telling_columns(telling, rows, y, rng)
+    predictive = [c.name for c in columns if c.name not in unused and _determines_label(c, y[rows])]
+    if predictive:
+        yield _predictive_columns(predictive, rows, y, rng)
     if data.keeps_groups_or_order:
         return
-    groups = [c for c in columns if c.name not in telling and _groups_labels(c, y[rows])]
+    groups = [c for c in columns if c.name not in predictive and _groups_labels(c, y[rows])]
     for column in groups[:2]:
         yield _grouped(column, rows, y, rng)
     times = [c for c in columns if c.is_time and c not in groups and _is_autocorrelated(c.codes, y[rows])]
@@ -113,47 +135,47 @@ def find_suspects(data: Any, features: Features, X: Any, seed: int = 0) -> Itera
 def _columns(data: Any, rows: NDArray[np.int64]) -> Iterator[Column]:
     """Yield the columns of a table, or of a matrix of few columns."""
     if is_table(data.rows):
-        part = data.rows if len(rows) == data.n else data.rows.take(rows)
-        for name in part.column_names:
-            column = whole_column(part.column(name))
+        sample = data.rows if len(rows) == data.n else data.rows.take(rows)
+        for name in sample.column_names:
+            column = whole_column(sample.column(name))
             if is_number(column.type) or kinds.is_boolean(column.type):
-                yield _of_numbers(name, as_numbers(column, name))
+                yield _numeric_column(name, as_numbers(column, name))
             elif is_date(column.type) and not kinds.is_time(column.type):
                 moments = column.cast(pa.timestamp("us"), safe=False).cast("int64")
-                yield _of_numbers(name, as_numbers(moments, name))._replace(is_time=True)
+                yield _numeric_column(name, as_numbers(moments, name))._replace(is_time=True)
             elif is_text(column.type):
-                words = as_words(column).dictionary_encode()
-                codes = words.indices.fill_null(len(words.dictionary)).to_numpy()
+                levels = as_words(column).dictionary_encode()
+                codes = levels.indices.fill_null(len(levels.dictionary)).to_numpy()
                 yield Column(name, np.unique(codes, return_inverse=True)[1].astype(np.int64), False, False)
     elif not hasattr(data.rows, "tocsr") and data.rows.shape[1] <= TABLE_COLUMNS and data.rows.dtype.kind in "fiub":
         names = data.feature_names or [f"x{j}" for j in range(data.rows.shape[1])]
         for j, name in enumerate(names):
-            yield _of_numbers(name, np.asarray(data.rows[rows, j], np.float64))
+            yield _numeric_column(name, np.asarray(data.rows[rows, j], np.float64))
 
 
-def _of_numbers(name: str, values: NDArray[np.float64]) -> Column:
-    """Return a column of numbers; gaps are one value, the least."""
+def _numeric_column(name: str, values: NDArray[np.float64]) -> Column:
+    """Return a column of numbers; missing values count as one value, the smallest."""
     present = values[np.isfinite(values)]
     codes = np.unique(np.where(np.isfinite(values), values, -np.inf), return_inverse=True)[1].astype(np.int64)
-    whole = len(present) == len(values) > 0 and bool((present == np.floor(present)).all())
-    unix = whole and any(low <= present.min() and present.max() <= high for low, high in _unix_ranges())
-    grows = whole and bool((np.diff(values) > 0).all())
-    return Column(name, codes, True, unix or grows, bool((present == np.floor(present)).all()))
+    is_whole = len(present) == len(values) > 0 and bool((present == np.floor(present)).all())
+    is_unix = is_whole and any(low <= present.min() and present.max() <= high for low, high in _unix_ranges())
+    grows = is_whole and bool((np.diff(values) > 0).all())
+    return Column(name, codes, True, is_unix or grows, bool((present == np.floor(present)).all()))
 
 
 def _unix_ranges() -> Iterator[tuple[float, float]]:
     return ((_UNIX_TIMES[0] * unit, _UNIX_TIMES[1] * unit) for unit in (1.0, 1e3, 1e6, 1e9))
 
 
-# ---- columns that tell the label
+# ---- columns that determine the label
 
 
-def _tells_label(column: Column, y: NDArray[np.int64]) -> bool:
+def _determines_label(column: Column, y: NDArray[np.int64]) -> bool:
     """Return whether the column alone predicts the label of every row from the other rows."""
     if not _are_pure(column.codes, y):
         return False
     counts = np.bincount(column.codes)
-    if column.n_values < _FEW_VALUES and counts.min() > 1:
+    if column.n_values < _MIN_GROUPS and counts.min() > 1:
         return True
     order = np.argsort(column.codes, kind="stable")
     intervals = 1 + int((np.diff(y[order]) != 0).sum())
@@ -166,16 +188,21 @@ def _are_pure(values: NDArray[np.int64], y: NDArray[np.int64]) -> bool:
     return len(pairs) == len(np.unique(values))
 
 
-def _telling_columns(names: list[str], rows: NDArray, y: NDArray[np.int64], rng: np.random.Generator) -> Suspect:
-    some = np.sort(rng.permutation(rows)[:MOST_ROWS])
-    what = f"Column '{names[0]}' alone predicts"
+def _predictive_columns(names: list[str], rows: NDArray, y: NDArray[np.int64], rng: np.random.Generator) -> Suspect:
+    selected = np.sort(rng.permutation(rows)[:MAX_PROBE_ROWS])
+    found = f"Column '{names[0]}' alone predicts"
     if len(names) > 1:
-        what = f"Each of {len(names)} columns, such as '{names[0]}', alone predicts"
+        found = f"Each of {len(names)} columns, such as '{names[0]}', alone predicts"
     return Suspect(
-        "column", tuple(names), f"{what} every label",
-        f"If it is not known before the label is, leave it out: drop={listing(names, len(names))!r}",
-        some, np.arange(len(some)), np.ones(len(some), bool), y[some],
-    )  # fmt: skip
+        kind="column",
+        columns=tuple(names),
+        found=f"{found} every label",
+        advice=f"If it is not known before the label is, leave it out: drop={listing(names, len(names))!r}",
+        rows=selected,
+        groups=np.arange(len(selected)),
+        scored=np.ones(len(selected), bool),
+        codes=y[selected],
+    )
 
 
 # ---- groups
@@ -187,7 +214,7 @@ def _groups_labels(column: Column, y: NDArray[np.int64]) -> bool:
     if (
         column.is_time
         or not column.is_whole
-        or column.n_values < _FEW_VALUES
+        or column.n_values < _MIN_GROUPS
         or 2 * column.n_values > n
         or counts.max() > n / 5
     ):
@@ -195,12 +222,12 @@ def _groups_labels(column: Column, y: NDArray[np.int64]) -> bool:
     table = coo_array((np.ones(n), (column.codes, y))).tocsr()  # rows per value and label, (values, K)
     table.sum_duplicates()
     pairs = np.square(counts, dtype=np.float64).sum() - n
-    same = (table.power(2).sum() - n) / pairs  # how often two rows of one value have the same label
-    gain = same - _chance(y)
-    if gain <= SURE * np.sqrt(1 / (4 * pairs)) or gain < _SOME:
+    same_label = (table.power(2).sum() - n) / pairs  # how often two rows of one value have the same label
+    gain = same_label - _chance(y)
+    if gain <= SURE * np.sqrt(1 / (4 * pairs)) or gain < _MIN_SHARE:
         return False
     next_same = table[:-1].multiply(table[1:]).sum() / (counts[:-1] * counts[1:]).sum()
-    return not column.is_number or same - next_same > gain / 2
+    return not column.is_number or same_label - next_same > gain / 2
 
 
 def _chance(y: NDArray[np.int64]) -> float:
@@ -212,15 +239,18 @@ def _grouped(column: Column, rows: NDArray[np.int64], y: NDArray[np.int64], rng:
     """Return a column of groups, with all rows of some groups."""
     counts = np.bincount(column.codes)
     order = rng.permutation(column.n_values)
-    kept = order[: max(2, int(np.searchsorted(np.cumsum(counts[order]), MOST_ROWS)))]
-    some = np.flatnonzero(np.isin(column.codes, kept))
+    kept = order[: max(2, int(np.searchsorted(np.cumsum(counts[order]), MAX_PROBE_ROWS)))]
+    selected = np.flatnonzero(np.isin(column.codes, kept))
     return Suspect(
-        "groups", (column.name,),
-        f"Rows with the same value of '{column.name}' share labels ({column.n_values:,} values)",
-        f"If new rows will have other values of it, keep its rows together: group={column.name!r}",
-        rows[some], np.unique(column.codes[some], return_inverse=True)[1].astype(np.int64), np.ones(len(some), bool),
-        y[rows[some]],
-    )  # fmt: skip
+        kind="groups",
+        columns=(column.name,),
+        found=f"Rows with the same value of '{column.name}' share labels ({column.n_values:,} values)",
+        advice=f"If new rows will have other values of it, keep its rows together: group={column.name!r}",
+        rows=rows[selected],
+        groups=np.unique(column.codes[selected], return_inverse=True)[1].astype(np.int64),
+        scored=np.ones(len(selected), bool),
+        codes=y[rows[selected]],
+    )
 
 
 # ---- time
@@ -228,24 +258,30 @@ def _grouped(column: Column, rows: NDArray[np.int64], y: NDArray[np.int64], rng:
 
 def _is_autocorrelated(values: NDArray[np.int64], y: NDArray[np.int64]) -> bool:
     """Return whether the next row in the order of the values has the same label more often than chance."""
-    along, chance = y[np.argsort(values, kind="stable")], _chance(y)
-    changes = int((along[1:] != along[:-1]).sum())
-    if len(np.unique(values)) < _FEW_VALUES or changes < 3 * len(np.unique(y)):  # fewer: rows are sorted by label
+    ordered, chance = y[np.argsort(values, kind="stable")], _chance(y)
+    changes = int((ordered[1:] != ordered[:-1]).sum())
+    if len(np.unique(values)) < _MIN_GROUPS or changes < 3 * len(np.unique(y)):  # fewer: rows are sorted by label
         return False
     return 1 - changes / len(y) - chance > SURE * np.sqrt(chance * (1 - chance) / len(y))
 
 
 def _timed(column: Column, rows: NDArray[np.int64], y: NDArray[np.int64]) -> Suspect:
     """Return a column of times, with its last rows, of which the last fifth is scored."""
-    last = np.argsort(column.codes, kind="stable")[-MOST_ROWS:]
-    some = rows[last]
-    place = np.arange(len(some))
-    scored = fold_numbers(y[some], order=place) == 0
+    latest = np.argsort(column.codes, kind="stable")[-MAX_PROBE_ROWS:]
+    selected = rows[latest]
+    position = np.arange(len(selected))
+    scored = fold_numbers(y[selected], order=position) == 0
     return Suspect(
-        "time", (column.name,), f"Labels change slowly along '{column.name}'",
-        f"If new rows will be later ones, test on the last rows: order={column.name!r}",
-        some, place * _TIME_BLOCKS * 5 // len(some), scored, y[some], place,
-    )  # fmt: skip
+        kind="time",
+        columns=(column.name,),
+        found=f"Labels change slowly along '{column.name}'",
+        advice=f"If new rows will be later ones, test on the last rows: order={column.name!r}",
+        rows=selected,
+        groups=position * _TIME_BLOCKS * 5 // len(selected),
+        scored=scored,
+        codes=y[selected],
+        order=position,
+    )
 
 
 # ---- copies
@@ -253,39 +289,46 @@ def _timed(column: Column, rows: NDArray[np.int64], y: NDArray[np.int64]) -> Sus
 
 def _copies(X: Any, y: NDArray[np.int64], rng: np.random.Generator) -> Suspect | None:
     """Return rows drawn at random with their copies, exact or near, or None if few rows have any."""
-    n = X.shape[0]
-    values = max(1.0, (X.nnz if hasattr(X, "tocsr") else X.size) / n)  # per row
-    among = np.sort(rng.permutation(n)[: int(np.clip(_SEARCHED / (_SEEDS * values), 2 * _SEEDS, _LOOKED_AT))])
-    rows = X[among]
-    seeds = rng.permutation(len(among))[: int(np.clip(_SEARCHED / (len(among) * values), 1, _SEEDS))]
-    near, share = _near_copies(rows, seeds)
-    if share < _SOME or (not hasattr(X, "tocsr") and share < 2 * _near_copies(_shuffled(rows, rng), seeds)[1]):
+    n, n_values = X.shape[0], X.nnz if hasattr(X, "tocsr") else X.size
+    max_pairs = _MAX_PRODUCTS / max(1.0, n_values / n)  # pairs of rows that can be compared
+    n_searched = int(np.clip(max_pairs / _MAX_QUERIES, 2 * _MAX_QUERIES, _MAX_COUNTED_ROWS))
+    searched = np.sort(rng.permutation(n)[:n_searched])
+    n_queries = int(np.clip(max_pairs / len(searched), 1, _MAX_QUERIES))
+    queries = rng.permutation(len(searched))[:n_queries]
+    rows = X[searched]
+    pairs, share = _near_copies(rows, queries)
+    if share < _MIN_SHARE or (not hasattr(X, "tocsr") and share < 2 * _near_copies(_shuffled(rows, rng), queries)[1]):
         return None
-    together, where = np.unique(near, return_inverse=True)
-    others = np.setdiff1d(np.arange(len(among)), together)[: max(0, MOST_ROWS - len(together))]
-    first, second = where.reshape(-1, 2).T
-    link = coo_array((np.ones(len(near)), (first, second)), shape=(len(together),) * 2)
-    groups = connected_components(link, directed=False)[1]
+    copied, position = np.unique(pairs, return_inverse=True)
+    others = np.setdiff1d(np.arange(len(searched)), copied)[: max(0, MAX_PROBE_ROWS - len(copied))]
+    first, second = position.reshape(-1, 2).T
+    graph = coo_array((np.ones(len(pairs)), (first, second)), shape=(len(copied),) * 2)
+    groups = connected_components(graph, directed=False)[1]
     if np.bincount(groups).max() > len(groups) / 5:  # a chain of near rows, not copies
         return None
-    some = among[np.concatenate([together, others])]
+    selected = searched[np.concatenate([copied, others])]
     groups = np.concatenate([groups, groups.max() + 1 + np.arange(len(others))]).astype(np.int64)
     return Suspect(
-        "copies", (), f"{share:.0%} of the rows have an exact or near copy among the others",
-        "Remove the copies, or keep them together: group= takes a column that names them",
-        some, groups, np.ones(len(some), bool), y[some],
-    )  # fmt: skip
+        kind="copies",
+        columns=(),
+        found=f"{share:.0%} of the rows have an exact or near copy among the others",
+        advice="Remove the copies, or keep them together: group= takes a column that names them",
+        rows=selected,
+        groups=groups,
+        scored=np.ones(len(selected), bool),
+        codes=y[selected],
+    )
 
 
-def _near_copies(rows: Any, seeds: NDArray[np.int64], k: int = 10) -> tuple[NDArray[np.int64], float]:
+def _near_copies(rows: Any, queries: NDArray[np.int64], k: int = 10) -> tuple[NDArray[np.int64], float]:
     """Return pairs (p, 2) of seeds and their copies, and the share of the seeds that have one."""
     k = min(k, rows.shape[0] - 1)
-    found = NearestNeighbors(n_neighbors=k + 1, algorithm="brute").fit(rows)
-    distances, ids = found.kneighbors(rows[seeds])  # (s, k + 1), the row itself among them
-    close = distances <= _NEAR * distances[:, -1:]
-    close &= ids != seeds[:, None]
-    at, column = np.nonzero(close)
-    return np.column_stack([seeds[at], ids[at, column]]), float(close.any(axis=1).mean())
+    search = NearestNeighbors(n_neighbors=k + 1, algorithm="brute").fit(rows)
+    distances, ids = search.kneighbors(rows[queries])  # (s, k + 1), the row itself among them
+    is_copy = distances <= _COPY_DISTANCE * distances[:, -1:]
+    is_copy &= ids != queries[:, None]
+    query, column = np.nonzero(is_copy)
+    return np.column_stack([queries[query], ids[query, column]]), float(is_copy.any(axis=1).mean())
 
 
 def _shuffled(rows: NDArray, rng: np.random.Generator) -> NDArray:

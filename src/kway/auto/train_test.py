@@ -1,4 +1,4 @@
-"""Read DATA and split it into training rows and test rows, which are used once, at the end of a job."""
+"""Read DATA and split it into training rows and test rows. Test rows are used once, at the end of a job."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from kway.tables.reading import DEFAULT_OPTIONS, read_rows
 from kway.tables.sources.frames import is_table, n_rows, whole_column
 from kway.tables.sources.labels import folded_label, joined_labels, path_levels
 
-_GAPS = ("na", "n/a", "nan", "null", "none", "?", "-", "missing")  # labels that may mean "no label"
-MOST_TESTED = 50_000  # test rows at most: they give the accuracy to within half a point (T11)
+_MISSING = ("na", "n/a", "nan", "null", "none", "?", "-", "missing")  # labels that may mean "no label"
+MAX_TEST_ROWS = 50_000  # test rows at most: they give the accuracy to within half a percentage point
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,42 +41,42 @@ class TrainTest(LabeledRows):
         return self.groups is not None or self.order is not None
 
 
-def read_train_test(data: Any, how: ReadOptions = DEFAULT_OPTIONS, test: Any = None, seed: int = 0) -> TrainTest:
-    """Read DATA with its test rows: those of `test`, those of the dataset, or a fifth of the rows."""
+def read_train_test(data: Any, reading: ReadOptions = DEFAULT_OPTIONS, test: Any = None, seed: int = 0) -> TrainTest:
+    """Read DATA with its test rows: the rows of `test`, the test rows of the dataset, or a fifth of the rows."""
     if test is not None:
         refuse_same(data, test)
-    found, larger = read_what_fits(data, how)
-    what = f"target {how.target!r} of {found.name}" if how.target else f"the target of {found.name}"
+    rows, larger = read_what_fits(data, reading)
+    what = f"target {reading.target!r} of {rows.name}" if reading.target else f"the target of {rows.name}"
     what += "" if larger is None else " (in the rows that fit in memory)"
-    y = joined_labels(found.required_labels(), (), how.hierarchy) if how.join_labels else found.required_labels()
+    y = joined_labels(rows.required_labels(), (), reading.hierarchy) if reading.join_labels else rows.required_labels()
     labels, notes = checked_labels(y, what)
-    if how.hierarchy is not None:
-        check_paths(labels.classes, how.hierarchy, what)
-    if how.join_labels:
-        test_y = None if found.test_y is None else joined_labels(found.test_y, labels.classes, how.hierarchy)
-        found = replace(found, y=y, test_y=test_y)
+    if reading.hierarchy is not None:
+        check_paths(labels.classes, reading.hierarchy, what)
+    if reading.join_labels:
+        test_y = None if rows.test_y is None else joined_labels(rows.test_y, labels.classes, reading.hierarchy)
+        rows = replace(rows, y=y, test_y=test_y)
         larger = None if larger is None else replace(larger, classes=labels.classes)
-    columns = set(getattr(found.rows, "column_names", ()))
+    columns = set(getattr(rows.rows, "column_names", ()))
     every_row = TrainTest(
-        **{**vars(found), "notes": (*found.notes, *found.left_out, *notes)},
+        **{**vars(rows), "notes": (*rows.notes, *rows.left_out, *notes)},
         labels=labels,
         test_part="the test rows of the dataset",
-        kinds={c: kind for c, kind in how.kinds.items() if c in columns},
+        kinds={c: kind for c, kind in reading.kinds.items() if c in columns},
         larger=larger,
-        hierarchy=how.hierarchy,
+        hierarchy=reading.hierarchy,
     )
     if test is not None:
-        other = read_rows(test, replace(how, group=None, order=None, id=None), found.requirements())
+        other = read_rows(test, replace(reading, group=None, order=None, id=None), rows.requirements())
         split = replace(
             every_row,
             test_rows=other.rows,
-            test_y=joined_labels(other.required_labels(), labels.classes, how.hierarchy)
-            if how.join_labels
+            test_y=joined_labels(other.required_labels(), labels.classes, reading.hierarchy)
+            if reading.join_labels
             else other.required_labels(),
-            notes=(*every_row.notes, *other.left_out, *shared_note(found.rows, other.rows)),
+            notes=(*every_row.notes, *other.left_out, *shared_note(rows.rows, other.rows)),
             test_part=f"the rows of {test}",
         )
-    elif found.test_rows is not None and found.test_y is not None:
+    elif rows.test_rows is not None and rows.test_y is not None:
         split = every_row
     else:
         split = _split_off_test(every_row, seed)
@@ -87,9 +87,9 @@ def read_train_test(data: Any, how: ReadOptions = DEFAULT_OPTIONS, test: Any = N
 
 def _split_off_test(data: TrainTest, seed: int) -> TrainTest:
     larger, n = data.larger, data.n
-    train, test = split_test(data.labels.codes, min(HELD_OUT_SHARE, MOST_TESTED / n), data.groups, data.order, seed)
-    how = "stratified by class" if data.groups is None else "no group in both parts"
-    part = f"{len(test) / n:.0%} of the rows, {how if data.order is None else 'the last in order'}"
+    train, test = split_test(data.labels.codes, min(HELD_OUT_SHARE, MAX_TEST_ROWS / n), data.groups, data.order, seed)
+    drawn = "stratified by class" if data.groups is None else "no group in both parts"
+    part = f"{len(test) / n:.0%} of the rows, {drawn if data.order is None else 'the last in order'}"
     if larger is not None:
         larger = larger.without(test, data.groups, data.order)
         larger = replace(larger, read=larger.read[train])
@@ -110,8 +110,8 @@ def checked_labels(y: NDArray, what: str) -> tuple[Labels, tuple[str, ...]]:
         raise InputError(f"{what} has one class only ({classes.tolist()[0]!r}); a classifier needs two or more")
     if len(classes) == len(y):
         raise InputError(
-            f"{what} has a different label in each of its {len(y):,} rows, so nothing can be learned; name the column "
-            "of the classes (is this one an id or a measurement?)"
+            f"{what} has a different label in each of its {len(y):,} rows, so there is nothing to learn; name the "
+            "column of the classes (is this one an id or a measurement?)"
         )
     if y.dtype.kind == "f" and (y != np.floor(y)).any():
         raise InputError(
@@ -119,10 +119,12 @@ def checked_labels(y: NDArray, what: str) -> tuple[Labels, tuple[str, ...]]:
             "classes"
         )
     single = classes[counts == 1].tolist()
-    notes = [f"{len(single)} classes have only one row ({listing(single, 5)}); they are learned but never tested"]
-    odd = _odd_labels(dict(zip(classes.tolist(), counts.tolist())), what)
+    notes = [
+        f"{len(single)} classes have only one row ({listing(single, 5)}); they are in training and never in the test"
+    ]
+    warnings = _odd_labels(dict(zip(classes.tolist(), counts.tolist())), what)
     labels = Labels(classes, codes.astype(np.int64, copy=False))
-    return labels, (*(notes if single else []), *odd)
+    return labels, (*(notes if single else []), *warnings)
 
 
 def check_paths(classes: NDArray, sep: str, what: str) -> None:
@@ -143,19 +145,19 @@ def labels_at(labels: Labels, rows: NDArray[np.int64] | None) -> Labels:
 
 
 def _odd_labels(rows: dict[Any, int], what: str) -> Iterator[str]:
-    """Yield notes on labels that may not be meant as separate classes; `rows` counts the rows of each."""
-    words = [label for label in rows if isinstance(label, str)]
-    alike: dict[str, list[str]] = {}
-    for label in words:
-        alike.setdefault(folded_label(label), []).append(label)
-    pairs = [" and ".join(map(repr, same)) for same in alike.values() if len(same) > 1]
+    """Yield notes on labels that may not be meant as classes of their own; `rows` counts the rows of each label."""
+    texts = [label for label in rows if isinstance(label, str)]
+    by_folded: dict[str, list[str]] = {}
+    for label in texts:
+        by_folded.setdefault(folded_label(label), []).append(label)
+    pairs = [" and ".join(map(repr, same)) for same in by_folded.values() if len(same) > 1]
     if pairs:
-        found = listing(pairs, 3)
-        yield f"{what} has labels that differ only in blanks or capitals, {found}; to join them: join_labels=True"
-    gaps = [label for label in words if label.casefold().strip() in _GAPS]
-    if gaps:
-        found = listing((f"{label!r} in {rows[label]:,} rows" for label in gaps), 3)
-        yield f"{what} contains {found}, which counts as a class; drop these rows if it means a missing label"
+        examples = listing(pairs, 3)
+        yield f"{what} has labels that differ only in blanks or capitals, {examples}; to join them: join_labels=True"
+    missing_words = [label for label in texts if label.casefold().strip() in _MISSING]
+    if missing_words:
+        examples = listing((f"{label!r} in {rows[label]:,} rows" for label in missing_words), 3)
+        yield f"{what} contains {examples}, which counts as a class; drop these rows if it means a missing label"
 
 
 def check_known(y: NDArray, classes: NDArray, what: str) -> None:
@@ -174,14 +176,14 @@ def check_known(y: NDArray, classes: NDArray, what: str) -> None:
 
 def refuse_same(data: Any, test: Any) -> None:
     """Raise UsageError if the test rows are the data itself, also under another name."""
-    ours, theirs = (getattr(given, "rows", given) for given in (data, test))
-    named = [given for given in (ours, theirs) if isinstance(given, str)]
-    files = [Path(name) for name in named if Path(name).exists()]
-    same = files[0].samefile(files[1]) if len(files) == 2 else len(named) == 2 and named[0] == named[1]
-    if same or ours is theirs:
+    train, tested = (getattr(given, "rows", given) for given in (data, test))
+    names = [given for given in (train, tested) if isinstance(given, str)]
+    files = [Path(name) for name in names if Path(name).exists()]
+    is_same = files[0].samefile(files[1]) if len(files) == 2 else len(names) == 2 and names[0] == names[1]
+    if is_same or train is tested:
         raise UsageError(
-            "the rows to test on are the training data, which shows nothing about new rows; pass other rows, or none "
-            "to hold out a fifth of the data"
+            "the test rows are the training data, so the test shows nothing about new rows; pass other rows, or leave "
+            "test= out to hold out a fifth of the data"
         )
 
 
@@ -198,8 +200,8 @@ def n_shared(rows: Any, test_rows: Any) -> int:
         return _n_shared_in_tables(rows, test_rows)
     if hasattr(rows, "tocsr") or rows.dtype != test_rows.dtype:
         return 0
-    known = {row.tobytes() for row in np.ascontiguousarray(rows)}
-    return sum(row.tobytes() in known for row in np.ascontiguousarray(test_rows))
+    train_rows = {row.tobytes() for row in np.ascontiguousarray(rows)}
+    return sum(row.tobytes() in train_rows for row in np.ascontiguousarray(test_rows))
 
 
 def _n_shared_in_tables(rows: Any, test_rows: Any) -> int:

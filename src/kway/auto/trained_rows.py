@@ -1,11 +1,12 @@
-"""Which rows a model learned from: hashes in the model file, so that `kway evaluate` recognizes training rows.
+"""Hashes of the training rows in the model file, so that `kway evaluate` recognizes training rows.
 
     h_i = sum_j mix(v_ij) m_j mod 2^64        v_ij: value j of row i; m_j: an odd number drawn from the column's name
 
-The label is one of the values. Numbers count as float64, so that 1 and 1.0 are equal. The file has the top 40 bits of
-the MOST_HASHES lowest hashes, in base64, 6.7 bytes per row: at most 134 kB. Since hashes are uniform, a row of other
-data whose hash is not above the highest one is found if and only if the model learned from it, up to about one row in
-2^40 / MOST_HASHES. Rows above it are not compared, and the count is scaled.
+The label is one of the values. Numbers are converted to float64, so that 1 and 1.0 are equal. The file stores the top
+40 bits of the MAX_HASHES lowest hashes in base64, which are 6.7 bytes per row and at most 134 kB. A new row whose hash
+is not above the highest stored hash is a training row if and only if its hash is stored, except for a share of about
+MAX_HASHES / 2^40 of false matches, because hashes are uniform. Rows with higher hashes are not compared, and the count
+is scaled up.
 """
 
 from __future__ import annotations
@@ -25,33 +26,33 @@ from kway.tables.features.columns import as_numbers, as_words
 from kway.tables.sources.frames import as_table, is_date, is_number, is_table, whole_column
 
 ROWS = "rows"  # the note of a model file
-MOST_HASHES = 20_000  # rows whose hashes are kept: 134 kB (tests/auto/test_trained_rows.py)
-_BITS = 40  # of a hash that are kept
+MAX_HASHES = 20_000  # rows whose hashes are stored: 134 kB
+_BITS = 40  # bits of each hash that are stored
 
 
 def rows_note(rows: Any, y: NDArray) -> dict[str, Any] | None:
     """Return the hashes of training rows with labels y (n,) for the model file; None if they cannot be hashed."""
     try:
-        hashes = np.unique(row_hashes(rows, y) >> np.uint64(64 - _BITS))[:MOST_HASHES]
+        hashes = np.unique(row_hashes(rows, y) >> np.uint64(64 - _BITS))[:MAX_HASHES]
     except (KwayError, pa.ArrowException):
         return None
     packed = hashes.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 8 - _BITS // 8 :]
     columns = list(rows.column_names) if is_table(rows) else None
-    whole = len(hashes) < MOST_HASHES
-    return {"hashes": base64.b64encode(packed.tobytes()).decode(), "columns": columns, "all": whole}
+    has_all = len(hashes) < MAX_HASHES
+    return {"hashes": base64.b64encode(packed.tobytes()).decode(), "columns": columns, "all": has_all}
 
 
 class TrainedRows:
-    """Counts the rows that a model learned from, by the note of its file."""
+    """Counts the training rows of a model among new rows, by the hashes in its file."""
 
     def __init__(self, note: Any) -> None:
         self.hashes, self.columns, self.limit = np.empty(0, np.uint64), None, 0
         self.compared = self.known = 0
         try:
             packed = np.frombuffer(base64.b64decode(note["hashes"]), np.uint8).reshape(-1, _BITS // 8)
-            wide = np.zeros((len(packed), 8), np.uint8)
-            wide[:, 8 - _BITS // 8 :] = packed
-            self.hashes = wide.view(">u8").ravel().astype(np.uint64)
+            padded = np.zeros((len(packed), 8), np.uint8)
+            padded[:, 8 - _BITS // 8 :] = packed
+            self.hashes = padded.view(">u8").ravel().astype(np.uint64)
             self.columns = note["columns"]
             self.limit = 2**_BITS if note["all"] else int(self.hashes[-1])
         except (TypeError, KeyError, ValueError, IndexError):  # an older file, or notes that kway did not write
@@ -63,13 +64,13 @@ class TrainedRows:
             return
         try:
             table = as_table(rows) if is_table(rows) else rows
-            part = table.select(self.columns) if self.columns is not None else table
-            found = row_hashes(part, y) >> np.uint64(64 - _BITS)
+            table_part = table.select(self.columns) if self.columns is not None else table
+            hashes = row_hashes(table_part, y) >> np.uint64(64 - _BITS)
         except (KwayError, pa.ArrowException, KeyError, AttributeError):  # other columns
             return
-        found = found[found <= self.limit]
-        self.compared += len(found)
-        self.known += int(np.isin(found, self.hashes).sum())
+        hashes = hashes[hashes <= self.limit]
+        self.compared += len(hashes)
+        self.known += int(np.isin(hashes, self.hashes).sum())
 
     def watch(self, blocks: Iterable[Any]) -> Iterator[Any]:
         """Yield blocks of rows X with labels y after comparing them."""
@@ -78,12 +79,12 @@ class TrainedRows:
             yield block
 
     def words(self, rows: int) -> str:
-        """Return how many of so many rows the model learned from, as the beginning of a sentence."""
+        """Return a clause that says how many of `rows` compared rows are training rows."""
         about = "" if self.limit == 2**_BITS else "about "
         return f"{about}{self.count(rows):,} of these {rows:,} rows are training rows of the model"
 
     def count(self, rows: int) -> int:
-        """Return how many of so many rows the model learned from; an estimate if the file has not all hashes."""
+        """Return how many of `rows` compared rows are training rows; an estimate if the file has not all hashes."""
         return round(rows * self.known / self.compared) if self.compared else 0
 
 
@@ -125,12 +126,12 @@ def _column_hashes(words: Iterable[str]) -> NDArray[np.uint64]:
 
 
 def _factor(name: str) -> np.uint64:
-    """Return an odd number drawn from a name."""
+    """Return an odd number that depends on the name of a column."""
     return _column_hashes([name])[0] | np.uint64(1)
 
 
 def _bits(values: Any) -> NDArray[np.uint64]:
-    """Return the bits of numbers as float64; all missing values are alike, and 0 has no bit set."""
+    """Return the bits of numbers as float64; all missing values have the same bits, and those of 0 are 0."""
     floats = np.array(values, np.float64) + 0.0
     floats[np.isnan(floats)] = np.nan
     return floats.view(np.uint64)

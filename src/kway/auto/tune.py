@@ -1,6 +1,6 @@
-"""Choose the hyperparameters of one estimator by cross-validation with shared work (`kway.tune`).
+"""Choose the hyperparameters of one estimator by cross-validation, with work that settings share (`kway.tune`).
 
-neighbors    every k and both votes from one search (kway.neighbors.tuning)
+neighbors    all k and both votes come from one search (kway.neighbors.tuning)
 linear       a path of alphas with warm starts (kway.linear.path)
 """
 
@@ -24,11 +24,12 @@ from kway.linear.classifier import LinearClassifier
 from kway.linear.naive_bayes import NaiveBayesClassifier
 from kway.linear.named import LeastSquaresClassifier, PerceptronClassifier
 from kway.neighbors import NeighborsClassifier
+from kway.text_tables import Printed, Table, short_number
 from kway.validation import plain_rows
 
 
-@dataclass(frozen=True)
-class Tuned:
+@dataclass(frozen=True, eq=False, repr=False)
+class Tuned(Printed):
     """The result of `kway.tune`.
 
     Attributes
@@ -56,6 +57,16 @@ class Tuned:
              "log_loss": float(self.scan.log_loss[fold, s])}
             for s, setting in enumerate(self.scan.settings) for fold in range(len(self.scan.accuracy))
         ]  # fmt: skip
+
+    def _table(self) -> Table:
+        setting = ", ".join(f"{name} {_short(value)}" for name, value in self.best.items())
+        title = f"best setting of {type(self.estimator).__name__}: {setting}"
+        lines = [
+            (", ".join(f"{name} {_short(value)}" for name, value in s.items()), f"{mean:.4f}")
+            for s, mean in zip(self.scan.settings, np.nanmean(self.scan.accuracy, axis=0).tolist())
+        ]
+        more = f"accuracy of the best setting {self.accuracy:.4f} ± {self.std:.4f}"
+        return Table(title, ("setting", "accuracy"), lines, more)
 
     def to_pandas(self) -> Any:
         """Return the records as a pandas DataFrame."""
@@ -155,3 +166,7 @@ def _linear(estimator: Any) -> LinearFamily:
     loss = have["loss"] if "loss" in have else named[name]
     params = {"multiclass": have["multiclass"]} if "multiclass" in have else {}
     return LinearFamily("linear", name, str(loss), params=params)
+
+
+def _short(value: Any) -> str:
+    return short_number(value) if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""The test result in words: the metric that decides, and whether the model is better than the most frequent class."""
+"""Judge the test result: the score by the metric that decides, and whether it beats the most frequent class."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def measured(scores: Any, metric: str) -> float | None:
 def verdict(scores: Any, majority: float) -> str:
     """Return a sentence if the accuracy is not above that of always predicting the most frequent class, else "".
 
-    A small difference counts as none if the 95% interval of the accuracy contains the share of that class.
+    A difference is not clear if the 95% interval of the accuracy contains the share of that class.
     """
     if scores.accuracy <= majority:
         return "No better than always predicting the most frequent class"

@@ -1,8 +1,8 @@
 """Find rows whose label is probably wrong, by confident learning [1]_.
 
-p_ik is the probability of class k for row i, from a model that did not learn from row i. With the given label y_i,
+p_ik is the probability of class k for row i, from a model that was not trained on row i. With the given label y_i,
 
-    t_k = mean of p_ik over the rows with y_i = k        how sure the model is of rows of class k
+    t_k = mean of p_ik over the rows with y_i = k        mean confidence in class k on its own rows
     c_i = argmax of p_ik over the classes with p_ik >= t_k
 
 The label of row i is probably wrong if c_i exists and is not y_i. The rows with the lowest p_i,y_i come first. A row
@@ -35,7 +35,7 @@ from kway.search.results import Neighbors
 
 
 class OutOfFold(NamedTuple):
-    """Probabilities p (m, K) of rows by models that did not learn from them, and which rows can be judged (m,)."""
+    """Out-of-fold probabilities p (m, K) of `rows` (m,), and whether each row can be judged (m,)."""
 
     rows: NDArray[np.int64]
     p: NDArray
@@ -43,7 +43,7 @@ class OutOfFold(NamedTuple):
 
 
 class Suspects(NamedTuple):
-    """Rows (m,) in order of suspicion: the least probable label first.
+    """Rows (m,) ordered by the probability of their label, lowest first.
 
     `label` and `suggested` are class codes, `p_label` and `p_suggested` their probabilities, and `wrong` is whether the
     label is probably wrong.
@@ -56,9 +56,9 @@ class Suspects(NamedTuple):
     p_suggested: NDArray[np.float64]
     wrong: NDArray[np.bool_]
 
-    def at(self, some: Any) -> Suspects:
-        """Return some of the suspects, by position or by a mask."""
-        return Suspects(*(values[some] for values in self))
+    def at(self, selected: Any) -> Suspects:
+        """Return the suspects that an index, a slice or a mask selects."""
+        return Suspects(*(values[selected] for values in self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,25 +93,25 @@ def rank_labels(p: NDArray, codes: NDArray[np.int64]) -> Suspects:
     """
     p = np.asarray(p, np.float64)
     n, K = p.shape
-    own = p[np.arange(n), codes]
+    p_label = p[np.arange(n), codes]
     counts = np.bincount(codes, minlength=K)
-    sure = np.divide(np.bincount(codes, own, K), counts, out=np.full(K, np.inf), where=counts > 0)  # t_k (K,)
-    confident = np.where(p >= sure, p, -1.0)
-    claimed = confident.argmax(axis=1)
-    wrong = (confident.max(axis=1) >= 0) & (claimed != codes)
-    others = p.copy()
-    others[np.arange(n), codes] = -1.0
-    suggested = np.where(wrong, claimed, others.argmax(axis=1))
-    order = np.lexsort((-p[np.arange(n), suggested], own))
-    found = Suspects(np.arange(n), codes, suggested, own, p[np.arange(n), suggested], wrong)
-    return found.at(order)
+    mean_p = np.divide(np.bincount(codes, p_label, K), counts, out=np.full(K, np.inf), where=counts > 0)  # t_k (K,)
+    confident = np.where(p >= mean_p, p, -1.0)
+    suggested_class = confident.argmax(axis=1)
+    wrong = (confident.max(axis=1) >= 0) & (suggested_class != codes)
+    p_others = p.copy()
+    p_others[np.arange(n), codes] = -1.0
+    suggested = np.where(wrong, suggested_class, p_others.argmax(axis=1))
+    order = np.lexsort((-p[np.arange(n), suggested], p_label))
+    suspects = Suspects(np.arange(n), codes, suggested, p_label, p[np.arange(n), suggested], wrong)
+    return suspects.at(order)
 
 
 # ---- probabilities of rows by models that did not learn from them
 
 
 def out_of_fold(chosen: DataComparison, pool: Pool | None) -> OutOfFold | None:
-    """Return what the models of a comparison predict for their held-out rows; None if no family has probabilities.
+    """Return the predictions of a comparison for its held-out rows; None if no family has probabilities.
 
     The blend predicts if there is one, else the best family.
     """
@@ -126,10 +126,10 @@ def out_of_fold(chosen: DataComparison, pool: Pool | None) -> OutOfFold | None:
     else:
         runner = race.runners[chosen.comparison.best.model]
         n_folds = min(len(runner.predictions), int(race.folds.max()) + 1) if runner.rows == race.all_rows else 1
-        held = held_out_predictions(runner, race, n_folds, chosen.options.seed)
-        if held is None:
+        held_out = held_out_predictions(runner, race, n_folds, chosen.options.seed)
+        if held_out is None:
             return None
-        p = held.probabilities(np.concatenate([race.codes[race.splits[fold].held_out] for fold in range(n_folds)]))
+        p = held_out.probabilities(np.concatenate([race.codes[race.splits[fold].held_out] for fold in range(n_folds)]))
     rows = np.concatenate([race.splits[fold].held_out for fold in range(n_folds)])
     return OutOfFold(rows, p, _learned_elsewhere(race.codes, race.folds, rows))
 
@@ -144,29 +144,31 @@ def _learned_elsewhere(codes: NDArray[np.int64], folds: NDArray[np.int64], rows:
 # ---- the rows, and their neighbors
 
 
-def find_wrong_labels(found: OutOfFold, codes: NDArray[np.int64], X: Any, most: int | None = None) -> WrongLabels:
-    """Return the rows whose label is probably wrong, or the `most` suspicious ones, with the nearest rows of X (n, d).
+def find_wrong_labels(
+    predictions: OutOfFold, codes: NDArray[np.int64], X: Any, max_rows: int | None = None
+) -> WrongLabels:
+    """Return the rows whose label is probably wrong, with the nearest rows of X (n, d), whose labels are `codes` (n,).
 
-    `codes` (n,) are those of all rows of X.
+    With `max_rows`, return this number of rows instead, most suspicious first.
     """
-    judged = found.rows[found.judged]
-    ranked = rank_labels(found.p[found.judged], codes[judged])
+    judged = predictions.rows[predictions.judged]
+    ranked = rank_labels(predictions.p[predictions.judged], codes[judged])
     ranked = ranked._replace(rows=judged[ranked.rows])
-    kept = ranked.at(ranked.wrong if most is None else slice(most))
-    distances, near = nearest_rows(X, kept.rows)
-    return WrongLabels(kept, near, distances, len(judged))
+    suspects = ranked.at(ranked.wrong if max_rows is None else slice(max_rows))
+    distances, neighbors = nearest_rows(X, suspects.rows)
+    return WrongLabels(suspects, neighbors, distances, len(judged))
 
 
 def nearest_rows(X: Any, rows: NDArray[np.int64], k: int = 5) -> tuple[NDArray, NDArray]:
-    """Return the distances and numbers (m, k) of the nearest other rows of X for some of its rows."""
+    """Return the distances and the numbers (m, k) of the nearest other rows of X for its rows `rows` (m,)."""
     n = count_rows(X)
     k = min(k, n - 1)
     if not len(rows) or k < 1:
         return np.empty((len(rows), max(k, 0))), np.empty((len(rows), max(k, 0)), np.int64)
-    index = NeighborsClassifier(k + 1).fit(X, np.arange(n) % 2)  # the labels do not matter
-    distances, near = index.kneighbors(take_rows(X, rows), k + 1)
-    found = without_self(Neighbors(near, distances), rows)
-    return np.asarray(found.distances, np.float64), np.asarray(found.ids)
+    model = NeighborsClassifier(k + 1).fit(X, np.arange(n) % 2)  # the labels do not matter
+    distances, ids = model.kneighbors(take_rows(X, rows), k + 1)
+    neighbors = without_self(Neighbors(ids, distances), rows)
+    return np.asarray(neighbors.distances, np.float64), np.asarray(neighbors.ids)
 
 
 def search_seconds(X: Any, n_classes: int) -> float:
@@ -178,28 +180,31 @@ def search_seconds(X: Any, n_classes: int) -> float:
 # ---- rows that are nearly equal
 
 
-def close_pairs(X: Any, near: NDArray[np.int64], distances: NDArray, share: float = 0.01) -> NDArray[np.int64]:
+def close_pairs(X: Any, neighbors: NDArray[np.int64], distances: NDArray, share: float = 0.01) -> NDArray[np.int64]:
     """Return pairs (m, 2) of rows that are nearly equal, each pair once, from the neighbors (n, k) of all rows.
 
     Two rows are nearly equal if their distance is at most `share` of the median distance to the nearest other row.
     """
     i, j = np.nonzero(distances <= _radius(distances[:, 0], share))
-    pairs = np.sort(np.stack([i, near[i, j]], axis=1), axis=1)
+    pairs = np.sort(np.stack([i, neighbors[i, j]], axis=1), axis=1)
     return np.unique(pairs, axis=0)
 
 
 def _radius(nearest: NDArray, share: float) -> float:
-    """Return the distance up to which rows are nearly equal; equal rows do not count in the median."""
-    apart = nearest[nearest > 1e-6 * max(1.0, float(nearest.max(initial=0.0)))]
-    return share * float(np.median(apart)) if len(apart) else 0.0
+    """Return the distance up to which rows are near-duplicates, from the distances (n,) to the nearest rows.
+
+    Distances that are zero up to rounding do not count in the median.
+    """
+    positive = nearest[nearest > 1e-6 * max(1.0, float(nearest.max(initial=0.0)))]
+    return share * float(np.median(positive)) if len(positive) else 0.0
 
 
 def shared_rows(X: Any, test_X: Any, share: float = 0.01) -> NDArray[np.int64]:
     """Return pairs (m, 2) of a training row and a test row that are nearly equal."""
     n = count_rows(X)
     model = NeighborsClassifier(1).fit(X, np.arange(n) % 2)
-    distances, near = (np.asarray(found)[:, 0] for found in model.kneighbors(test_X, 1))
-    some = np.arange(n)[:: max(1, n // FEW_ROWS)]
-    own, _ = nearest_rows(X, some, 1)
-    same = np.flatnonzero(distances <= _radius(own[:, 0], share))
-    return np.stack([near[same], same], axis=1)
+    distances, neighbors = (np.asarray(values)[:, 0] for values in model.kneighbors(test_X, 1))
+    sample = np.arange(n)[:: max(1, n // FEW_ROWS)]
+    sample_distances, _ = nearest_rows(X, sample, 1)
+    close = np.flatnonzero(distances <= _radius(sample_distances[:, 0], share))
+    return np.stack([neighbors[close], close], axis=1)

@@ -3,16 +3,18 @@
 Exit codes: 0 done, 1 failed (one line on stderr says why), 2 bad usage. With --json a command prints exactly one JSON
 object on stdout. Nothing heavy is imported until a command runs, so that `--help` is quick.
 
-fit.py           the commands fit and compare
-predict.py       the command predict, also over a cluster
-inspect.py       the command inspect
-suggest.py       the command suggest
-saved_model.py   the commands evaluate, explain, neighbors and info
-plan.py, data.py, cluster.py, warmup.py: one command each
-multilabel.py    what fit, predict and evaluate do with several labels per row
-model_rows.py    DATA for a saved model
-options.py       options that commands share
-output.py        JSON, text, tables and the live view
+fit.py              the commands fit and compare
+fit_output.py       their results as JSON and as text
+predict.py          the command predict
+predict_parts.py    prediction over a cluster, part by part
+inspect.py          the command inspect
+suggest.py          the command suggest
+saved_model.py      the commands evaluate, explain, neighbors and info
+plan.py, data.py, cluster.py, warmup.py    one command each
+multilabel.py       what fit, predict and evaluate do with several labels per row
+model_rows.py       DATA for a saved model
+options.py          options that several commands share
+output.py           JSON, text, tables and the live view
 """
 
 from __future__ import annotations
@@ -37,8 +39,8 @@ _FAMILIES = "\n".join(
     [
         "Families:",
         *(f"{name}: {about}." for name, about in FAMILY_DESCRIPTIONS.items()),
-        "For images there are also families that end in -edges, which learn from edges and patches instead of pixels.",
-        "For tables with text there are also families that end in -no-text, which ignore the text.",
+        "For images, families whose names end in -edges learn from edges and patches instead of pixels.",
+        "For tables with text, families whose names end in -no-text ignore the text.",
     ]
 )
 
@@ -62,9 +64,9 @@ app.add_typer(cluster.app, name="cluster")
 app.command()(warmup.warmup)
 
 
-def show_version(wanted: bool) -> None:
-    """Print the version and exit."""
-    if wanted:
+def show_version(requested: bool) -> None:
+    """Print the version and exit, if --version was passed."""
+    if requested:
         typer.echo(f"kway {kway.__version__}")
         raise typer.Exit
 
@@ -80,7 +82,11 @@ def options(
     `kway fit` finds the best classifier for your data and saves it.
     `kway predict` uses it for new rows.
 
-    Example: kway fit offers.csv --target kind, then kway predict model.kway new.csv
+    Example:
+
+    kway fit offers.csv --target kind
+
+    kway predict model.kway new.csv
     """
 
 
@@ -93,8 +99,8 @@ def run(arguments: list[str]) -> int:
         allow_any_character(sys.stdout, sys.stderr)
         try:
             code = app(args=arguments) or 0
-        except SystemExit as leaving:
-            code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+        except SystemExit as exit:
+            code = exit.code if isinstance(exit.code, int) else int(exit.code is not None)
         except Exception as error:  # users see one line; KWAY_TRACEBACK=1 shows the stack
             if os.environ.get("KWAY_TRACEBACK"):
                 traceback.print_exc()

@@ -26,12 +26,13 @@ def status(
     address: Annotated[
         str,
         typer.Option(
-            "--address", help="Address of the cluster, host:port or ray://host:port; auto: the cluster of this machine."
+            "--address",
+            help="Address of the cluster: host:port, ray://host:port, or 'auto' for the cluster of this machine.",
         ),
     ] = "auto",
     json: JsonOption = False,
 ) -> None:
-    """Show the nodes of a Ray cluster: whether they are alive, and their cores, memory, GPUs and running actors.
+    """Show the nodes of a Ray cluster: their status, cores, memory, GPUs and running actors.
 
     Example: kway cluster status --address 10.0.0.5:6379
     """
@@ -41,11 +42,11 @@ def status(
     if json:
         emit_json({"nodes": [node._asdict() for node in nodes]})
         return
-    up = [node for node in nodes if node.alive]
-    say(f"{len(up)} of {count(len(nodes), 'node')} alive, {sum(node.cores for node in up):g} cores")
+    alive = [node for node in nodes if node.alive]
+    say(f"{len(alive)} of {count(len(nodes), 'node')} alive, {sum(node.cores for node in alive):g} cores")
     rows = []
-    for n in nodes:
-        alive = "yes" if n.alive else "no"
-        size = f"{n.cores:g}", f"{n.memory / 2**30:.1f} GiB", f"{n.gpus:g}", str(n.actors)
-        rows.append((n.node, n.address, alive, *size))
+    for node in nodes:
+        status = "yes" if node.alive else "no"
+        size = f"{node.cores:g}", f"{node.memory / 2**30:.1f} GiB", f"{node.gpus:g}", str(node.actors)
+        rows.append((node.node, node.address, status, *size))
     show_table("Nodes", ("node", "address", "alive", "cores", "memory", "GPUs", "Ray actors"), rows)

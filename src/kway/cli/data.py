@@ -20,7 +20,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.callback()
 def data() -> None:
-    """List the datasets that can be used by name, or write one to a file.
+    """List the built-in datasets, or save one as a file.
 
     Example: kway data export iris --out iris.csv
     """
@@ -28,7 +28,7 @@ def data() -> None:
 
 @app.command("list")
 def list_sets(json: JsonOption = False) -> None:
-    """List the datasets that can be used by name as DATA, with their size.
+    """List the built-in datasets, whose names you can use as DATA, with their sizes.
 
     Example: kway data list
     """
@@ -57,7 +57,9 @@ def export(
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Write a dataset, or a file in another format, to a file. The column `target` contains the labels.
+    """Save a dataset as a file, or convert a file to another format.
+
+    The labels are written to the column `target`.
 
     Example: kway data export iris --out iris.csv
     """
@@ -75,33 +77,33 @@ def export(
         with as_usage():
             format_of(out)
     check_places([Output("--out", out, "file", is_empty)], {"DATA": name}, force)
-    found = read_rows(name, reading)
+    rows = read_rows(name, reading)
     if as_npz:
-        found = number_rows(found)
-        arrays = {"x_train": found.rows, "y_train": found.y, "x_test": found.test_rows, "y_test": found.test_y}
+        rows = number_rows(rows)
+        arrays = {"x_train": rows.rows, "y_train": rows.y, "x_test": rows.test_rows, "y_test": rows.test_y}
         write_npz(out, **{k: v for k, v in arrays.items() if v is not None})
     else:
-        write_columns(_columns(found, part), out)
+        write_columns(_columns(rows, part), out)
     if json:
         emit_json({"name": name, "out": str(out), "bytes": out.stat().st_size})
     else:
         say(f"Wrote {safe(name)} to {safe(out)} ({out.stat().st_size:,} bytes).")
 
 
-def _columns(found: LabeledRows, part: str) -> dict[str, Any]:
+def _columns(data: LabeledRows, part: str) -> dict[str, Any]:
     """Return the features by name (x0, x1, ... if they have none) and the labels as `target`."""
     import numpy as np
 
     from kway.errors import InputError
 
-    parts = {"train": [(found.rows, found.y)], "test": [(found.test_rows, found.test_y)]}
+    parts = {"train": [(data.rows, data.y)], "test": [(data.test_rows, data.test_y)]}
     parts["all"] = parts["train"] + parts["test"]
-    some = [(rows, y) for rows, y in parts[part] if rows is not None]
-    if not some:
-        raise InputError(f"{found.name} has no {part} rows; leave out --part")
-    tables = [_features_by_name(rows, found.feature_names) for rows, _ in some]
+    existing = [(rows, y) for rows, y in parts[part] if rows is not None]
+    if not existing:
+        raise InputError(f"{data.name} has no {part} rows; leave out --part")
+    tables = [_features_by_name(rows, data.feature_names) for rows, _ in existing]
     columns = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
-    labels = [y for _, y in some if y is not None]
+    labels = [y for _, y in existing if y is not None]
     return {**columns, "target": np.concatenate(labels)} if labels else columns
 
 

@@ -1,14 +1,18 @@
-"""`kway fit` compares, chooses, calibrates, tests, saves and reports. `kway compare` stops after the comparison.
+"""The commands `kway fit` and `kway compare`.
 
-Both print, in this order: what was read, possible leaks, the leaderboard, the winner, its test result with baselines,
-the files, and the next command. Columns and families that need no attention are listed only with --verbose.
+Their options are declared elsewhere, so that Python and all commands share them:
+
+auto/fit_options.py       how models are chosen and fitted: models, folds, metric, sets, ...
+tables/read_options.py    how DATA is read: target, group, sep, types, ...
+this file                 the outputs of `kway fit`, the test file, and --verbose
+
+fit_output.py prints the results, as text or as JSON.
 """
 
 from __future__ import annotations
 
 import shlex
 import sys
-import textwrap
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kway.auto.fit_options import FitOptions
+from kway.cli.fit_output import column_lines, comparison_facts, fit_facts, show_comparison, show_files, show_winner
 from kway.cli.options import (
     AddressOption,
     ClusterOption,
@@ -23,29 +28,22 @@ from kway.cli.options import (
     ForceOption,
     JsonOption,
     on_cluster,
-    with_flags,
     with_options,
 )
-from kway.cli.output import emit_json, format_number, live_view, safe, say, show_table, terminal_width
-from kway.cli.saved_model import show_levels
+from kway.cli.output import emit_json, live_view, say, say_note
 from kway.cli.warmup import announce_compilation
 from kway.errors import UsageError
 from kway.progress import portion, stage
 from kway.tables.read_options import ReadOptions
-from kway.text_tables import clipped, count
 
 if TYPE_CHECKING:
-    from kway.auto.calibration import Tradeoff
-    from kway.auto.columns import ColumnSummary
     from kway.auto.job import JobResult
     from kway.auto.multilabel import MultilabelResult
-    from kway.auto.train_test import TrainTest
-    from kway.tables.features.features import Features
 
 VerboseOption = Annotated[
     bool,
     typer.Option(
-        "--verbose", "-v", metavar="", help="Also list every column, and why families stopped early or were not run."
+        "--verbose", "-v", metavar="", help="Also list every column, and say why a family was stopped early or not run."
     ),
 ]
 
@@ -60,10 +58,12 @@ def compare(
     verbose: VerboseOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Compare families of classifiers on DATA by cross-validation, without writing files or using the test rows.
+    """Compare families of classifiers on DATA by cross-validation.
 
-    A family is one kind of classifier with all its settings, such as softmax
-    or neighbors. The families are listed below.
+    This writes no files and does not use the test rows.
+
+    A family is one kind of classifier, such as softmax or neighbors, together
+    with the settings that kway tries for it. The families are listed below.
 
     Example: kway compare offers.csv --target kind --model softmax,neighbors
     """
@@ -78,25 +78,12 @@ def compare(
         on_features = None if json else lambda features: keep(column_lines(features, rows, verbose))
         with on_cluster(cluster, address):
             chosen = compare_data(rows, options, Clock(options.budget, started), on_features)
-    found = chosen.comparison
-    result = {
-        "leaks": [leak.record() for leak in chosen.leaks],
-        "warnings": [str(leak) for leak in chosen.leaks if leak.warns],
-        "best": found.best.model,
-        "models": found.records(),
-        "references": [row.record() for row in found.references],
-        "metric": found.measure.name,
-        "finished": found.finished,
-        "skipped": dict(found.skipped),
-        "notes": list(chosen.notes),
-        "seconds": time.perf_counter() - started,
-        "data": data_facts(rows, chosen.views[""].X.shape[1], len(found.classes)),
-    }
+    result = comparison_facts(chosen, time.perf_counter() - started)
     if json:
         emit_json(result)
         return
     show_comparison(result, verbose)
-    say(f"Winner: [bold green]{found.best.model}[/]. Next: kway fit with the same options tests it and saves it.")
+    say(f"Winner: [bold green]{result['best']}[/]. Next: kway fit with the same options tests it and saves it.")
 
 
 @with_options
@@ -104,20 +91,26 @@ def fit(
     data: DataArgument,
     reading: ReadOptions,
     options: FitOptions,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write.")] = Path("model.kway"),
-    report: Annotated[Path, typer.Option("--report", help="HTML report to write.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Model file to write.")] = Path("model.kway"),
+    report: Annotated[Path, typer.Option("--report", metavar="FILE", help="HTML report to write.")] = Path(
+        "report.html"
+    ),
     figures: Annotated[
         Path | None,
         typer.Option(
-            "--figures", help="Folder for the figures of the report as svg and png files; default: not written."
+            "--figures",
+            metavar="FOLDER",
+            help="Folder in which to save the figures of the report as SVG and PNG files. By default they are not "
+            "saved.",
         ),
     ] = None,
     test: Annotated[
         str | None,
         typer.Option(
             "--test",
-            help="File with the test rows; default: the dataset's own test rows, or a fifth of DATA (at most 50,000 "
-            "rows).",
+            metavar="FILE",
+            help="File with the test rows. By default, the test rows of the dataset if it has some, else a fifth of "
+            "DATA (at most 50,000 rows).",
         ),
     ] = None,
     cluster: ClusterOption = False,
@@ -129,15 +122,17 @@ def fit(
     """Find the best classifier for DATA, test it, save it and write a report.
 
     kway sets test rows aside, compares families of classifiers on the other
-    rows by cross-validation, and blends the best ones if that helps. It
-    measures the result once on the test rows.
+    rows by cross-validation, and blends the best ones if that helps. The final
+    model is scored once, on the test rows.
 
-    A family is one kind of classifier with all its settings, such as softmax
-    or neighbors. The families are listed below.
+    A family is one kind of classifier, such as softmax or neighbors, together
+    with the settings that kway tries for it. The families are listed below.
 
     Example: kway fit offers.csv --target kind
     """
-    _check_outputs(out, report, figures, {"DATA": data, "--test": test, "--embed": options.embed}, force)
+    _check_outputs(
+        out, report, figures, {"DATA": data, "--test": test, "--embed": options.embed, "--costs": options.costs}, force
+    )
     from kway.auto.checkpoint import Checkpoint
     from kway.auto.job import data_notes, run_job
     from kway.auto.train_test import read_train_test
@@ -161,7 +156,7 @@ def fit(
         show_winner(result)
     with live_view("writing the report", time.perf_counter() - started), portion(0.92, 1.0):
         if found.interrupted:
-            out = checkpoint.draft_path()
+            out = checkpoint.unfinished_path()
         failures = write_outputs(found, out, report, figures, reading)
         if not failures and not found.interrupted:
             checkpoint.finish()
@@ -182,7 +177,7 @@ def _fit_label_sets(
         found = run_multilabel(read_label_sets(data, reading, test, options.seed), reading, options, started)
     if not json:
         for note in found.data.notes:
-            say(safe(_note(note)))
+            say_note(note)
         show_multilabel(found)
     _finish(multilabel_facts(found), write_outputs(found, out, report, None, reading), out, report, json, started)
 
@@ -196,7 +191,7 @@ def _finish(
     if json:
         emit_json(result)
     else:
-        _show_files(result)
+        show_files(result)
     for failure in failures.values():
         print(f"error: {failure}", file=sys.stderr)
     if failures:
@@ -222,7 +217,7 @@ def _check_outputs(
 def write_outputs(
     found: JobResult | MultilabelResult, out: Path, report: Path, figures: Path | None, reading: ReadOptions
 ) -> dict[str, str]:
-    """Write the model file and the report, each complete or not at all; return the errors by name."""
+    """Write the model file and the report; return the errors by "model" or "report". No file is left half-written."""
     from kway.report.page import write_page
 
     failures = {}
@@ -237,270 +232,3 @@ def write_outputs(
     except OSError as error:
         failures["report"] = f"{error.filename or report} cannot be written: {error.strerror or error}"
     return failures
-
-
-# ---- the result as one JSON object
-
-
-def data_facts(data: TrainTest, n_features: int, n_classes: int) -> dict[str, Any]:
-    """Return the size of DATA and of its parts."""
-    return {
-        "name": data.name,
-        "train_rows": data.n,
-        "test_rows": len(data.test_y),
-        "test_part": data.test_part,
-        "features": n_features,
-        "classes": n_classes,
-        "notes": list(data.notes),
-    }
-
-
-def fit_facts(found: JobResult, seconds: float) -> dict[str, Any]:
-    """Return what `kway fit --json` prints, without the names of the files."""
-    from kway.auto.hierarchy import job_levels
-    from kway.auto.verdict import measured, verdict
-
-    runner, comparison, levels = found.runner_up, found.comparison, job_levels(found)
-    scores = found.evaluation.scores
-    data = data_facts(found.data, found.X.shape[1], len(found.model.classes_))
-    return {
-        "leaks": [leak.record() for leak in found.leaks],
-        "warnings": [str(leak) for leak in found.leaks if leak.warns],
-        "best": found.best.model,
-        "setting": dict(found.best.setting),
-        "weights": dict(found.weights),
-        "verdict": verdict(scores, found.baselines["majority class"]) or None,
-        "test": vars(scores),
-        "test_score": measured(scores, comparison.measure.name),
-        "models": [row.record() for row in found.leaderboard],
-        "references": [row.record() for row in comparison.references],
-        "metric": comparison.measure.name,
-        "sets": None if found.sets is None else _guarantee_facts(found.sets, "size", "coverage"),
-        "unknown": None if found.unknown is None else _guarantee_facts(found.unknown, "answered", "accuracy"),
-        "levels": None if levels is None else levels.records(),
-        "more_rows": None if found.curve is None else str(found.curve),
-        "wrong_labels": _wrong_label_facts(found),
-        "baselines": found.baselines,
-        "runner_up": None if runner is None else {**vars(runner), "test": vars(runner.test)},
-        "temperature": found.temperature,
-        "finished": comparison.finished,
-        "skipped": dict(comparison.skipped),
-        "notes": list(found.notes),
-        "seconds": seconds,
-        "stages": found.seconds,
-        "data": {**data, "fitted_rows": found.fitted_rows},
-    }
-
-
-def _wrong_label_facts(found: JobResult) -> dict[str, Any] | None:
-    """Return how many training rows have a label that is probably wrong, of how many that were judged."""
-    wrong = found.wrong_labels
-    return None if wrong is None else {"rows": len(wrong.suspects.rows), "judged": wrong.judged}
-
-
-def _guarantee_facts(found: Tradeoff, x: str, y: str) -> dict[str, Any]:
-    """Return what is guaranteed, and what was measured on the test rows."""
-    return {"guarantee": found.guarantee, x: found.at[0], y: found.at[1], "note": found.note or None}
-
-
-# ---- the result as text
-
-
-def column_lines(features: Features, data: TrainTest, verbose: bool) -> list[str]:
-    """Return the columns that the user should look at, or all with `verbose`, and the notes on reading DATA.
-
-    offers.csv: 9 columns, 2 to check (--verbose lists all)
-      price   number  "1.234,5 €"   decimal comma, € left out
-      code    id      "a7-33f"      dropped: codes such as 'a7-33f', each in one row only
-    """
-    from kway.auto.columns import summarize_columns
-
-    columns = summarize_columns(features, data)
-    shown = [column for column in columns if verbose or column.is_surprising]
-    lines = []
-    if verbose and not features.is_table_:
-        lines = [f"{data.name}: {columns[0].kind}, {columns[0].treatment}"]
-    elif shown:
-        hint = "" if verbose else f", {len(shown)} to check (--verbose lists all)"
-        lines = [f"{data.name}: {count(len(columns), 'column')}{hint}", *_column_table(shown, verbose)]
-    return lines + [_note(note) for note in data.notes]
-
-
-def _column_table(columns: list[ColumnSummary], verbose: bool, most: int = 12, cell_width: int = 24) -> list[str]:
-    """Return one line per column; without `verbose` at most `most` lines."""
-    shown = columns if verbose else columns[:most]
-    rows = [(c.column, c.kind, f'"{c.example}"' if c.example else "") for c in shown]
-    widths = [min(cell_width, max(map(len, cells))) for cells in zip(*rows)]
-    lines = []
-    for column, row in zip(shown, rows):
-        cells = [clipped(cell, width).ljust(width) for cell, width in zip(row, widths)]
-        how = column.treatment if verbose else column.note if column.used else column.done
-        lines.append("  " + "  ".join([*cells, with_flags(how)]))
-    return lines + ([f"  and {len(columns) - len(shown):,} more"] if len(columns) > len(shown) else [])
-
-
-def show_comparison(result: dict[str, Any], verbose: bool) -> None:
-    """Print the leaks, the size of DATA, the leaderboard and the notes."""
-    data, models, skipped = result["data"], result["models"], result["skipped"]
-    for warning in result["warnings"]:
-        say(f"[bold yellow]Possible leak:[/] {safe(_wrapped(with_flags(warning), 15))}")
-    say(
-        f"[bold]{safe(data['name'])}[/]: {count(data['train_rows'], 'training row')}, "
-        f"{count(data['test_rows'], 'test row')}, {count(data['features'], 'feature')}, "
-        f"{count(data['classes'], 'class')}"
-    )
-    _show_leaderboard(models, result["references"], result["metric"])
-    stopped = [model for model in models if model["note"]]
-    if verbose:
-        for model in stopped:
-            say(f"{model['model']}: {safe(model['note'])}.")
-        for model, why in skipped.items():
-            say(f"{model}: not run, {safe(why)}.")
-    elif stopped or skipped:
-        say(f"{_left_out(len(stopped), len(skipped))}; --verbose lists them.")
-    for note in result["notes"]:
-        if note not in data["notes"]:  # column_lines has printed those
-            say(safe(_note(note)))
-
-
-def _left_out(stopped: int, skipped: int) -> str:
-    """Return how many families did not finish.
-
-    >>> _left_out(7, 4), _left_out(0, 1)
-    ('7 families left the race early, 4 were not run', '1 family was not run')
-    """
-    early = f"{count(stopped, 'family')} left the race early" if stopped else ""
-    verb = "was" if skipped == 1 else "were"
-    not_run = f"{skipped if stopped else count(skipped, 'family')} {verb} not run" if skipped else ""
-    return ", ".join(filter(None, (early, not_run)))
-
-
-def _note(text: str) -> str:
-    return f"Note: {_wrapped(with_flags(text), 6)}"
-
-
-def _wrapped(text: str, before: int) -> str:
-    """Return a sentence in lines as wide as the terminal, to be printed after `before` characters."""
-    return textwrap.fill(f"{' ' * before}{text}.", max(terminal_width(), 80), subsequent_indent="  ")[before:]
-
-
-def _show_leaderboard(
-    models: list[dict[str, Any]], references: list[dict[str, Any]], measure: str, wide: int = 110
-) -> None:
-    """Print one line per family; a terminal of fewer than `wide` characters has no columns for costs and log loss."""
-    own = () if measure == "accuracy" else (measure,)
-    columns = ("model", *own, "accuracy", "log loss", "folds", "setting", "fit s", "µs per row", "size")
-    lines = [_leaderboard_line(m, bool(own)) for m in models]
-    lines += [_leaderboard_line({**m, "model": f"({m['model']})"}, bool(own)) for m in references]
-    left_out = {"log loss"} if measure == "log-loss" else set()
-    if terminal_width() < wide:
-        left_out |= {"log loss", "fit s", "µs per row", "size"}
-    kept = [j for j, name in enumerate(columns) if name not in left_out and any(line[j] != "–" for line in lines)]
-    how = "Cross-validation on the training rows" + (f", ordered by {measure}" if own else "")
-    show_table(how, [columns[j] for j in kept], [[line[j] for j in kept] for line in lines], 0)
-    if references:
-        say("In brackets: other libraries on the same folds, for comparison. They are never chosen.")
-
-
-def _leaderboard_line(model: dict[str, Any], measured: bool) -> tuple[str, ...]:
-    from kway.auto.race.scoring import setting_in_words, with_spread
-    from kway.auto.refit import size_in_words
-
-    own = (with_spread(model["score"], model["score_std"], len(model["fold_scores"])),) if measured else ()
-    seconds = model["predict_seconds"]
-    return (
-        model["model"],
-        *own,
-        with_spread(model["accuracy"], model["std"], len(model["fold_accuracy"])),
-        format_number(model["log_loss"], 3),
-        model["folds_run"],
-        setting_in_words(model["setting"]),
-        format_number(model["fit_seconds"], 2),
-        "–" if seconds is None else f"{1e6 * seconds:.1f}",
-        size_in_words(model["bytes"]),
-    )
-
-
-def show_winner(result: dict[str, Any]) -> None:
-    """Print the winner, its test result, the baselines and the runner-up."""
-    from kway.auto.race.pool import BLEND
-    from kway.auto.race.scoring import MEASURES, setting_in_words
-
-    test = result["test"]
-    setting = f" ({safe(setting_in_words(result['setting']))})" if result["setting"] else ""
-    loss = "" if test["log_loss"] is None else f", log loss {test['log_loss']:.4f}"
-    say(f"Winner: [bold green]{result['best']}[/]{setting}, fitted again on {_fitted_rows(result)}.")
-    of_winner = next(m["accuracy"] for m in result["models"] if m["model"] == result["best"])
-    if result["best"] == BLEND and any(m["accuracy"] > of_winner for m in result["models"]):
-        say("A blend is chosen unless its log loss is clearly higher than that of the best single family.")
-    if result["verdict"]:
-        say(f"[bold yellow]{result['verdict']}.[/]")
-    if (metric := result["metric"]) in ("balanced", "macro-f1"):
-        say(f"Test {MEASURES[metric].words}: [bold]{result['test_score']:.4f}[/].")
-    say(
-        f"Test accuracy: [bold]{test['accuracy']:.4f}[/] (95% interval {test['low']:.4f} to {test['high']:.4f}){loss}, "
-        f"on {test['rows']:,} rows not used in training ({safe(result['data']['test_part'])})."
-    )
-    baselines = ", ".join(f"{BASELINES[name]} {value:.4f}" for name, value in result["baselines"].items())
-    say(f"Baselines: {baselines}.")
-    if result["runner_up"] is not None:
-        say(_runner_up_line(result["runner_up"]))
-    for line in _guarantee_lines(result):
-        say(line)
-    if result["levels"]:
-        show_levels(result["levels"])
-
-
-BASELINES = {"majority class": "always the most frequent class", "class number": "least squares on the class number"}
-
-
-def _fitted_rows(result: dict[str, Any]) -> str:
-    """Return which rows the model was fitted on, in words."""
-    fitted = result["data"]["fitted_rows"]
-    if fitted > result["data"]["train_rows"]:
-        return f"{fitted:,} rows, including those that do not fit in memory"
-    held_out = result["sets"] is not None or result["unknown"] is not None
-    return "the training rows without the calibration split" if held_out else "all training rows"
-
-
-def _guarantee_lines(result: dict[str, Any]) -> list[str]:
-    """Return the guarantees with what the test rows show, and whether more rows would help."""
-    lines = []
-    if (sets := result["sets"]) is not None:
-        lines.append(
-            f"Sets: {safe(sets['guarantee'])}. On the test rows, [bold]{sets['coverage']:.4f}[/] contain the right "
-            f"label, with {sets['size']:.2f} labels on average."
-        )
-    if (unknown := result["unknown"]) is not None:
-        lines.append(
-            f"Unknown: {safe(unknown['guarantee'])}. Of the test rows, [bold]{unknown['answered']:.4f}[/] are "
-            f"answered, and {unknown['accuracy']:.4f} of the answers are correct."
-        )
-    if (wrong := result["wrong_labels"]) is not None and wrong["rows"]:
-        lines.append(
-            f"Labels: {wrong['rows']:,} of {wrong['judged']:,} are suspicious: wrong, or hard for the model (see the "
-            "report). kway inspect lists them."
-        )
-    notes = [each["note"] for each in (sets, unknown) if each is not None and each["note"]]
-    lines += [safe(_note(note)) for note in notes]
-    if result["more_rows"]:
-        lines.append(safe(result["more_rows"]))
-    return lines
-
-
-def _runner_up_line(runner: dict[str, Any]) -> str:
-    test = runner["test"]
-    verdict = "significant" if test["p_value"] < 0.05 else "not significant"
-    return (
-        f"Runner-up: {runner['model']} {runner['accuracy']:.4f}; the difference is {verdict} "
-        f"(McNemar test, p = {test['p_value']:.2g})."
-    )
-
-
-def _show_files(result: dict[str, Any]) -> None:
-    """Print which files were written and what to do next."""
-    files = " and ".join(safe(result[what]) for what in ("model", "report") if result[what] is not None)
-    if files:
-        say(f"Saved {files} in {result['seconds']:.1f} s.")
-    if result["model"] is not None:
-        say(f"Next: kway predict {safe(result['model'])} NEW_DATA")

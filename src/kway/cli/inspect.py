@@ -1,4 +1,4 @@
-"""`kway inspect`: rows whose label is probably wrong, nearly equal rows with different labels, shared test rows."""
+"""`kway inspect`: find wrong labels, near-duplicates with different labels, and rows that are also test rows."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kway.auto.fit_options import FitOptions
-from kway.cli.options import DataArgument, ForceOption, JsonOption, as_usage, with_flags, with_options
-from kway.cli.output import emit_json, live_view, safe, say, show_table
+from kway.cli.options import DataArgument, ForceOption, JsonOption, as_usage, with_options
+from kway.cli.output import emit_json, live_view, safe, say, say_note, show_table
 from kway.tables.read_options import ReadOptions
 from kway.text_tables import count
 
@@ -27,30 +27,37 @@ def inspect(
         typer.Option(
             "--by",
             metavar="MODEL",
-            help="Judge the labels by this model, which must not have learned from DATA; of a dataset with test rows, "
-            "these are inspected. Default: models that each learn from a part of DATA judge the other rows.",
+            help="Use this model to judge the labels. It must not have been trained on DATA; if DATA is a dataset with "
+            "test rows, the test rows are inspected. By default, models are cross-validated on DATA, and each row is "
+            "judged by models that were not trained on it.",
         ),
     ] = None,
     test: Annotated[
         str | None,
-        typer.Option("--test", help="File with test rows, of which those that also occur in DATA are listed."),
+        typer.Option(
+            "--test", metavar="FILE", help="File with test rows. Test rows that also occur in DATA are listed."
+        ),
     ] = None,
     rows: Annotated[
         int | None,
         typer.Option(
-            "--rows", min=1, help="List so many rows, most suspicious first; default: those that are probably wrong."
+            "--rows",
+            min=1,
+            metavar="N",
+            help="Number of rows to list, most suspicious first. By default, all rows whose label is probably wrong.",
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="File to write the rows to: csv, jsonl (or .gz) or parquet.")
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="File to write the rows to: csv, jsonl (or .gz) or parquet."),
     ] = None,
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Find rows of DATA whose label is probably wrong, by confident learning.
+    """Use confident learning to find the rows of DATA whose label is probably wrong.
 
-    Also lists nearly equal rows with different labels, and rows that occur in the test rows, too.
-    Rows are counted from 0.
+    Also lists near-duplicate rows with different labels, and rows that also
+    occur among the test rows. Rows are counted from 0.
 
     Example: kway inspect offers.csv --target kind -o wrong.csv
     """
@@ -90,25 +97,25 @@ def _by(model: str, data: str, reading: ReadOptions, options: FitOptions, rows: 
     return inspect_by(fitted, found.X, found.y, "stdin" if data == "-" else data, rows, found.kept)
 
 
-def show_inspection(found: Inspection, most: int = 20) -> None:
+def show_inspection(inspection: Inspection, max_lines: int = 20) -> None:
     """Print how many rows have which problem, and the most suspicious labels."""
     from kway.auto.inspection import SUSPECT_COLUMNS, suspect_line
 
-    facts = found.summary()
+    facts = inspection.summary()
     for note in facts["notes"]:
-        say(f"Note: {safe(with_flags(note))}.")
+        say_note(note)
     say(
-        f"[bold]{safe(found.name)}[/]: [bold]{facts['wrong']:,}[/] of {count(facts['judged'], 'label')} are "
-        f"suspicious, judged by {safe(found.model)}."
+        f"[bold]{safe(inspection.name)}[/]: [bold]{facts['wrong']:,}[/] of {count(facts['judged'], 'label')} are "
+        f"suspicious, judged by {safe(inspection.model)}."
     )
     if facts["conflicts"] is not None:
         say(f"{count(facts['conflicts'], 'pair')} of nearly equal rows have different labels.")
-    if found.test_y is not None:
+    if inspection.test_y is not None:
         say(f"{count(facts['shared'], 'pair')} of a row and a test row are nearly equal.")
-    records = found.records()
+    records = inspection.records()
     wrong = [record for record in records if record["problem"] == "wrong label"]
-    names = SUSPECT_COLUMNS if found.ids is None else (found.ids[0], *SUSPECT_COLUMNS[1:])
+    names = SUSPECT_COLUMNS if inspection.ids is None else (inspection.ids[0], *SUSPECT_COLUMNS[1:])
     if wrong:
-        show_table("Least probable labels first", names, [suspect_line(record) for record in wrong[:most]])
-    if len(records) > min(len(wrong), most):
-        say(f"{len(records) - min(len(wrong), most):,} more; --out FILE.csv writes all.")
+        show_table("Least probable labels first", names, [suspect_line(record) for record in wrong[:max_lines]])
+    if len(records) > min(len(wrong), max_lines):
+        say(f"{len(records) - min(len(wrong), max_lines):,} more; --out FILE.csv writes all.")

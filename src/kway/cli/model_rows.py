@@ -1,4 +1,4 @@
-"""Rows of DATA for a saved model: the columns that the model needs, by name and in its order, in blocks."""
+"""Read DATA for a saved model: the columns that the model needs, in its order, in blocks."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def read_blocks(
 
 
 class ModelReader:
-    """A saved model, and how rows for it are read: `reading` (options) and `requirements` (columns and format).
+    """Reads rows for a saved model, with the options `reading` and the columns and format that the model requires.
 
-    `embed` is the embedding model that the file may use, by name or folder.
+    `embed` is the name or folder of the embedding model that the file is allowed to use.
     """
 
     def __init__(self, path: str, reading: ReadOptions, needs_labels: bool, embed: str | None = None) -> None:
@@ -82,56 +82,56 @@ class ModelReader:
         """Raise if the user drops a column that the model uses."""
         from kway.errors import UsageError
 
-        used = [c for c in self.reading.drop if c in (columns or ())]
-        if used:
-            raise UsageError(f"the model uses the column {used[0]!r}, which drop= leaves out; remove it from drop=")
+        needed = [c for c in self.reading.drop if c in (columns or ())]
+        if needed:
+            raise UsageError(f"the model uses the column {needed[0]!r}, which drop= leaves out; remove it from drop=")
 
-    def prepare(self, found: LabeledRows) -> ModelRows:
+    def prepare(self, rows: LabeledRows) -> ModelRows:
         """Convert rows that were read to what the model takes."""
         from kway.tables.labeled_rows import number_rows
 
         if self._needs_labels:
-            found.required_labels()
-        self._note_skipped(found)
+            rows.required_labels()
+        self._note_skipped(rows)
         if self._as_numbers:
-            self._check_image(found)
-            found = number_rows(found, self.requirements.columns)
-        if self.reading.join_labels and found.y is not None and self.separator is not None:
+            self._check_image(rows)
+            rows = number_rows(rows, self.requirements.columns)
+        if self.reading.join_labels and rows.y is not None and self.separator is not None:
             from kway.tables.sources.labels import joined_sets
 
-            found = replace(found, y=joined_sets(found.y, self.separator, self.model.classes_.tolist()))
-        elif self.reading.join_labels and found.y is not None:
+            rows = replace(rows, y=joined_sets(rows.y, self.separator, self.model.classes_.tolist()))
+        elif self.reading.join_labels and rows.y is not None:
             from kway.tables.sources.labels import joined_labels
 
             known = self.model.classes_.tolist(), self.hierarchy
-            test_y = None if found.test_y is None else joined_labels(found.test_y, *known)
-            found = replace(found, y=joined_labels(found.y, *known), test_y=test_y)
-        if found.test_rows is not None:
-            return ModelRows(found.test_rows, found.test_y, found.kept_columns)
-        return ModelRows(found.rows, found.y, found.kept_columns)
+            test_y = None if rows.test_y is None else joined_labels(rows.test_y, *known)
+            rows = replace(rows, y=joined_labels(rows.y, *known), test_y=test_y)
+        if rows.test_rows is not None:
+            return ModelRows(rows.test_rows, rows.test_y, rows.kept_columns)
+        return ModelRows(rows.rows, rows.y, rows.kept_columns)
 
-    def _note_skipped(self, found: LabeledRows) -> None:
+    def _note_skipped(self, rows: LabeledRows) -> None:
         """Print notes on images, lines, rows and cells that were left out."""
         from kway import progress
         from kway.cli.options import with_flags
         from kway.text_tables import printable
 
-        self.skipped += found.skipped
-        for note in found.left_out:
+        self.skipped += rows.skipped
+        for note in rows.left_out:
             progress.note(printable(f"note: {with_flags(note)}"))
 
-    def _check_image(self, found: LabeledRows) -> None:
+    def _check_image(self, rows: LabeledRows) -> None:
         """Raise if a model for images gets a table whose columns cannot be the pixels."""
         from kway.errors import InputError
         from kway.tables.sources.frames import is_table
 
         image = self.requirements.image
-        if image is None or not is_table(found.rows):
+        if image is None or not is_table(rows.rows):
             return
-        columns, pixels = found.rows.num_columns, image.height * image.width * image.channels
+        columns, pixels = rows.rows.num_columns, image.height * image.width * image.channels
         if columns != pixels:
             raise InputError(
-                f"the model takes images ({image}), but {found.name} is a table of {columns:,} columns; "
+                f"the model takes images ({image}), but {rows.name} is a table of {columns:,} columns; "
                 f"pass an image, a folder of images, or a table with the {pixels:,} pixels as columns"
             )
 
@@ -173,8 +173,8 @@ def _requirements_of(model: Any) -> RowRequirements:
     from kway.tables.labeled_rows import RowRequirements, joined_requirements
 
     text_labels = model.classes_.dtype.kind in "UO"
-    if required := [features.requirements(text_labels) for features in features_of(model)]:
-        return joined_requirements(required)
+    if requirements := [features.requirements(text_labels) for features in features_of(model)]:
+        return joined_requirements(requirements)
     return RowRequirements(_remove_names(model), n_features=model.n_features_in_, text_labels=text_labels)
 
 
@@ -182,7 +182,7 @@ def _remove_names(model: Any) -> tuple[str, ...] | None:
     """Remove and return the column names of the model, because it will get plain arrays in its order."""
     names = getattr(model, "feature_names_in_", None)
     while model is not None:
-        for each in (model, *(step for _, step in getattr(model, "steps_", ()) if not isinstance(step, str))):
-            each.__dict__.pop("feature_names_in_", None)
+        for part in (model, *(step for _, step in getattr(model, "steps_", ()) if not isinstance(step, str))):
+            part.__dict__.pop("feature_names_in_", None)
         model = getattr(model, "estimator_", None)
     return None if names is None else tuple(map(str, names))

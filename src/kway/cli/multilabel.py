@@ -7,57 +7,57 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.cli.output import emit_json, safe, say, show_table
+from kway.cli.output import emit_json, safe, say, say_note, show_table
 from kway.text_tables import clipped, count
 
 if TYPE_CHECKING:
     from kway.auto.multilabel import LabelSetScores, MultilabelResult
 
 
-def multilabel_facts(found: MultilabelResult) -> dict[str, Any]:
+def multilabel_facts(result: MultilabelResult) -> dict[str, Any]:
     """Return what `kway fit --json` prints, without the names of the files."""
-    data, best = found.data, found.comparison.best
+    data, best = result.data, result.comparison.best
     return {
         "best": best.model,
         "setting": dict(best.setting),
-        "test": vars(found.evaluation.scores),
-        "models": [row.record() for row in found.comparison.rows],
-        "metric": found.comparison.measure,
-        "baseline": found.baseline,
-        "notes": list(found.notes),
-        "seconds": found.seconds,
+        "test": vars(result.evaluation.scores),
+        "models": [row.record() for row in result.comparison.rows],
+        "metric": result.comparison.measure,
+        "baseline": result.baseline,
+        "notes": list(result.notes),
+        "seconds": result.seconds,
         "data": {
             "name": data.name,
             "train_rows": data.n,
             "test_rows": len(data.test_y),
             "test_part": data.test_part,
-            "features": found.model.estimator_.n_features_in_,
-            "labels": len(found.model.classes_),
+            "features": result.model.estimator_.n_features_in_,
+            "labels": len(result.model.classes_),
             "notes": list(data.notes),
         },
     }
 
 
-def show_multilabel(found: MultilabelResult) -> None:
+def show_multilabel(result: MultilabelResult) -> None:
     """Print the size of DATA, the leaderboard, the test scores and the labels with the lowest F1."""
-    data, comparison = found.data, found.comparison
+    data, comparison = result.data, result.comparison
     say(
         f"[bold]{safe(data.name)}[/]: {count(data.n, 'training row')}, {count(len(data.test_y), 'test row')}, "
-        f"{count(found.model.estimator_.n_features_in_, 'feature')}, {count(len(found.model.classes_), 'label')}, any "
-        "number per row"
+        f"{count(result.model.estimator_.n_features_in_, 'feature')}, {count(len(result.model.classes_), 'label')}, "
+        "any number per row"
     )
     title = f"Cross-validation on the training rows, ordered by {comparison.measure}"
     show_table(title, comparison.columns, comparison.lines(), 0)
-    for note in found.notes:
+    for note in result.notes:
         if note not in data.notes:
-            say(safe(f"Note: {note}."))
+            say_note(note)
     say(f"Winner: [bold green]{comparison.best.model}[/], fitted again on all training rows.")
-    show_set_scores(found.evaluation.scores, f"rows not used in training ({data.test_part})")
-    say(f"Baseline: every label for every row has micro F1 {found.baseline:.4f}.")
+    show_set_scores(result.evaluation.scores, f"rows not used in training ({data.test_part})")
+    say(f"Baseline: every label for every row has micro F1 {result.baseline:.4f}.")
 
 
-def show_set_scores(scores: LabelSetScores, rows: str, most: int = 20) -> None:
-    """Print the scores, and the `most` labels with the lowest F1."""
+def show_set_scores(scores: LabelSetScores, rows: str, max_labels: int = 20) -> None:
+    """Print the scores, and the `max_labels` labels with the lowest F1."""
     say(
         f"Micro F1 [bold]{scores.micro_f1:.4f}[/], macro F1 {scores.macro_f1:.4f}, all labels of a row correct "
         f"{scores.subset_accuracy:.4f}, Hamming loss {scores.hamming_loss:.4f}, log loss {scores.log_loss:.4f}, on "
@@ -65,10 +65,10 @@ def show_set_scores(scores: LabelSetScores, rows: str, most: int = 20) -> None:
     )
     labels = sorted(scores.labels, key=lambda line: line["f1"])
     title = "Labels, lowest F1 first"
-    if len(labels) > most:
-        title = f"The {most} of {len(labels):,} labels with the lowest F1"
+    if len(labels) > max_labels:
+        title = f"The {max_labels} of {len(labels):,} labels with the lowest F1"
     columns = ("label", "rows", "precision", "recall", "F1", "threshold")
-    show_table(title, columns, [label_line(line) for line in labels[:most]])
+    show_table(title, columns, [label_line(line) for line in labels[:max_labels]])
 
 
 def label_line(line: dict[str, Any], width: int = 60) -> tuple[str, ...]:
@@ -78,7 +78,7 @@ def label_line(line: dict[str, Any], width: int = 60) -> tuple[str, ...]:
 
 
 def evaluate_label_sets(fitted: Any, blocks: Any, name: str, skipped: list[str], json: bool) -> None:
-    """Measure how well a model predicts sets of labels, and print the scores."""
+    """Score a model on rows with sets of labels, and print the scores."""
     from kway.auto.multilabel import evaluate_sets
 
     scores = evaluate_sets(fitted, ((rows.X, rows.y) for rows in blocks))
@@ -91,10 +91,10 @@ def evaluate_label_sets(fitted: Any, blocks: Any, name: str, skipped: list[str],
 def predicted_sets(model: Any, X: Any, topk: int | None, proba: bool, as_lists: bool) -> dict[str, NDArray]:
     """Return the columns `prediction` (lists, or text with the separator), label_1, score_1, ... and p_LABEL."""
     inner, p = model.estimator_, model.predict_proba(X)
-    found = [inner.classes_[row].tolist() for row in p >= inner.thresholds_]
-    columns: dict[str, Any] = {"prediction": _objects(found)}
+    label_lists = [inner.classes_[row].tolist() for row in p >= inner.thresholds_]
+    columns: dict[str, Any] = {"prediction": _objects(label_lists)}
     if not as_lists:
-        columns["prediction"] = np.array([inner.sep.join(labels) for labels in found])
+        columns["prediction"] = np.array([inner.sep.join(labels) for labels in label_lists])
     if topk is not None:
         order = np.argsort(-p, axis=1, kind="stable")[:, :topk]
         for j in range(order.shape[1]):
@@ -106,6 +106,6 @@ def predicted_sets(model: Any, X: Any, topk: int | None, proba: bool, as_lists: 
 
 
 def _objects(values: list[Any]) -> NDArray:
-    found = np.empty(len(values), object)
-    found[:] = values
-    return found
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array

@@ -25,7 +25,7 @@ from kway.tables.read_options import ReadOptions
 
 
 def flag(name: str, help: str, **more: Any) -> Any:
-    """Declare an option that takes no value, so that --help shows no type for it."""
+    """Declare an option that takes no value; --help then shows no type for it."""
     return typer.Option(name, help=help, metavar="", **more)
 
 
@@ -36,7 +36,8 @@ EmbedOption = Annotated[
     typer.Option(
         "--embed",
         metavar="NAME",
-        help="Embedding model (name or folder) that MODEL may load. Required if MODEL was fitted with --embed.",
+        help="Name or folder of the embedding model that MODEL is allowed to load. Required if MODEL was fitted with "
+        "--embed.",
     ),
 ]
 DataArgument = Annotated[
@@ -47,13 +48,13 @@ DataArgument = Annotated[
         "sub-folder per class, a folder of parquet files, or the name of a dataset (see `kway data list`).",
     ),
 ]
-ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="A model file that `kway fit` has written.")]
+ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="A model file written by `kway fit`.")]
 RowsArgument = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="Rows in a form that `kway fit` accepts, an image, or - for stdin. If a dataset has test rows, only these "
-        "are used.",
+        help="Rows in any format that `kway fit` accepts, a single image, or - for stdin. If DATA is the name of a "
+        "dataset with test rows, only the test rows are used.",
     ),
 ]
 _CLUSTER = "Cluster"
@@ -66,11 +67,40 @@ AddressOption = Annotated[
     typer.Option(
         "--address",
         rich_help_panel=_CLUSTER,
-        help="Run on the Ray cluster at this address, host:port or ray://host:port; local: start one on this machine "
-        "for this job.",
+        help="Run on the Ray cluster at this address: host:port, ray://host:port, or 'local' to start a cluster on "
+        "this machine for this job.",
     ),
 ]
 _PANELS = {ReadOptions: "How DATA is read", FitOptions: "How models are chosen and fitted"}  # headings of --help
+_IGNORED_LABELS = "Column that contains the labels, if there is one. It is ignored."
+_LABELS_OF_MODEL = "Column that contains the labels. By default, the column with which MODEL was fitted."
+_GROUPS = "Column that groups the rows, such as a patient ID. Rows of the same group are never split between folds."
+_COMMAND_HELP: dict[str, dict[str, str]] = {  # help of options whose meaning differs between commands
+    "compare": {"group": _GROUPS},
+    "evaluate": {"target": _LABELS_OF_MODEL},
+    "explain": {"target": _LABELS_OF_MODEL},
+    "export": {"target": "Column that contains the labels; it is written as `target`. Required for tables."},
+    "inspect": {
+        "group": _GROUPS,
+        "id": "Column that identifies each row. It is listed with the row and not used as a feature.",
+        "metric": "Metric that decides which models judge the labels: accuracy, balanced (mean recall per class), "
+        "macro-f1 or log-loss.",
+        "budget": "Time limit for the comparison of models, such as 60s, 2m or 1h. By default, it grows with the table "
+        "and is counted in estimated instead of real time.",
+        "also": "Also score a classifier of another library on the same folds, such as sklearn.svm.SVC. It does not "
+        "judge the labels.",
+    },
+    "neighbors": {"target": _IGNORED_LABELS},
+    "plan": {"target": "Column that contains the labels. Required for tables."},
+    "predict": {
+        "target": _IGNORED_LABELS,
+        "id": "Column that identifies each row. It is written next to the predictions.",
+    },
+    "suggest": {
+        "target": _IGNORED_LABELS,
+        "id": "Column that identifies each row. It is written next to the row number.",
+    },
+}
 _VERBS = ("must", "is", "has", "names", "contains")  # the second word of a message about the option it begins with
 
 
@@ -79,11 +109,11 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     hints = typing.get_type_hints(command, include_extras=True)
     groups = {name: hint for name, hint in hints.items() if hint in _PANELS}
     parameters: dict[str, inspect.Parameter] = {}
-    for name, own in inspect.signature(command).parameters.items():
+    for name, parameter in inspect.signature(command).parameters.items():
         if name in groups:
             parameters |= _parameters(groups[name], command.__name__)
         else:
-            parameters[name] = own.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name])
+            parameters[name] = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name])
 
     @functools.wraps(command)
     def run(**values: Any) -> None:
@@ -104,7 +134,8 @@ def _parameters(cls: type, command: str) -> dict[str, inspect.Parameter]:
         flags = declared.flags or (flag_of(name, declared),)
         kind: Any = declared.typed
         metavar = "" if kind in (bool, bool | None) else declared.metavar
-        option = typer.Option(*flags, help=declared.help, metavar=metavar, rich_help_panel=_PANELS[cls])
+        help = _COMMAND_HELP.get(command, {}).get(name, declared.help)
+        option = typer.Option(*flags, help=help, metavar=metavar, rich_help_panel=_PANELS[cls])
         parameters[name] = inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
@@ -116,11 +147,11 @@ def _parameters(cls: type, command: str) -> dict[str, inspect.Parameter]:
 
 def _from_command_line(cls: type, command: str, values: dict[str, Any]) -> Any:
     """Make the dataclass from what was typed, and remove its options from `values`."""
-    own = {}
+    options = {}
     for name, declared in options_of(cls, command).items():
         value = values.pop(name)
-        own[name] = value if declared.parse is None else declared.parse(value)
-    return cls(**own)
+        options[name] = value if declared.parse is None else declared.parse(value)
+    return cls(**options)
 
 
 def with_flags(text: str, first: bool = False) -> str:
@@ -136,11 +167,11 @@ def with_flags(text: str, first: bool = False) -> str:
     'unknown encoding in the file'
     """
     flags = {name: flag_of(name, declared) for cls in _PANELS for name, declared in options_of(cls).items()}
-    found = [flag for name, flag in flags.items() if any(f"{before}{name}=" in text for before in " (")]
+    named = [flag for name, flag in flags.items() if any(f"{before}{name}=" in text for before in " (")]
     name, *rest = text.split(" ", 2)
     if first and rest and rest[0] in _VERBS:
         text = " ".join([flags.get(name, name), *rest])
-    return text + (f" ({', '.join(found)})" if found else "")
+    return text + (f" ({', '.join(named)})" if named else "")
 
 
 @contextmanager

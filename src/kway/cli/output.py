@@ -1,7 +1,7 @@
-"""What the commands print: one JSON object, or text and tables, and the live view of a job on a terminal.
+"""Printing for all commands: one JSON object, or text and tables, and the live view of a job on a terminal.
 
 If the program that reads stdout ends early, as `head` does, or the disk is full, kway stops printing but finishes its
-work and writes its files. Control characters in names and labels are spelled, so that data cannot control a terminal.
+work and writes its files. Control characters in names and labels are escaped, so that data cannot control a terminal.
 If a stream cannot encode a character (PYTHONIOENCODING=ascii, old terminals), the nearest ASCII character is printed.
 """
 
@@ -14,6 +14,7 @@ import math
 import os
 import re
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,7 +34,7 @@ def emit_json(value: Any) -> None:
         lose_output(error)
 
 
-_lost: list[OSError] = []  # why text could not be printed
+_lost: list[OSError] = []  # errors that prevented text from being printed
 
 
 def lose_output(error: OSError) -> None:
@@ -59,7 +60,7 @@ def silence_stdout() -> None:
 
 
 def plain(value: Any) -> Any:
-    """Convert numpy values, tuples and the like to JSON types; infinity becomes null, other objects become text."""
+    """Return a value as JSON types: arrays as lists, infinity and NaN as null, other objects as text."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if hasattr(value, "tolist"):  # numpy arrays and scalars
@@ -105,8 +106,25 @@ def print_rich(content: Any, soft_wrap: bool = False) -> None:
         lose_output(error)
 
 
+def note_text(note: str) -> str:
+    """Return a note as a sentence, in lines that fit into the terminal."""
+    from kway.cli.options import with_flags
+
+    return f"Note: {wrapped(with_flags(note), 6)}"
+
+
+def say_note(note: str) -> None:
+    """Print a note, with the flags of the options that it names."""
+    say(safe(note_text(note)))
+
+
+def wrapped(text: str, indent: int) -> str:
+    """Return a sentence in lines as wide as the terminal, to be printed after `indent` characters."""
+    return textwrap.fill(f"{' ' * indent}{text}.", max(terminal_width(), 80), subsequent_indent="  ")[indent:]
+
+
 def terminal_width() -> int:
-    """Return the characters per line: those of the terminal, or 80 in a pipe."""
+    """Return the number of characters per line: the width of the terminal, or 80 in a pipe."""
     from rich.console import Console
 
     return int(Console().width)
@@ -115,17 +133,27 @@ def terminal_width() -> int:
 _NUMBER = re.compile(r"^$|^–$|^[-+]?[0-9][^(]*$")  # an empty cell, a dash, or a number with its unit
 
 
+MIN_NAME_WIDTH = 12  # characters that the first column of a table keeps on a narrow terminal
+
+
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], best: int | None = None) -> None:
-    """Print a table with numbers aligned right and words left; row `best` is highlighted."""
+    """Print a table with numbers aligned right and words left; row `best` is highlighted.
+
+    Long names in the first column are cut, so that numbers are always complete.
+    """
     from rich import box
     from rich.table import Table
 
     lines = [tuple(row) for row in rows]
+    is_text = [not all(_NUMBER.match(line[j]) for line in lines) for j in range(len(columns))]
+    widths = [max(map(len, [*name.split(), *(line[j] for line in lines if not is_text[j])]), default=0)
+              for j, name in enumerate(columns)]  # the least width of each column  # fmt: skip
+    width = terminal_width()
+    name_width = max(min(width // 2, width - sum(widths[1:]) - 3 * len(columns)), MIN_NAME_WIDTH)
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for j, column in enumerate(columns):
-        words = j == 0 or not all(_NUMBER.match(line[j]) for line in lines)
-        widest = terminal_width() // 2 if j == 0 else None  # a long name must not push the numbers off the screen
-        table.add_column(column, justify="left" if words else "right", no_wrap=j == 0 or not words, max_width=widest)
+    table.add_column(columns[0], no_wrap=True, max_width=name_width)
+    for name, least, text in zip(columns[1:], widths[1:], is_text[1:]):
+        table.add_column(name, justify="left" if text else "right", min_width=least)
     for i, row in enumerate(lines):
         table.add_row(*map(safe, row), style="bold green" if i == best else None)
     print_rich(table)
@@ -186,15 +214,19 @@ def live_view(
             yield lambda lines: keep("\n".join(lines)) if lines else None
 
 
-def _standings(lines: Sequence[tuple[str, ...]], left: float | None) -> Any:
-    """The best families so far and the seconds left, as a table for rich."""
+def _standings(lines: Sequence[tuple[str, ...]], seconds_left: float | None) -> Any:
+    """Return the best families so far and the seconds left, as a table for rich."""
     from rich.console import Group
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2))
-    for place, (first, *others) in enumerate(lines):
-        table.add_row(f"  {first}", *others, style="bold" if place == 0 else "dim")
-    limit = "" if left is None or left == float("inf") else f"; at most {max(0.0, left):.0f} s are left"
+    for position, (first, *others) in enumerate(lines):
+        table.add_row(f"  {first}", *others, style="bold" if position == 0 else "dim")
+    limit = (
+        ""
+        if seconds_left is None or seconds_left == float("inf")
+        else f"; at most {max(0.0, seconds_left):.0f} s are left"
+    )
     return Group(table, f"  [dim]Ctrl-C keeps the best so far{limit}[/]")
 
 
@@ -234,7 +266,7 @@ _ERRORS = "kway-ascii"
 
 
 def to_ascii(text: str) -> str:
-    """Replace signs by their ASCII spelling, remove accents, and write ? for other characters."""
+    """Return a text in ASCII: symbols are spelled, accents removed, and other characters replaced by ?."""
     spelled = unicodedata.normalize("NFKD", "".join(_ASCII.get(c, c) for c in text))
     return "".join(c if ord(c) < 128 else "" if unicodedata.combining(c) else "?" for c in spelled)
 

@@ -1,4 +1,4 @@
-"""`kway plan`: memory, disk and time that each approach would need, before any work starts."""
+"""`kway plan`: the memory, disk space and time that each kind of classifier would need, before any work starts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def plan(
         str | None,
         typer.Argument(
             metavar="DATA",
-            help="Rows in a form that `kway fit` accepts. Without DATA, pass --samples, --features and --classes.",
+            help="Rows in any format that `kway fit` accepts. Without DATA, pass --samples, --features and --classes.",
         ),
     ] = None,
     *,
@@ -38,25 +38,27 @@ def plan(
     density: Annotated[
         float,
         typer.Option(
-            "--density", help="Share of the values that are not 0: below 1 for sparse rows, such as word counts."
+            "--density", help="Fraction of values that are not 0. Less than 1 for sparse rows, such as word counts."
         ),
     ] = 1.0,
     dtype: Annotated[
-        str, typer.Option("--dtype", help="Type of the numbers in memory: float32 or float64.")
+        str, typer.Option("--dtype", help="Data type of the features in memory: float32 or float64.")
     ] = "float32",
     memory: Annotated[
         str | None,
-        typer.Option("--memory", help="Memory that may be used, such as 24GB; default: the memory that is free now."),
+        typer.Option(
+            "--memory", help="Memory that may be used, such as 24GB. By default, the memory that is free now."
+        ),
     ] = None,
     machines: Annotated[
         int, typer.Option("--machines", min=1, help="Number of machines of a Ray cluster that share the rows.")
     ] = 1,
     json: JsonOption = False,
 ) -> None:
-    """Estimate how much memory, disk space and time each approach needs on this machine, and recommend one.
+    """Estimate how much memory, disk space and time each kind of classifier needs on this machine, and recommend one.
 
-    The size is measured on DATA, or given by --samples, --features and
-    --classes. Nothing is fitted.
+    The size of the problem is read from DATA, or given with --samples,
+    --features and --classes. No model is fitted.
 
     Example: kway plan --samples 1e6 --features 512 --classes 1000
     """
@@ -76,20 +78,20 @@ def plan(
 
 
 def _size(data: str | None, sizes: tuple[float | None, ...], density: float, reading: ReadOptions) -> Extent:
-    """Return the size of DATA, or the size that was given."""
+    """Return the size of DATA, or the one that --samples, --features and --classes give."""
     from kway.tables.row_stream import Extent, measure_extent
 
-    given = [float(size) for size in sizes if size is not None]
-    if (data is None and len(given) < len(sizes)) or (data is not None and given):
+    known = [float(size) for size in sizes if size is not None]
+    if (data is None and len(known) < len(sizes)) or (data is not None and known):
         raise UsageError("give either DATA, or all of --samples, --features and --classes")
     if data is not None:
         return measure_extent(data, reading)
-    n, d, K = given
+    n, d, K = known
     return Extent(int(n), int(d), int(K), density)
 
 
 def show_plan(found: Plan) -> None:
-    """Print one line per approach, whether each is exact, and the advice."""
+    """Print one line per kind of classifier, whether each is exact, and the advice."""
     from kway.planning.plan import COLUMNS
 
     best = next((i for i, way in enumerate(found.ways) if way is found.advised), None)

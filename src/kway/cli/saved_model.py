@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kway.cli.options import EmbedOption, ForceOption, JsonOption, ModelArgument, RowsArgument, flag, with_options
-from kway.cli.output import emit_json, format_number, plain, safe, say, show_table, terminal_width
+from kway.cli.output import emit_json, format_number, plain, safe, say, say_note, show_table, terminal_width
 from kway.errors import UsageError
 from kway.tables.read_options import ReadOptions
 from kway.text_tables import clipped, one_line
@@ -29,19 +29,25 @@ def evaluate(
     reading: ReadOptions,
     embed: EmbedOption = None,
     drift: Annotated[
-        bool, flag("--drift", "Also compare DATA with the training rows, column by column. DATA then needs no labels.")
+        bool,
+        flag("--drift", "Also compare DATA with the training rows, column by column. DATA then needs no labels."),
     ] = False,
     figure: Annotated[
-        Path | None, typer.Option("--figure", help="With --drift: svg, png or html file for a figure of the columns.")
+        Path | None,
+        typer.Option(
+            "--figure",
+            metavar="FILE",
+            help="With --drift, also plot the columns and save the figure to this svg, png or html file.",
+        ),
     ] = None,
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Measure how well a model predicts DATA with known labels.
+    """Score a model on labeled rows.
 
     Prints the accuracy with its 95% confidence interval, the macro F1, the log
-    loss (if the model gives probabilities) and the recall of each class.
-    With --drift, columns that changed since the training are named.
+    loss (if the model gives probabilities) and the recall of each class. With
+    --drift, it also names the columns whose values have changed since training.
 
     Example: kway evaluate model.kway held_out.csv
     """
@@ -73,7 +79,7 @@ def evaluate(
         return
     show_scores(scores, "stdin" if data == "-" else data)
     if trained.count(scores.rows):
-        say(f"[bold yellow]Note:[/] {trained.words(scores.rows)}, so these scores are too high for new rows.")
+        say_note(f"{trained.words(scores.rows)}, so these scores are too high for new rows")
     if levels is not None:
         show_levels(levels.records())
 
@@ -104,17 +110,17 @@ def _evaluate_drift(
         else:
             p = probabilities_or_none(fitted, rows.X)
             counts.add(rows.X, fitted.predict(rows.X), None if p is None else p.max(axis=1))
-    found, scores = counts.drift(), None if tally is None else tally.scores()
+    result, scores = counts.drift(), None if tally is None else tally.scores()
     if figure is not None:
         from kway.report.drift import save_drift
 
-        save_drift(found, figure)
+        save_drift(result, figure)
     if json:
-        emit_json({**({} if scores is None else vars(scores)), "skipped": skipped, "drift": found.record()})
+        emit_json({**({} if scores is None else vars(scores)), "skipped": skipped, "drift": result.record()})
         return
     if scores is not None:
         show_scores(scores, "stdin" if data == "-" else data)
-    show_drift(found)
+    show_drift(result)
 
 
 def _blocks_with_labels(model: str, data: str, reading: ReadOptions, embed: str | None) -> ModelAndBlocks:
@@ -148,13 +154,13 @@ def show_drift(found: Drift, most: int = 12, wide: int = 110) -> None:
 
 def show_levels(levels: list[dict[str, Any]]) -> None:
     """Print the accuracy of each level of a hierarchy of labels."""
-    from kway.auto.hierarchy import level_lines
+    from kway.auto.hierarchy import level_table
 
-    show_table("Accuracy by level of the hierarchy", *level_lines(levels))
+    show_table("Accuracy by level of the hierarchy", *level_table(levels))
 
 
-def show_scores(scores: Scores, name: str, most: int = 20, label_width: int = 60) -> None:
-    """Print the scores, and the `most` classes with the lowest recall."""
+def show_scores(scores: Scores, name: str, max_classes: int = 20, label_width: int = 60) -> None:
+    """Print the scores, and the `max_classes` classes with the lowest recall."""
     loss = "" if scores.log_loss is None else f", log loss {scores.log_loss:.4f}"
     say(
         f"Accuracy [bold]{scores.accuracy:.4f}[/] (95% interval {scores.low:.4f} to {scores.high:.4f}), "
@@ -162,10 +168,10 @@ def show_scores(scores: Scores, name: str, most: int = 20, label_width: int = 60
     )
     classes = sorted(scores.classes, key=lambda c: c["recall"])
     title = "Classes, lowest recall first"
-    if len(classes) > most:
-        title = f"The {most} of {len(classes):,} classes with the lowest recall"
+    if len(classes) > max_classes:
+        title = f"The {max_classes} of {len(classes):,} classes with the lowest recall"
     lines = []
-    for c in classes[:most]:
+    for c in classes[:max_classes]:
         confused = "" if c["taken_for"] is None else one_line(c["taken_for"], label_width)
         lines.append((str(c["class"]), f"{c['rows']:,}", format_number(c["recall"]), confused))
     show_table(title, ("class", "rows", "recall", "most often predicted instead"), lines)
@@ -178,7 +184,7 @@ def _warn_of_unseen(rows: dict[Any, int], known: set[Any]) -> None:
     unseen = sorted((label for label in rows if label not in known), key=str)
     if unseen:
         warnings.warn(
-            f"{sum(rows[label] for label in unseen):,} rows have labels that the model has not learned "
+            f"{sum(rows[label] for label in unseen):,} rows have labels that are not classes of the model "
             f"({listing(map(repr, unseen), 5)}); they count as mistakes",
             stacklevel=2,
         )
@@ -192,12 +198,19 @@ def explain(
         str | None,
         typer.Argument(
             metavar="DATA",
-            help="Rows with labels, to measure which columns matter. Required if MODEL is not linear and contains no "
-            "measurement by `kway fit`.",
+            help="Labeled rows on which to measure which columns matter. Required if MODEL is not linear and `kway "
+            "fit` did not store these values in it.",
         ),
     ] = None,
     columns: Annotated[
-        int, typer.Option("--columns", "-n", min=1, help="Number of columns to list, per class if the model is linear.")
+        int,
+        typer.Option(
+            "--columns",
+            "-n",
+            min=1,
+            metavar="N",
+            help="Number of columns to list, per class or for all classes together.",
+        ),
     ] = 8,
     seconds: Annotated[
         float, typer.Option("--seconds", help="Time limit for the measurement on DATA, in seconds.")
@@ -207,9 +220,13 @@ def explain(
 ) -> None:
     """Explain what the predictions of a model depend on.
 
-    For a linear model, this lists the columns and words that favor each
-    class. For any other model, it lists by how much the accuracy falls if a
-    column is shuffled: measured on DATA, or by `kway fit` if DATA is left out.
+    For a linear model, this lists the columns and words that favor each class.
+    For any other model, it lists how much the accuracy drops when the values of
+    a column are shuffled (permutation importance), as `kway fit` measured it.
+
+    With DATA, the drop is measured on DATA instead. Trees, kernel softmax and
+    blends then list the mean contribution of each column to the score of a
+    class.
 
     Example: kway explain model.kway
     """
@@ -217,65 +234,73 @@ def explain(
     from kway.cli.model_rows import load_model, read_all
 
     if data is None:
-        found = find_reasons(load_model(model, embed), n_columns=columns)
+        reasons = find_reasons(load_model(model, embed), n_columns=columns)
     else:
         fitted, rows = read_all(model, data, reading, needs_labels=True, embed=embed)
-        found = find_reasons(fitted, rows.X, rows.y, columns, seconds)
+        reasons = find_reasons(fitted, rows.X, rows.y, columns, seconds)
     if json:
-        emit_json({"how": found.how, "reasons": found.records()})
+        emit_json({"how": reasons.how, "reasons": reasons.records()})
     else:
-        show_reasons(found)
+        show_reasons(reasons)
 
 
-def show_reasons(found: Reasons, most: int = 30) -> None:
-    """Print the columns of the first `most` classes, or one list for all classes."""
+def show_reasons(found: Reasons, max_classes: int = 30) -> None:
+    """Print the columns of the first `max_classes` classes, or one list for all classes."""
     if len(found.classes) == 1:
         rows = [(column, f"{pull:+.4f}") for column, pull in zip(found.columns[0], found.pulls[0])]
         say(f"[bold]Columns that matter: {safe(found.how)}[/]")  # a title of the table would be as narrow as the table
-        show_table("", ("column", "loss"), rows)
+        show_table("", ("column", "drop"), rows)
         return
     lines = found.lines()
     say(f"[bold]Strongest columns: {safe(found.how)}[/]")
-    show_table("", ("class", "columns, strongest first"), lines[:most])
-    if len(lines) > most:
-        say(f"… {len(lines) - most:,} more classes; --json lists all.")
+    show_table("", ("class", "columns, strongest first"), lines[:max_classes])
+    if len(lines) > max_classes:
+        say(f"… {len(lines) - max_classes:,} more classes; --json lists all.")
 
 
 @with_options
 def neighbors(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model file of a neighbors classifier.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model file that contains a neighbors classifier.")],
     data: RowsArgument,
     reading: ReadOptions,
     k: Annotated[
-        int | None, typer.Option("--k", "-k", min=1, help="Number of neighbors that vote; default: that of the model.")
+        int | None,
+        typer.Option(
+            "--k",
+            "-k",
+            min=1,
+            metavar="K",
+            help="Number of neighbors that vote. By default, the number with which the model was fitted.",
+        ),
     ] = None,
     rows: Annotated[
-        int | None, typer.Option("--rows", min=1, help="Use only the first so many rows of DATA; default: all.")
+        int | None,
+        typer.Option("--rows", min=1, metavar="N", help="Use only the first N rows of DATA. By default, all."),
     ] = None,
     embed: EmbedOption = None,
     json: JsonOption = False,
 ) -> None:
-    """List the training rows that voted on each row of DATA, with their labels, distances and weights.
+    """List the training rows that vote on the label of each row, with their labels, distances and weights.
 
     Example: kway neighbors model.kway new.csv --rows 3
     """
     from kway.cli.model_rows import read_all
     from kway.errors import InputError
 
-    whole, found = read_all(model, data, reading, needs_labels=False, embed=embed)
-    fitted, X = _unwrap(whole, found.X)
-    if not hasattr(fitted, "explain") or not hasattr(fitted, "kneighbors"):
+    fitted, model_rows = read_all(model, data, reading, needs_labels=False, embed=embed)
+    classifier, X = _unwrap(fitted, model_rows.X)
+    if not hasattr(classifier, "explain") or not hasattr(classifier, "kneighbors"):
         raise InputError(
-            f"{model} is a {type(fitted).__name__}, which has no neighbors; fit a model that has with --model neighbors"
+            f"{model} is a {type(classifier).__name__}, which has no neighbors; fit one with --model neighbors"
         )
     agreement = (
-        None if k is not None or fitted.agreement_ is None else str(fitted.agreement_)
+        None if k is not None or classifier.agreement_ is None else str(classifier.agreement_)
     )  # only for the model's own k
     if k is not None:
-        fitted.set_params(n_neighbors=k)
-    votes = _vote_facts(fitted, X if rows is None else X[:rows])
+        classifier.set_params(n_neighbors=k)
+    votes = _vote_facts(classifier, X if rows is None else X[:rows])
     if json:
-        emit_json({"index": fitted.index_.why_, "agreement": agreement, "rows": votes})
+        emit_json({"index": classifier.index_.why_, "agreement": agreement, "rows": votes})
     else:
         show_votes(votes)
 
@@ -284,8 +309,8 @@ def _unwrap(model: Any, X: Any) -> tuple[Any, Any]:
     """Return the innermost classifier, and the rows as the layers around it transform them."""
     from kway.base.wrappers import layers
 
-    *around, inner = layers(model)
-    for layer in around:
+    *outer, inner = layers(model)
+    for layer in outer:
         transform = getattr(layer, "numbers", None) or getattr(layer, "mapped", None)
         X = X if transform is None else transform(X)
     return inner, X
@@ -312,15 +337,15 @@ def _vote_facts(model: Any, X: Any) -> list[dict[str, Any]]:
     ]
 
 
-def show_votes(votes: list[dict[str, Any]], most: int = 5) -> None:
-    """Print one line per row, with its `most` nearest neighbors."""
+def show_votes(votes: list[dict[str, Any]], max_neighbors: int = 5) -> None:
+    """Print one line per row, with its `max_neighbors` nearest neighbors."""
     lines = []
     for i, row in enumerate(votes):
-        near = row["neighbors"]
-        cells = [f"{v['row']} {v['label']} ({v['distance']:.4g}, {v['weight']:.3f})" for v in near[:most]]
-        more = [f"… {len(near) - most} more"] if len(near) > most else []
+        voters = row["neighbors"]
+        cells = [f"{v['row']} {v['label']} ({v['distance']:.4g}, {v['weight']:.3f})" for v in voters[:max_neighbors]]
+        rest = [f"… {len(voters) - max_neighbors} more"] if len(voters) > max_neighbors else []
         share, gap = f"{row['share']:.3f}", f"{row['gap']:.3f}"
-        lines.append((str(i), str(row["prediction"]), share, str(row["runner_up"]), gap, "\n".join(cells + more)))
+        lines.append((str(i), str(row["prediction"]), share, str(row["runner_up"]), gap, "\n".join(cells + rest)))
     columns = ("row", "prediction", "share", "runner-up", "gap", "neighbors: row label (distance, weight)")
     show_table("Training rows that voted", columns, lines)
 
@@ -328,41 +353,43 @@ def show_votes(votes: list[dict[str, Any]], most: int = 5) -> None:
 def info(
     model: ModelArgument,
     verify: Annotated[
-        bool, flag("--verify", "Also read the whole file and compare it with its SHA-256 digest, to find damage.")
+        bool, flag("--verify", "Also check the whole file against its SHA-256 checksum to detect corruption.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Show what a model file contains: class of the model, number of classes and features, parameters and arrays.
+    """Show what a model file contains.
+
+    Lists the type of model, the numbers of classes and features, the parameters
+    and the arrays.
 
     Example: kway info model.kway
     """
     from kway import modelfile
 
-    found = modelfile.info(model)
+    contents = modelfile.info(model)
     if verify:
         modelfile.verify(model)
     if json:
-        values = {k: v for k, v in vars(found).items() if k != "tensors"}
-        emit_json({**values, "tensors": [vars(t) for t in found.tensors], "verified": verify or None})
+        values = {k: v for k, v in vars(contents).items() if k != "tensors"}
+        emit_json({**values, "tensors": [vars(t) for t in contents.tensors], "verified": verify or None})
     else:
-        show_info(found, verify)
+        show_info(contents, verify)
 
 
-def show_info(found: ModelInfo, verified: bool, value_width: int = 60) -> None:
+def show_info(info: ModelInfo, verified: bool, value_width: int = 60) -> None:
     """Print a summary line and the tables of a model file."""
-    classes = "" if found.n_classes is None else f"{found.n_classes:,} classes, "  # an index has none
-    say(f"[bold]{found.class_name}[/]: {classes}{found.n_features:,} features, {found.n_bytes:,} bytes")
+    classes = "" if info.n_classes is None else f"{info.n_classes:,} classes, "  # an index has none
+    say(f"[bold]{info.class_name}[/]: {classes}{info.n_features:,} features, {info.n_bytes:,} bytes")
     checked = ", content verified" if verified else ""
-    say(f"Written by kway {found.kway_version}, file format {found.format_version}{checked}.")
-    notes = {name: value for name, value in found.notes.items() if name != "rows"}  # hashes, which say nothing
-    groups = {"Notes": notes, "Parameters": found.params, "Learned values": found.facts}
+    say(f"Written by kway {info.kway_version}, file format {info.format_version}{checked}.")
+    shown_notes = {name: value for name, value in info.notes.items() if name != "rows"}  # hashes, which say nothing
+    groups = {"Notes": shown_notes, "Parameters": info.params, "Learned values": info.facts}
     for title, values in groups.items():
         rows = [(name, clipped(_in_words(value), value_width)) for name, value in values.items() if value is not None]
         if rows:
             show_table(title, ("name", "value"), rows)
     arrays = [
-        (t.name, t.numpy_dtype, " x ".join(map(str, t.shape)) or "scalar", f"{t.end - t.start:,}")
-        for t in found.tensors
+        (t.name, t.numpy_dtype, " x ".join(map(str, t.shape)) or "scalar", f"{t.end - t.start:,}") for t in info.tensors
     ]
     show_table("Arrays", ("name", "type", "shape", "bytes"), arrays)
 

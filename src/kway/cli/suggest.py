@@ -1,4 +1,4 @@
-"""`kway suggest`: the unlabeled rows that are worth labeling next."""
+"""`kway suggest`: choose the unlabeled rows that are worth labeling next."""
 
 from __future__ import annotations
 
@@ -18,18 +18,22 @@ def suggest(
     model: ModelArgument,
     pool: Annotated[str, typer.Argument(metavar="POOL", help="Unlabeled rows; a file, a folder or - for stdin.")],
     reading: ReadOptions,
-    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="Number of rows to choose.")] = 20,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=1, metavar="N", help="Number of rows to choose.")] = 20,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random numbers.")] = 0,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="File to write the rows to: csv, jsonl (or .gz) or parquet.")
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="File to write the rows to: csv, jsonl (or .gz) or parquet."),
     ] = None,
     embed: EmbedOption = None,
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Choose the rows of POOL that are worth labeling next: uncertain, and different from each other.
+    """Choose which rows of POOL to label next.
 
-    Writes the row number (from 0), the predicted label and its margin over the second best label.
+    These are rows that the model is uncertain about and that differ from each
+    other. For each chosen row, writes its number (counted from 0), its
+    predicted label, and the margin between the probabilities of the best and
+    the second-best label.
 
     Example: kway suggest model.kway unlabeled.csv -o next.csv
     """

@@ -1,4 +1,4 @@
-"""`kway warmup`: compile the usual kernels before they are needed.
+"""`kway warmup`: compile the most common kernels before they are needed.
 
 Kernels are compiled when they are first used and then kept on disk, once per machine and version of kway.
 """
@@ -24,16 +24,16 @@ def kernels_are_compiled() -> bool:
 
 
 def announce_compilation(seconds: int = 20) -> None:
-    """Print a note if this run has to compile kernels, which takes about so many seconds."""
+    """Print a note if this run has to compile kernels, which takes about `seconds`."""
     if not kernels_are_compiled():
-        progress.note(f"Compiling kernels, once per machine: about {seconds} s (`kway warmup` does it beforehand).")
+        progress.note(f"Compiling kernels, once per machine: about {seconds} s (`kway warmup` does it in advance).")
 
 
 def warmup(json: JsonOption = False) -> None:
     """Compile the kernels, so that later commands start without a delay.
 
     Kernels are compiled when they are first used, once per machine and version
-    of kway. This command compiles the usual ones beforehand.
+    of kway. This command compiles the most common ones in advance.
 
     Example: kway warmup
     """

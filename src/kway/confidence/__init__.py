@@ -3,6 +3,7 @@
 temperature.py      TemperatureScaledClassifier: calibrated probabilities
 class_offsets.py    offsets that make the scores of one-vs-all models comparable
 conformal.py        ConformalClassifier: prediction sets with a coverage guarantee
+costs.py            CostSensitiveClassifier: decisions by expected cost
 hierarchy.py        HierarchicalConformalClassifier: sets that are nodes of a tree of labels
 multilabel.py       several labels per row: calibrated probabilities and thresholds
 openset.py          OpenSetClassifier: the prediction "unknown", with a guaranteed rate of false rejects

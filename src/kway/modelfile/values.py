@@ -57,6 +57,7 @@ _PARTS = {  # package -> name -> module in the package
     },
 }
 _INTERNAL = {
+    "CostSensitiveClassifier": "kway.confidence.costs",
     "FeaturedClassifier": "kway.pipelines",
     "Features": "kway.tables.features.features",
     "MultilabelClassifier": "kway.confidence.multilabel",

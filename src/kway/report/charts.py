@@ -6,7 +6,7 @@ tradeoff           one share against another, with the chosen point
 leaderboard        mean and standard deviation of a score over the folds, per model
 reliability        accuracy against confidence in bins, above the histogram of confidence
 
-figures.py decides which figures the report shows; to add one to the report, add a function there.
+figures.py decides which figures the report shows. To add a figure to the report, add a function there.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ def cross_validation(
     scores : array-like of shape (n_values, n_folds)
         One score per value and fold.
     chosen : float, default=None
-        The value to mark.
+        Chosen value, which is marked.
     name, score_name : str
         Labels of the axes.
     log : bool, default=False
         Whether the axis of the values is logarithmic.
     title : str, default=""
-        The title; by default the number of folds.
+        Title of the figure; by default, the number of folds.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The figure.
+        The drawn figure.
 
     Examples
     --------
@@ -89,11 +89,11 @@ def cross_validation(
 
 
 def _mark_chosen(axes: Any, x: NDArray, mean: NDArray, chosen: float, name: str) -> None:
-    at = int(np.argmin(np.abs(x - chosen)))
-    axes.axvline(x[at], color=style.CONTRAST, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+    i = int(np.argmin(np.abs(x - chosen)))
+    axes.axvline(x[i], color=style.CONTRAST, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     axes.plot(
-        x[at], mean[at], "o", color=style.CONTRAST, markersize=7, markeredgecolor="white", zorder=4,
-        label=f"chosen: {name} = {style.power(x[at]) or '0'} ({mean[at]:.4g})",
+        x[i], mean[i], "o", color=style.CONTRAST, markersize=7, markeredgecolor="white", zorder=4,
+        label=f"chosen: {name} = {style.power(x[i]) or '0'} ({mean[i]:.4g})",
     )  # fmt: skip
 
 
@@ -105,18 +105,18 @@ def tradeoff(
     Parameters
     ----------
     x, y : array-like of shape (n_thresholds,)
-        The two shares per threshold.
+        Values of the two shares, one per threshold.
     at : tuple of two floats
-        The chosen point.
+        Chosen point, which is marked.
     x_name, y_name : str
         Labels of the axes.
     guaranteed : float, default=None
-        The guaranteed value of y, drawn as a dashed line.
+        Guaranteed value of y, drawn as a dashed line.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The figure.
+        The drawn figure.
     """
     figure = style.figure(height=3.6)
     axes = style.dress(figure.subplots(), "", x_name, y_name)
@@ -152,14 +152,14 @@ def history(
     first : int, default=0
         Number of the first value; 0 if it was measured before the first step.
     best : int, default=None
-        The iteration to mark.
+        Iteration to mark.
     title : str, default=""
-        The title.
+        Title of the figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The figure.
+        The drawn figure.
 
     Examples
     --------
@@ -194,7 +194,7 @@ def leaderboard(
     score_name: str = "accuracy",
     baseline: float | None = None,
     title: str = "Leaderboard",
-    most: int = 20,
+    max_models: int = 20,
 ) -> Figure:
     """Draw one bar per model with its standard deviation. The first model is highlighted as the chosen one.
 
@@ -203,7 +203,7 @@ def leaderboard(
     Parameters
     ----------
     names : array-like of str
-        The models, in the order to draw.
+        Names of the models, in the order in which they are drawn.
     means, stds : array-like of float
         Mean and standard deviation of the score over the folds; `stds` may be None.
     score_name : str, default="accuracy"
@@ -211,23 +211,23 @@ def leaderboard(
     baseline : float, default=None
         Score of always predicting the most frequent class, drawn as a dashed line.
     title : str, default="Leaderboard"
-        The title.
-    most : int, default=20
-        Models to draw at most.
+        Title of the figure.
+    max_models : int, default=20
+        Maximum number of models to draw.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The figure.
+        The drawn figure.
 
     Examples
     --------
     >>> from kway import report
     >>> figure = report.leaderboard(["softmax", "neighbors"], [0.95, 0.93], [0.01, 0.02], baseline=0.1)
     """
-    values = np.asarray(means, float)[:most]
-    spread = np.zeros_like(values) if stds is None else np.asarray(stds, float)[:most]
-    labels = [style.shorten(name, 34) for name in np.asarray(names, object)[:most]]
+    values = np.asarray(means, float)[:max_models]
+    spread = np.zeros_like(values) if stds is None else np.asarray(stds, float)[:max_models]
+    labels = [style.shorten(name, 34) for name in np.asarray(names, object)[:max_models]]
     figure = style.figure(height=1.15 + 0.3 * max(len(values), 2))
     axes = style.dress(figure.subplots(), title, score_name, "", grid="x")
     if not len(values):
@@ -237,21 +237,28 @@ def leaderboard(
     rows = np.arange(len(values))
     colors = [style.ACCENT, *[style.tint(style.ACCENT, 0.45)] * (len(values) - 1)]
     axes.barh(rows, values - start, left=start, height=0.62, color=colors, zorder=2)
-    some = spread > 0  # one fold has none
+    has_spread = spread > 0  # one fold has none
     axes.errorbar(
-        values[some], rows[some], xerr=spread[some], fmt="none", ecolor=style.INK, elinewidth=1, capsize=2.5, zorder=3
+        values[has_spread],
+        rows[has_spread],
+        xerr=spread[has_spread],
+        fmt="none",
+        ecolor=style.INK,
+        elinewidth=1,
+        capsize=2.5,
+        zorder=3,
     )
     _write_values(axes, rows, values, spread, stds is not None)
     axes.set_yticks(rows, labels)
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()
-    words = [score_name if start <= 0 else f"{score_name} (the axis starts at {start:g})"]
+    label_parts = [score_name if start <= 0 else f"{score_name} (the axis starts at {start:g})"]
     if baseline is not None:
-        seen = baseline > start
-        words.append(f"{'dashed: ' if seen else ''}most frequent class, {baseline:.3g}")
-        if seen:
+        is_visible = baseline > start
+        label_parts.append(f"{'dashed: ' if is_visible else ''}most frequent class, {baseline:.3g}")
+        if is_visible:
             axes.axvline(baseline, color=style.CONTRAST, linewidth=1.2, linestyle=(0, (4, 3)), zorder=4)
-    axes.set_xlabel("; ".join(words))
+    axes.set_xlabel("; ".join(label_parts))
     return figure
 
 
@@ -260,9 +267,9 @@ def _axis_start(values: NDArray, spread: NDArray) -> float:
     lowest, highest = float((values - spread).min()), float((values + spread).max())
     if lowest < 0.75 * highest or highest <= 0:
         return min(0.0, lowest)
-    room = max(highest - lowest, 1e-3 * highest) * 1.5
-    step = 10.0 ** np.floor(np.log10(room))
-    return float(np.round(max(0.0, np.floor((lowest - room / 2) / step) * step), 12))
+    height = max(highest - lowest, 1e-3 * highest) * 1.5
+    step = 10.0 ** np.floor(np.log10(height))
+    return float(np.round(max(0.0, np.floor((lowest - height / 2) / step) * step), 12))
 
 
 def _write_values(axes: Any, rows: NDArray, values: NDArray, spread: NDArray, with_spread: bool) -> None:
@@ -295,21 +302,23 @@ def reliability(
     bins : int, default=15
         Number of bins of equal width.
     title : str, default="Reliability diagram"
-        The title.
+        Title of the figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The figure.
+        The drawn figure.
 
     References
     ----------
     Guo, Pleiss, Sun, Weinberger. On calibration of modern neural networks. ICML 2017.
     """
-    p, right = np.asarray(confidence, float), np.asarray(correct, bool)
-    if p.shape != right.shape or p.ndim != 1:
-        raise InputError(f"confidence and correct must have one value per row, got shapes {p.shape} and {right.shape}")
-    table = reliability_of(p, right, bins)
+    p, is_correct = np.asarray(confidence, float), np.asarray(correct, bool)
+    if p.shape != is_correct.shape or p.ndim != 1:
+        raise InputError(
+            f"confidence and correct must have one value per row, got shapes {p.shape} and {is_correct.shape}"
+        )
+    table = reliability_of(p, is_correct, bins)
     figure = style.figure(width=5.2, height=5.6)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3.4, 1])
     style.dress(upper, title, "", "accuracy")

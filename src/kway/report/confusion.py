@@ -18,12 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 from kway.errors import InputError
 from kway.report import style
 
-# Classes up to which names are written, and all classes are drawn (tests/report/test_confusion.py)
-MOST_NAMED, MOST_DRAWN = 40, 200
+MAX_NAMED = 40  # classes up to which the names are written on the axes
+MAX_DRAWN = 200  # classes up to which all classes are drawn
 
 
 class Pair(NamedTuple):
-    """A kind of mistake: how many rows of class `true` were predicted as `predicted`, also as a share of the class."""
+    """A pair of confused classes: rows of class `true` that are predicted as `predicted`, and their share."""
 
     true: int
     predicted: int
@@ -42,16 +42,16 @@ def confusion_matrix(
         Counts with true classes in rows and predicted classes in columns. Of more than 200 classes, the 200 with the
         most mistakes are drawn.
     labels : array-like of shape (n_classes,), default=None
-        Names of the classes; by default their numbers.
+        Names of the classes; by default, their numbers.
     clustered : bool, default=None
-        Whether classes that are confused with each other are put side by side; by default above 40 classes.
+        Whether to put classes that are confused with each other side by side; by default, if there are more than 40.
     title : str, default="Confusion"
-        The title.
+        Title of the figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The figure.
+        The drawn figure.
 
     Examples
     --------
@@ -59,13 +59,13 @@ def confusion_matrix(
     >>> figure = report.confusion_matrix([[8, 2], [1, 9]], ["cat", "dog"])
     """
     if clustered is None:
-        clustered = np.shape(counts)[0] > MOST_NAMED
+        clustered = np.shape(counts)[0] > MAX_NAMED
     table, names, left_out = _count_table(counts, labels)
     order = confusion_order(table) if clustered else np.arange(len(table))
     table, names = table[np.ix_(order, order)], [names[i] for i in order]
     if left_out:
         title = f"{title}: the {len(table)} classes with the most mistakes ({left_out:,} more are not drawn)"
-    if len(table) <= MOST_NAMED:
+    if len(table) <= MAX_NAMED:
         return _small(table, names, title)
     return _large(table, names, title, clustered)
 
@@ -78,8 +78,8 @@ def confusion_of(true: NDArray, predicted: NDArray, labels: NDArray, title: str)
     return confusion_matrix(csr_array((ones, (true, predicted)), shape=(len(labels), len(labels))), labels, title=title)
 
 
-def worst_pairs(counts: ArrayLike, most: int = 10) -> list[Pair]:
-    """Return the most frequent mistakes, by rows and then by share of the class.
+def worst_pairs(counts: ArrayLike, max_pairs: int = 10) -> list[Pair]:
+    """Return the most frequent mistakes, ordered by the number of rows and then by the share of the class.
 
     >>> worst_pairs([[8, 2], [1, 9]])[0]
     Pair(true=0, predicted=1, rows=2, share=0.2)
@@ -88,7 +88,7 @@ def worst_pairs(counts: ArrayLike, most: int = 10) -> list[Pair]:
     share = row_shares(table)
     wrong = table * (1 - np.eye(len(table), dtype=table.dtype))
     true, predicted = np.nonzero(wrong)
-    order = np.lexsort((-share[true, predicted], -wrong[true, predicted]))[:most]
+    order = np.lexsort((-share[true, predicted], -wrong[true, predicted]))[:max_pairs]
     return [
         Pair(int(t), int(p), int(table[t, p]), float(share[t, p])) for t, p in zip(true[order], predicted[order])
     ]  # fmt: skip
@@ -100,9 +100,9 @@ def row_shares(counts: NDArray) -> NDArray:
 
 
 def confusion_order(counts: NDArray) -> NDArray[np.int64]:
-    """Return an order of the classes (K,) that puts those confused with each other side by side.
+    """Return an order of the classes (K,) that puts classes that are confused with each other side by side.
 
-    These are the leaves of an average-linkage tree over the distance 1 - (share[t, p] + share[p, t]) / maximum.
+    It is the order of leaves of an average-linkage tree with the distance 1 - (share[t, p] + share[p, t]) / maximum.
     """
     if len(counts) < 3:
         return np.arange(len(counts))
@@ -110,9 +110,9 @@ def confusion_order(counts: NDArray) -> NDArray[np.int64]:
     from scipy.spatial.distance import squareform
 
     share = row_shares(counts)
-    alike = share + share.T
-    np.fill_diagonal(alike, 0)
-    distance = 1 - alike / max(alike.max(), 1e-12)
+    similarity = share + share.T
+    np.fill_diagonal(similarity, 0)
+    distance = 1 - similarity / max(similarity.max(), 1e-12)
     np.fill_diagonal(distance, 0)
     tree = linkage(squareform(distance, checks=False), "average", optimal_ordering=True)
     return np.asarray(leaves_list(tree), np.int64)
@@ -122,51 +122,53 @@ def _count_table(counts: Any, labels: ArrayLike | None) -> tuple[NDArray, list[s
     """Return dense counts of the classes that are drawn, their names, and the number of classes left out."""
     from scipy.sparse import csr_array, issparse
 
-    k = counts.shape[0] if issparse(counts) else len(np.asarray(counts))
+    n_classes = counts.shape[0] if issparse(counts) else len(np.asarray(counts))
     shape = tuple(np.shape(counts))
-    if len(shape) != 2 or shape[0] != shape[1] or k == 0:
+    if len(shape) != 2 or shape[0] != shape[1] or n_classes == 0:
         raise InputError(f"a confusion matrix needs one row and one column per class, got the shape {shape}")
-    names = style.class_names(labels, k)
-    if len(names) != k:
-        raise InputError(f"{len(names)} labels were given for a confusion matrix of {k} classes; give one per class")
-    if k <= MOST_DRAWN:
+    names = style.class_names(labels, n_classes)
+    if len(names) != n_classes:
+        raise InputError(
+            f"{len(names)} labels were given for a confusion matrix of {n_classes} classes; give one per class"
+        )
+    if n_classes <= MAX_DRAWN:
         return (counts.toarray() if issparse(counts) else np.asarray(counts)), names, 0
-    wrong = csr_array(counts)
-    mistakes = wrong.sum(axis=0) + wrong.sum(axis=1) - 2 * wrong.diagonal()
-    kept = np.sort(np.argsort(-mistakes, kind="stable")[:MOST_DRAWN])
-    return wrong[kept][:, kept].toarray(), [names[i] for i in kept], k - MOST_DRAWN
+    sparse_counts = csr_array(counts)
+    mistakes = sparse_counts.sum(axis=0) + sparse_counts.sum(axis=1) - 2 * sparse_counts.diagonal()
+    drawn = np.sort(np.argsort(-mistakes, kind="stable")[:MAX_DRAWN])
+    return sparse_counts[drawn][:, drawn].toarray(), [names[i] for i in drawn], n_classes - MAX_DRAWN
 
 
 def _small(table: NDArray, names: list[str], title: str) -> Figure:
     k = len(table)
-    size = style.TEXT if k <= 12 else style.TINY if k <= 20 else 6.5
+    font_size = style.TEXT if k <= 12 else style.TINY if k <= 20 else 6.5
     short = [style.shorten(n, 18) for n in names]
     longest = max(map(len, short))
-    name = longest * size * 0.62 / 72  # inches
-    margin = 0.7 + name
+    name_width = longest * font_size * 0.62 / 72  # inches
+    margin = 0.7 + name_width
     side = min(max(0.42 * k, 1.9), style.FIGURE_WIDTH - margin - 0.15)
-    upright = name + 0.1 > side / k  # names side by side would touch
-    figure = style.figure(max(side + margin + 0.15, 3.0), side + 1.15 + (name if upright else 0.1))
+    upright = name_width + 0.1 > side / k  # names side by side would touch
+    figure = style.figure(max(side + margin + 0.15, 3.0), side + 1.15 + (name_width if upright else 0.1))
     axes = style.dress(figure.subplots(), "", "predicted class", "true class", grid="none")
     share = row_shares(table)
     _draw_correct(axes, share)
     wrong = axes.imshow(np.ma.array(share, mask=np.eye(k, dtype=bool)), cmap=style.ORANGES, norm=_error_scale(share))
-    axes.set_xticks(range(k), short, fontsize=size, rotation=90 if upright else 0)
-    axes.set_yticks(range(k), short, fontsize=size)
+    axes.set_xticks(range(k), short, fontsize=font_size, rotation=90 if upright else 0)
+    axes.set_yticks(range(k), short, fontsize=font_size)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.set_xticks(np.arange(k + 1) - 0.5, minor=True)
     axes.set_yticks(np.arange(k + 1) - 0.5, minor=True)
     axes.grid(True, which="minor", color=style.GRID, linewidth=0.6)
-    if len(str(int(table.max()))) * size * 0.62 / 72 < side / k:  # else counts would touch
-        _write_counts(axes, table, share, wrong, size)
+    if len(str(int(table.max()))) * font_size * 0.62 / 72 < side / k:  # else counts would touch
+        _write_counts(axes, table, share, wrong, font_size)
     style.headline(figure, title, _summary(table))
     return figure
 
 
 def _summary(table: NDArray) -> str:
-    right = np.trace(table) / max(table.sum(), 1)
-    return f"{right:.1%} of {int(table.sum()):,} rows are correct"
+    accuracy = np.trace(table) / max(table.sum(), 1)
+    return f"{accuracy:.1%} of {int(table.sum()):,} rows are correct"
 
 
 _CORRECT = Normalize(0, 1.3)  # the darkest blue is not used, so that counts stay readable on it

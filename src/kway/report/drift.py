@@ -1,4 +1,4 @@
-"""Draw how columns changed since the training: the share of the rows per bin, before and after."""
+"""Draw how columns changed since training: the share of rows per bin, in training rows and in new rows."""
 
 from __future__ import annotations
 
@@ -26,48 +26,48 @@ body {{ margin: 24px auto; max-width: 900px; padding: 0 16px; font: 16px/1.55 sy
 """
 
 
-def draw_drift(found: Drift, most: int = 8) -> Figure:
+def draw_drift(drift: Drift, max_columns: int = 8) -> Figure:
     """Draw the columns with the lowest p-values, two per line.
 
     Parameters
     ----------
-    found : Drift
-        The comparison.
-    most : int, default=8
-        Number of columns to draw.
+    drift : Drift
+        Comparison of new rows with the training rows.
+    max_columns : int, default=8
+        Maximum number of columns to draw.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The figure.
+        Figure with one panel per column.
     """
-    columns = found.columns[:most]
+    columns = drift.columns[:max_columns]
     lines = max(1, -(-len(columns) // 2))
     figure = style.figure(height=2.5 * lines + 0.4)
     panels = figure.subplots(lines, 2, squeeze=False).ravel()
     for axes in panels[len(columns) :]:
         axes.set_visible(False)
     for axes, column in zip(panels, columns):
-        at = np.arange(len(column.bins))
+        positions = np.arange(len(column.bins))
         name = style.literal(style.shorten(column.name))
-        note = f"p = {column.adjusted:.2g}" if column.adjusted < found.level else "no drift"
+        note = f"p = {column.adjusted:.2g}" if column.adjusted < drift.level else "no drift"
         style.dress(axes, f"{name} ({note})", "", "share of rows", grid="y")
-        axes.bar(at - 0.2, column.before, 0.4, color=style.FAINT, label="training")
-        axes.bar(at + 0.2, column.after, 0.4, color=style.ACCENT, label="new")
-        step = max(1, -(-len(at) // 6))
+        axes.bar(positions - 0.2, column.before, 0.4, color=style.FAINT, label="training")
+        axes.bar(positions + 0.2, column.after, 0.4, color=style.ACCENT, label="new")
+        step = max(1, -(-len(positions) // 6))
         names = [style.literal(style.shorten(label, 14)) for label in column.bins]
-        axes.set_xticks(at[::step], names[::step], rotation=30, ha="right")
+        axes.set_xticks(positions[::step], names[::step], rotation=30, ha="right")
     if columns:
         style.legend(panels[0])
     return figure
 
 
-def save_drift(found: Drift, path: Path) -> None:
+def save_drift(drift: Drift, path: Path) -> None:
     """Write the figure to a .svg, .png or .html file."""
-    figure = draw_drift(found)
+    figure = draw_drift(drift)
     if path.suffix.lower() not in (".html", ".htm"):
         style.save(figure, path)
         return
-    page = _PAGE.format(text=escape(found.headline()), svg=style.to_svg(figure, "Drift of columns"))
+    page = _PAGE.format(text=escape(drift.headline()), svg=style.to_svg(figure, "Drift of columns"))
     with replacing(path) as draft:
         draft.write_text(page, encoding="utf-8")

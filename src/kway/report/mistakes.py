@@ -1,8 +1,8 @@
 """The wrong predictions of highest confidence with their nearest training rows.
 
-find_mistakes    finds them in the result of a job
-find_suspects    finds training rows whose label is probably wrong, in the same form
-worst_mistakes   draws them if they are images; the page lists others
+find_mistakes    returns them from the result of a job
+find_suspects    returns training rows whose label is probably wrong, in the same form
+worst_mistakes   draws them if they are images; the page lists other rows as text
 """
 
 from __future__ import annotations
@@ -51,26 +51,26 @@ class Mistake(NamedTuple):
     confidence: float | None = None
 
 
-def find_mistakes(found: JobResult, most: int = 6, k: int = 4) -> list[Mistake]:
-    """Return the `most` wrong predictions of highest confidence, each with its k nearest training rows.
+def find_mistakes(result: JobResult, max_mistakes: int = 6, k: int = 4) -> list[Mistake]:
+    """Return the wrong predictions of highest confidence, each with its k nearest training rows.
 
-    A model without probabilities has no confidence; of its mistakes the first ones are returned.
+    If the model gives no probabilities, return its first mistakes.
     """
-    y, predicted = found.data.test_y, found.evaluation.predicted
+    y, predicted = result.data.test_y, result.evaluation.predicted
     wrong = np.flatnonzero(predicted != y)
-    if found.evaluation.confidence is not None:
-        wrong = wrong[np.argsort(-found.evaluation.confidence[wrong], kind="stable")]
-    wrong = wrong[:most]
-    distances, near = _nearest_training_rows(found, found.test_X[wrong], min(k, found.data.n))
-    queries, neighbors = _as_drawn(found, found.data.test_rows, wrong, near)
-    confidence = found.evaluation.confidence
+    if result.evaluation.confidence is not None:
+        wrong = wrong[np.argsort(-result.evaluation.confidence[wrong], kind="stable")]
+    wrong = wrong[:max_mistakes]
+    distances, nearest = _nearest_training_rows(result, result.test_X[wrong], min(k, result.data.n))
+    queries, neighbors = _as_drawn(result, result.data.test_rows, wrong, nearest)
+    confidence = result.evaluation.confidence
     return [
         Mistake(
             queries[i],
             str(y[row]),
             str(predicted[row]),
             neighbors[i],
-            [str(label) for label in found.data.y[near[i]].tolist()],
+            [str(label) for label in result.data.y[nearest[i]].tolist()],
             distances[i].tolist(),
             None if confidence is None else float(confidence[row]),
         )
@@ -78,30 +78,33 @@ def find_mistakes(found: JobResult, most: int = 6, k: int = 4) -> list[Mistake]:
     ]
 
 
-def find_suspects(found: JobResult, most: int = 6, k: int = 4) -> list[Mistake]:
+def find_suspects(result: JobResult, max_suspects: int = 6, k: int = 4) -> list[Mistake]:
     """Return the training rows whose label is most probably wrong: `true` is the label, `predicted` the suggestion."""
-    assert found.wrong_labels is not None
-    suspects, near = found.wrong_labels.suspects.at(slice(most)), found.wrong_labels.near[:most, :k]
-    classes, codes = found.data.labels.classes, found.data.labels.codes
-    queries, neighbors = _as_drawn(found, found.data.rows, suspects.rows, near)
+    assert result.wrong_labels is not None
+    suspects, nearest = (
+        result.wrong_labels.suspects.at(slice(max_suspects)),
+        result.wrong_labels.near[:max_suspects, :k],
+    )
+    classes, codes = result.data.labels.classes, result.data.labels.codes
+    queries, neighbors = _as_drawn(result, result.data.rows, suspects.rows, nearest)
     return [
         Mistake(
             queries[i],
             str(classes[suspects.label[i]]),
             str(classes[suspects.suggested[i]]),
             neighbors[i],
-            [str(label) for label in classes[codes[near[i]]].tolist()],
-            found.wrong_labels.distances[i, :k].tolist(),
+            [str(label) for label in classes[codes[nearest[i]]].tolist()],
+            result.wrong_labels.distances[i, :k].tolist(),
             float(suspects.p_suggested[i]),
         )
         for i in range(len(suspects.rows))
     ]
 
 
-def picture_shape(found: JobResult) -> tuple[int, ...] | None:
+def picture_shape(result: JobResult) -> tuple[int, ...] | None:
     """Return (h, w) or (h, w, 3) if the rows are images, or bytes that fill a square; else None."""
-    form = found.data.image
-    rows = found.data.rows
+    form = result.data.image
+    rows = result.data.rows
     if form is not None:
         shape: tuple[int, ...] = (form.height, form.width) if form.channels == 1 else tuple(form)
         return shape if rows.shape[1] == math.prod(shape) else None
@@ -109,24 +112,24 @@ def picture_shape(found: JobResult) -> tuple[int, ...] | None:
     return (side, side) if side >= 8 and side * side == rows.shape[1] else None
 
 
-def _nearest_training_rows(found: JobResult, queries: Any, k: int) -> tuple[NDArray, NDArray]:
+def _nearest_training_rows(result: JobResult, queries: Any, k: int) -> tuple[NDArray, NDArray]:
     """Return distances and row numbers (m, k) of the nearest training rows, in the winner's metric if it has one."""
-    model = found.best.fitted
+    model = result.best.fitted
     if not hasattr(model, "kneighbors"):
-        model = kway.NeighborsClassifier(k).fit(found.X, found.data.y)
+        model = kway.NeighborsClassifier(k).fit(result.X, result.data.y)
     distances, rows = model.kneighbors(queries, k)
     return np.asarray(distances), np.asarray(rows)
 
 
-def _as_drawn(found: JobResult, rows: Any, some: NDArray, near: NDArray) -> tuple[Any, Any]:
-    """Return some of the rows and their nearest training rows as pixels (m, d) and (m, k, d), or as texts."""
-    train = found.data.rows
-    if picture_shape(found) is not None:
-        return rows[some], train[near]
-    records = found.features.records_
-    queries = rows_as_text(take_rows(rows, some), records)
-    flat = rows_as_text(take_rows(train, near.ravel()), records)
-    return queries, [flat[i * near.shape[1] : (i + 1) * near.shape[1]] for i in range(len(some))]
+def _as_drawn(result: JobResult, rows: Any, selected: NDArray, nearest: NDArray) -> tuple[Any, Any]:
+    """Return the selected rows and their nearest training rows as pixels (m, d) and (m, k, d), or as texts."""
+    train = result.data.rows
+    if picture_shape(result) is not None:
+        return rows[selected], train[nearest]
+    records = result.features.records_
+    queries = rows_as_text(take_rows(rows, selected), records)
+    texts = rows_as_text(take_rows(train, nearest.ravel()), records)
+    return queries, [texts[i * nearest.shape[1] : (i + 1) * nearest.shape[1]] for i in range(len(selected))]
 
 
 def rows_as_text(rows: Any, records: Sequence[ColumnRecord] = (), columns: int = 6, length: int = 300) -> list[str]:
@@ -135,8 +138,8 @@ def rows_as_text(rows: Any, records: Sequence[ColumnRecord] = (), columns: int =
     `records` says which columns of a table are used and which of them are texts.
     """
     if not is_table(rows):
-        some = rows[:, :columns]
-        dense = some.toarray() if hasattr(some, "toarray") else np.asarray(some)
+        part = rows[:, :columns]
+        dense = part.toarray() if hasattr(part, "toarray") else np.asarray(part)
         more = ", ..." if rows.shape[1] > columns else ""
         return [", ".join(map(_format_value, line)) + more for line in dense.tolist()]
     used = [r.column for r in sorted(records, key=lambda r: r.kind != "text") if r.used] or rows.column_names
@@ -160,11 +163,11 @@ def worst_mistakes(
     Parameters
     ----------
     mistakes : sequence of Mistake
-        The mistakes.
+        Mistakes to draw, one per line.
     shape : tuple of int
         Height and width of the images, and 3 for color images.
     title : str
-        The title.
+        Title of the figure.
 
     Returns
     -------
@@ -178,7 +181,7 @@ def worst_mistakes(
         return figure
     k = max(len(m.neighbor_labels) for m in mistakes)
     cell = min((style.FIGURE_WIDTH - 1.9) / (k + 1), 0.95)  # inches
-    letters = int(cell / 0.07)  # of a title above an image, so that it does not run into the next one
+    max_letters = int(cell / 0.07)  # of a title above an image, so that it does not run into the next one
     height = len(mistakes) * (cell * shape[0] / shape[1] + 0.32) + 0.75
     figure = style.figure(width=1.9 + cell * (k + 1), height=height)
     grid = figure.subplots(len(mistakes), k + 2, squeeze=False, width_ratios=[1.55 / cell, *[1] * (k + 1)])
@@ -189,20 +192,20 @@ def worst_mistakes(
             axes.set_visible(False)
         for i, (axes, label) in enumerate(zip(line[2:], mistake.neighbor_labels)):
             side = {mistake.true: style.ACCENT, mistake.predicted: style.CONTRAST}.get(label, style.FAINT)
-            _image(axes, mistake.neighbors[i], shape, _image_title(mistake, i, letters), side)
+            _image(axes, mistake.neighbors[i], shape, _image_title(mistake, i, max_letters), side)
     style.headline(figure, title, "frames: blue has the true class, orange the predicted class; with the distance")
     return figure
 
 
-def _image_title(mistake: Mistake, i: int, letters: int) -> str:
+def _image_title(mistake: Mistake, i: int, max_letters: int) -> str:
     """Return the label of a neighbor and its distance, in two lines if one would run into the next image."""
     label = str(mistake.neighbor_labels[i])
     if not len(mistake.distances):
-        return style.shorten(label, letters)
+        return style.shorten(label, max_letters)
     distance = f"({mistake.distances[i]:.3g})"
-    if len(label) + len(distance) < letters:
+    if len(label) + len(distance) < max_letters:
         return f"{label} {distance}"
-    return f"{style.shorten(label, letters)}\n{distance}"
+    return f"{style.shorten(label, max_letters)}\n{distance}"
 
 
 def _draw_labels(axes: Any, mistake: Mistake) -> None:

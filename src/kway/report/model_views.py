@@ -1,7 +1,7 @@
 """Figures of a fitted model.
 
 weight_templates     rows of coef_ (R, d) as images (h, w) or (h, w, 3), all on one scale
-where_it_looks       by how much the accuracy falls if a part of the images is replaced, drawn over the mean image
+where_it_looks       drop in accuracy if part of the image is replaced (occlusion), drawn over the mean image
 decision_regions     the predictions of a classifier of two features around its data
 projected_regions    the same for any number of features, on the plane of the two principal components of the data
 """
@@ -25,9 +25,11 @@ def weight_templates(
     shape: tuple[int, ...],
     labels: ArrayLike | None = None,
     title: str = "What each class looks for",
-    most: int = 40,
+    max_classes: int = 40,
 ) -> Figure:
-    """Draw the weights of a linear classifier of images: orange pixels speak for the class, blue ones against it.
+    """Draw the weights of a linear classifier of images.
+
+    Orange pixels are evidence for the class, blue ones against it.
 
     The scale ends at the 99.5% quantile of |w|, because single border pixels can be much larger than the rest. Color
     images are drawn in color around gray.
@@ -35,26 +37,26 @@ def weight_templates(
     Parameters
     ----------
     coef : array-like of shape (n_classes, n_features)
-        The weights. Two classes may have one row, the second class against the first.
+        Weights. Two classes may have one row, which is the second class against the first.
     shape : tuple of int
         Height and width of the images, and 3 for color images.
     labels : array-like of shape (n_classes,), default=None
-        Names of the classes; by default their numbers.
+        Names of the classes; by default, their numbers.
     title : str
-        The title.
-    most : int, default=40
-        Classes to draw at most.
+        Title of the figure.
+    max_classes : int, default=40
+        Maximum number of classes to draw.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The figure.
+        The drawn figure.
     """
     w = np.atleast_2d(np.asarray(coef, float))
     if w.shape[1] != int(np.prod(shape)):
         raise InputError(f"coef has {w.shape[1]} features, an image of shape {shape} has {int(np.prod(shape))}")
     names = _template_names(labels, len(w))
-    drawn = w[:most]
+    drawn = w[:max_classes]
     scale = max(float(np.quantile(np.abs(drawn), 0.995)), 1e-12)
     columns = min(len(drawn), 5 if len(drawn) <= 10 else 8)
     rows = -(-len(drawn) // columns)
@@ -96,46 +98,59 @@ def _template_names(labels: ArrayLike | None, n_rows: int) -> list[str]:
 
 
 def where_it_looks(
-    falls: ArrayLike, picture: ArrayLike, title: str = "Where the model looks", faint: float = 0.05
+    drops: ArrayLike, picture: ArrayLike, title: str = "Where the model looks", min_scale: float = 0.05
 ) -> Figure:
     """Draw which parts of the images the accuracy depends on.
 
     Parameters
     ----------
-    falls : array-like of shape (n_down, n_across)
-        Fall of the accuracy if this part of the images is replaced.
+    drops : array-like of shape (n_down, n_across)
+        Drop in accuracy if this part of the images is replaced; NaN if it was not measured.
     picture : array-like of shape (height, width)
-        A gray image to draw behind, such as the mean image.
+        A gray image to draw behind the drops, such as the mean image.
     title : str, default="Where the model looks"
-        The title.
-    faint : float, default=0.05
-        If no fall is larger than this, all parts are drawn pale.
+        Title of the figure.
+    min_scale : float, default=0.05
+        The color scale ends at the largest drop, or at this drop if all are smaller.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The figure, with the falls in percentage points.
+        The figure, with the drops in percentage points.
     """
-    lost, seen = np.asarray(falls, float), np.asarray(picture, float)
-    figure = style.figure(3.6, 3.3 * min(1.6, max(0.6, seen.shape[0] / seen.shape[1])) + 0.3)
+    drops, image = np.asarray(drops, float), np.asarray(picture, float)
+    height, width = image.shape
+    figure = style.figure(3.6, 3.3 * min(1.6, max(0.6, height / width)) + 0.3)
     axes = figure.subplots()
-    edges = (0, seen.shape[1], seen.shape[0], 0)
-    axes.imshow(seen, cmap="gray_r", extent=edges, interpolation="nearest", alpha=0.55, aspect="auto")
-    most = max(float(np.nanmax(lost, initial=0)), faint)
-    tints = style.ORANGES(0.75 * np.clip(np.nan_to_num(lost), 0, None) / most)
-    tints[..., 3] = 0.75 * np.clip(np.nan_to_num(lost) / most, 0, 1)
-    axes.imshow(tints, extent=edges, interpolation="nearest", aspect="auto")
-    down, across = (np.cumsum([0, *map(len, np.array_split(np.arange(n), k))]) for n, k in zip(seen.shape, lost.shape))
-    for (i, j), fall in np.ndenumerate(lost):
-        words = "" if np.isnan(fall) else f"{-100 * fall:+.1f}".replace("-", "\N{MINUS SIGN}")
-        words = "0" if words in ("+0.0", "\N{MINUS SIGN}0.0") else words
-        axes.text((across[j] + across[j + 1]) / 2, (down[i] + down[i + 1]) / 2, words, ha="center", va="center",
-                  fontsize=style.TEXT, color=style.INK)  # fmt: skip
+    extent = (0, width, height, 0)
+    axes.imshow(image, cmap="gray_r", extent=extent, interpolation="nearest", alpha=0.55, aspect="auto")
+    scale = max(float(np.nanmax(drops, initial=0)), min_scale)
+    strength = np.clip(np.nan_to_num(drops) / scale, 0, 1)
+    tints = style.ORANGES(0.75 * strength)
+    tints[..., 3] = 0.75 * strength
+    axes.imshow(tints, extent=extent, interpolation="nearest", aspect="auto")
+    down, across = (_part_edges(*sizes) for sizes in zip(image.shape, drops.shape))
+    for (i, j), drop in np.ndenumerate(drops):
+        x, y = (across[j] + across[j + 1]) / 2, (down[i] + down[i + 1]) / 2
+        axes.text(x, y, _percentage_points(-drop), ha="center", va="center", fontsize=style.TEXT, color=style.INK)
     axes.set(xticks=across, yticks=down)
     axes.tick_params(labelsize=style.TINY, length=2)
     if title:
         style.headline(figure, title)
     return figure
+
+
+def _part_edges(n_pixels: int, n_parts: int) -> NDArray[np.int64]:
+    """Return the first pixel of each part, and the end of the last one."""
+    return np.cumsum([0, *map(len, np.array_split(np.arange(n_pixels), n_parts))])
+
+
+def _percentage_points(change: float) -> str:
+    """Return a change of a share, such as "+1.2"; "0" if it rounds to zero, and nothing for NaN."""
+    if np.isnan(change):
+        return ""
+    text = f"{100 * change:+.1f}"
+    return "0" if text in ("+0.0", "-0.0") else text.replace("-", "\N{MINUS SIGN}")
 
 
 # ---- decision regions
@@ -147,20 +162,20 @@ def decision_regions(model: Any, X: ArrayLike, y: ArrayLike, title: str = "", re
     Parameters
     ----------
     model : fitted classifier
-        The classifier.
+        Classifier whose predictions are drawn.
     X : array-like of shape (n_rows, 2)
         Rows to draw.
     y : array-like of shape (n_rows,)
         Their labels.
     title : str, default=""
-        The title.
+        Title of the figure.
     resolution : int, default=400
         Points of the raster per side.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The figure.
+        The drawn figure.
     """
     array = np.asarray(X, dtype=np.float64)
     if array.ndim != 2 or array.shape[1] != 2:
@@ -172,7 +187,7 @@ def decision_regions(model: Any, X: ArrayLike, y: ArrayLike, title: str = "", re
 
 
 def projected_regions(
-    model: Any, X: ArrayLike, y: ArrayLike, title: str = "", resolution: int = 240, most: int = 1000
+    model: Any, X: ArrayLike, y: ArrayLike, title: str = "", resolution: int = 240, max_rows: int = 1000
 ) -> Figure:
     """Draw the predictions of a classifier on the plane of the two principal components of X.
 
@@ -182,25 +197,25 @@ def projected_regions(
     Parameters
     ----------
     model : fitted classifier
-        The classifier.
+        Classifier whose predictions are drawn.
     X : array-like of shape (n_rows, n_features)
         Rows that give the plane.
     y : array-like of shape (n_rows,)
         Their labels.
     title : str, default=""
-        The title; by default the class of the model.
+        Title of the figure; by default, the class of the model.
     resolution : int, default=240
         Points of the raster per side.
-    most : int, default=1000
-        Rows to draw at most, at even steps.
+    max_rows : int, default=1000
+        Maximum number of rows to draw, at even steps.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The figure.
+        The drawn figure.
     """
     plane = principal_slice(model, X)
-    step = -(-len(np.asarray(y)) // most)
+    step = -(-len(np.asarray(y)) // max_rows)
     rows = plane.project(np.asarray(X)[::step])
     figure = _regions_figure(predict_around(plane, rows, np.asarray(y)[::step], resolution), plane.classes_)
     axes = figure.axes[0]

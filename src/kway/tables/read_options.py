@@ -111,13 +111,15 @@ class ReadOptions:
 
     target: str | None = option(
         None,
-        "Column with the labels. A table needs it; datasets, images and files of arrays contain their labels.",
+        "Column that contains the labels. Required for tables; datasets, image folders and array files already contain "
+        "their labels.",
         flags=("--target", "-t"),
         metavar="COL",
     )
     group: str | None = option(
         None,
-        "Column of groups, such as patients. All rows of a group are training rows, or all are test rows.",
+        "Column that groups the rows, such as a patient ID. Rows of the same group are never split between training "
+        "and test.",
         metavar="COL",
         commands=("fit", "compare", "inspect"),
     )
@@ -140,43 +142,48 @@ class ReadOptions:
         metavar="COL=TYPE,...",
         parse=_split_types,
     )
-    id: str | None = option(None, "Column that identifies each row. The model does not learn from it.", metavar="COL")
-    sep: str | None = option(None, "Column separator: a comma, a semicolon, | or tab; default: detected.")
-    decimal: str | None = option(None, "Decimal mark: a point or a comma; default: detected.")
-    encoding: str | None = option(None, "Encoding, such as utf-8, latin-1 or utf-16; default: detected.")
+    id: str | None = option(None, "Column that identifies each row. It is not used as a feature.", metavar="COL")
+    sep: str | None = option(
+        None, "Column separator: a comma, a semicolon, | or tab. By default, detected.", metavar="CHAR"
+    )
+    decimal: str | None = option(None, "Decimal mark: a point or a comma. By default, detected.", metavar="CHAR")
+    encoding: str | None = option(
+        None, "Encoding, such as utf-8, latin-1 or utf-16. By default, detected.", metavar="NAME"
+    )
     header: bool | None = option(
         None,
-        "Whether the first row contains the names of the columns; default: detected.",
+        "Whether the first row contains the names of the columns. By default, detected.",
         typed=bool | None,
         flags=("--header/--no-header",),
     )
     skip_rows: int | None = option(
-        None, "Number of lines above the table to skip, such as a title; default: 0.", typed=int | None, metavar="N"
+        None, "Number of lines above the table to skip, such as a title. By default, 0.", typed=int | None, metavar="N"
     )
     table: str | None = option(
         None, "Sheet of an Excel file, or table of a SQLite file, if it has several.", metavar="NAME"
     )
     join_labels: bool = option(
         False,
-        "Treat labels that differ only in case or blanks as one label, such as Yes and yes.",
+        "Treat labels that differ only in case or whitespace, such as Yes and yes, as the same label.",
         typed=bool,
         commands=("fit", "compare", "evaluate", "inspect"),
     )
     hierarchy: str | None = option(
         None,
-        "Labels are paths with this separator, such as / for animal/dog: scores per level, and --sets gives nodes.",
+        "Read labels as paths with this separator, such as / for animal/dog. Accuracy is then reported per level, and "
+        "--sets predicts nodes of the hierarchy.",
         metavar="SEP",
         commands=("fit",),
     )
     multilabel: str | None = option(
         None,
-        "Each row has any number of labels, with this separator between them, such as ; for a;b.",
+        "Each row may have several labels, separated by this character, such as ; for a;b.",
         metavar="SEP",
         commands=("fit",),
     )
     keep: tuple[str, ...] = option(
         (),
-        "Columns of DATA to write next to the predictions, separated by commas; all: every column.",
+        "Columns of DATA to include in the output, separated by commas, or 'all' for every column.",
         metavar="COLS",
         parse=split_names,
         commands=("predict",),

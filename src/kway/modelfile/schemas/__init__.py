@@ -26,6 +26,7 @@ SCHEMAS: dict[str, Schema] = {
     "BlendClassifier": wrappers.BLEND,
     "CentroidClassifier": estimators.CENTROID,
     "ConformalClassifier": wrappers.CONFORMAL,
+    "CostSensitiveClassifier": wrappers.COSTS,
     "ExemplarClassifier": estimators.EXEMPLAR,
     "FeaturedClassifier": features.FEATURED,
     "HierarchicalConformalClassifier": wrappers.HIERARCHICAL,

@@ -194,6 +194,15 @@ CONFORMAL = Schema(
 )
 
 
+COSTS = Schema(
+    facts={"inner": inner_manifest},
+    arrays=lambda _: {"costs": Array(("float64",), ("K", "K"), (finite,))},
+    rules=(same_labels, same_columns),
+    nested=("inner.",),
+    after_restore=(_has_probabilities,),
+)
+
+
 # ---- blend
 
 

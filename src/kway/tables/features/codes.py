@@ -3,9 +3,10 @@
 Levels are in alphabetical order, because forests compare codes by their order, and names such as "A1", "A2", "A3" often
 follow an order. Missing values and levels that no training row has are NaN.
 
-If a column has more than MAX_CATEGORIES levels, they are in order of their frequency instead, and the levels of a single
-row get no code, because a tree cannot learn from one row. If at most MAX_CATEGORIES levels have a code, the codes are
-categories, which boosted trees divide into sets. Otherwise trees compare the codes, that is, the frequencies of the levels.
+If a column has more than MAX_CATEGORIES levels, they are in order of their frequency instead, and the levels of a
+single row get no code, because a tree cannot learn from one row. If at most MAX_CATEGORIES levels have a code, the
+codes are categories, which boosted trees divide into sets. Otherwise trees compare the codes, that is, the frequencies
+of the levels.
 """
 
 from __future__ import annotations
