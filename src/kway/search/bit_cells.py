@@ -29,9 +29,11 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError
 from kway.kernels.cells import CellFinder, CellQueries, find_cells
-from kway.kernels.codes.bit_cells import CellPairs, CodedCells, bound_bit_cells, search_bit_cells
+from kway.kernels.codes.bit_cells import CellPairs, CodedCells, search_bit_cells
 from kway.kernels.codes.bit_scan import CodedRows, Estimator
+from kway.kernels.codes.bit_tables import TABLE_FEATURES
 from kway.kernels.jit import frozen
+from kway.kernels.lanes import chosen
 from kway.kernels.topk import EMPTY, merge
 from kway.rows.blocks import SAMPLE_ROWS
 from kway.search.cells import (
@@ -183,21 +185,15 @@ class BitCells(CellOrder):
         """Search cells for groups of queries, with every cell cut into `parts`; add the nearest rows to the heaps."""
         look = CellPairs(*groups, self.codes.frame.rotate(np.asarray(self.distance.place(exact))), exact)
         how, coded, cells = self._how, self._coded, CodedCells(self.offsets, self.spans, self.rotated)
-
-        def bound(part: int) -> NDArray[np.float64]:
-            out = np.full(len(exact), EMPTY)
-            bound_bit_cells(how, coded, cells, look, part, parts, heaps.ids.shape[1], out)
-            return out
+        fast = chosen(*TABLE_FEATURES)
 
         def work(part: int) -> _PartResult:
             own = heaps if parts == 1 else empty_heaps(*heaps.ids.shape)
-            counts = search_bit_cells(how, coded, cells, look, part, parts, bounds, *own)
+            counts = search_bit_cells(how, coded, cells, look, part, parts, fast, *own)
             return _PartResult(own, int(counts[int(self.has_full)]))
 
         if parts == 1:
-            bounds = np.full(len(exact), EMPTY)
             return work(0).measured
-        bounds = np.min(pmap(bound, range(parts)), axis=0)
         done = pmap(work, range(parts))
         for own, _ in done:
             merge(*heaps, *own)

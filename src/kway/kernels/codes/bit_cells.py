@@ -15,27 +15,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kway.kernels.codes.bit_scan import (
-    BIT_BLOCK,
     CodedQuery,
     PassedFilter,
-    best_width,
-    distance_of,
     key_of,
     least_cosine,
-    most_bits,
-    near_of,
-    offer_span,
-    product,
-    scan_room,
+    query_tables,
+    scan_buffers,
+    scan_tile,
 )
-from kway.kernels.codes.bits import sign_words
-from kway.kernels.distances import distance
+from kway.kernels.codes.bit_tables import TABLE_ROWS
+from kway.kernels.codes.sum_tables import fill_sum_tables, spread_rows
 from kway.kernels.jit import kernel
-from kway.kernels.lanes import ctz
-from kway.kernels.topk import EMPTY, NO_ROW, sift
+from kway.kernels.topk import EMPTY
 
-_FEW = 2.4  # deviations below the mean of a first filter: about one row in a hundred passes (C1)
-_KEY_ROUNDING = 512 * float(np.finfo(np.float64).eps)  # relative rounding of the terms of a key
+CHUNK = 64  # queries of a cell that share the spread rows of a tile; their tables stay in the L2 cache
 _COSINE_ROUNDING = float(np.sqrt(np.finfo(np.float32).eps))  # of a cosine, whose lengths are those of float32 rows
 
 
@@ -58,123 +51,69 @@ class CellPairs(NamedTuple):
 
 
 @kernel
-def _about(how, rotated, landmark, query, local, words):
-    """Return the CodedQuery of a rotated query (D,) about a rotated landmark; local (1, D), words (1, W): memory."""
+def _about(how, rotated, landmark, local):
+    """Write the rotated query about a rotated landmark to local (D,); return its sum, its norm and its base."""
     total, square, along, whole = np.float32(0), 0.0, 0.0, 0.0
     for j in range(len(rotated)):
         value = rotated[j] - landmark[j] if how.halved else rotated[j]
-        local[0, j] = value
+        local[j] = value
         total += value
         square += np.float64(value) * value
         along += np.float64(rotated[j]) * landmark[j]
         whole += np.float64(rotated[j]) * rotated[j]
-    sign_words(local, words)
     base = -along
     if how.halved:  # a query of zeros does not have length 1; its cosine to every row is 0
         # 1 - whole would be the rounding of float32, more than cosines of rows far from the origin differ
         base = square if how.squared else 0.5 * (square + (0.0 if whole > 0.5 else 1.0))
-    return CodedQuery(words[0], local[0], total, np.sqrt(square), base, query)
+    return total, np.sqrt(square), base
 
 
 @kernel
-def _first_bound(how, coded, query, low, high, width, most, k, room):
-    """Return the k-th distance among the k rows of least key in low..high that pass the filter of width and most.
-
-    Rows beyond it are not needed. EMPTY if fewer than k passed.
-    """
-    keys, best = np.full(k, EMPTY), np.full(k, NO_ROW)
-    for row in range(low, high, 32):
-        near = near_of(coded.head, row, min(high, row + 32), query.words, width, most, room.tile)
-        while near:
-            r = row + ctz(near)
-            near &= near - np.uint64(1)
-            along = product(coded.bits, coded.head, coded.rest, r, query.rotated, query.total, room.held)
-            key = np.float64(-coded.factor[r] * along)
-            if how.halved:
-                key += coded.half[r]
-            if key < keys[0]:
-                sift(keys, best, key, r)
-    worst = how.least
-    for i in range(k):
-        if best[i] == NO_ROW:  # fewer than k rows, or keys that are NaN
-            return EMPTY
-        # so that these k rows pass
-        worst = max(worst, distance_of(how.squared, keys[i], query.base, how.least))
-        if len(coded.rows):
-            worst = max(worst, distance(how.code, query.query, coded.rows[best[i]]))
-    # the k-th row must not be ruled out by the rounding of its own key
-    if how.squared:
-        return np.sqrt(worst * worst + _KEY_ROUNDING * (worst * worst + query.base))
-    return worst + _KEY_ROUNDING * (abs(worst) + abs(query.base))
+def _out_of_reach(how, worst, base, norm, span):
+    """Return whether no row of a cell, with lengths span (2,), is nearer than `worst`: its cosine would be above 1."""
+    if worst >= EMPTY:
+        return False
+    cosine = least_cosine(how.halved, key_of(how.squared, worst, base), norm, span[0], span[1])
+    return cosine > 1.0 + _COSINE_ROUNDING
 
 
 @kernel
-def _cell_bound(how, coded, query, low, high, k, room):
-    """Return `_first_bound` of a cell: from one row in a hundred of a large cell, or from all rows if that fails."""
-    width = len(coded.head) if high - low > BIT_BLOCK else 0
-    few = np.int64(32.0 * width - _FEW * 4.0 * np.sqrt(width))  # half of the bits differ
-    bound = EMPTY
-    for tried in (width, 0):
-        if bound >= EMPTY:
-            bound = _first_bound(how, coded, query, low, high, tried, few, k, room)
-    return bound
-
-
-@kernel
-def bound_bit_cells(how, coded, cells, look, part, parts, k, bounds):
-    """Compute bounds (q,), EMPTY at first, of each query from one of `parts` parts of the first cell with k rows.
-
-    how: Estimator, coded: CodedRows, cells: CodedCells, look: CellPairs.
-    """
-    wide = look.rotated.shape[1]
-    local, words = np.empty((1, wide), np.float32), np.empty((1, wide // 64), np.uint64)
-    room = scan_room(coded, wide)
-    for g in range(len(look.cells)):
-        cell = look.cells[g]
-        if cell >= len(cells.offsets) - 1:  # none
-            continue
-        start, size = cells.offsets[cell], cells.offsets[cell + 1] - cells.offsets[cell]
-        low, high = start + size * part // parts, start + size * (part + 1) // parts
-        for p in range(look.starts[g], look.starts[g + 1]):
-            i = look.pairs[p]
-            if bounds[i] >= EMPTY:
-                query = _about(how, look.rotated[i], cells.landmarks[cell], look.queries[i], local, words)
-                bounds[i] = _cell_bound(how, coded, query, low, high, k, room)
-
-
-@kernel
-def search_bit_cells(how, coded, cells, look, part, parts, bounds, distances, ids):
+def search_bit_cells(how, coded, cells, look, part, parts, fast, distances, ids):
     """Search one of `parts` parts of each cell for the queries of its pairs.
 
-    Rows beyond the distances bounds (q,) are not needed. Returns the numbers of rows estimated and measured.
+    Returns the numbers of rows estimated and measured.
     """
-    wide, planes = look.rotated.shape[1], len(coded.head)
-    local, words = np.empty((1, wide), np.float32), np.empty((1, wide // 64), np.uint64)
-    counts, room, means, spreads = np.zeros(2, np.int64), scan_room(coded, wide), np.empty(planes), np.empty(planes)
+    wide = look.rotated.shape[1]
+    counts, buffers, which = np.zeros(2, np.int64), scan_buffers(coded, wide, distances.shape[1]), query_tables(CHUNK, wide)
+    local, words, members = np.empty((CHUNK, wide), np.float32), np.empty((CHUNK, 1), np.uint64), np.empty(CHUNK, np.int64)
+    totals, norms, base = np.empty(CHUNK, np.float32), np.empty(CHUNK), np.empty(CHUNK)
     passed = PassedFilter(np.empty((2, 0, 6), np.uint64), np.full(2, -1, np.int64))
-    for w in range(planes):  # rows of a cell lie in all directions about its landmark: half of the bits differ
-        means[w], spreads[w] = 32.0 * (w + 1), 4.0 * np.sqrt(w + 1.0)
     for g in range(len(look.cells)):
         cell = look.cells[g]
         if cell >= len(cells.offsets) - 1:  # none
             continue
-        start, size = cells.offsets[cell], cells.offsets[cell + 1] - cells.offsets[cell]
-        low, high = start + size * part // parts, start + size * (part + 1) // parts
-        if low == high:
+        begin, size = cells.offsets[cell], cells.offsets[cell + 1] - cells.offsets[cell]
+        start, stop = begin + size * part // parts, begin + size * (part + 1) // parts
+        if start == stop:
             continue
-        for p in range(look.starts[g], look.starts[g + 1]):
-            i = look.pairs[p]
-            query = _about(how, look.rotated[i], cells.landmarks[cell], look.queries[i], local, words)
-            bound, width, most = bounds[i], 0, np.int64(0)
-            limit = min(bound, distances[i, 0])
-            if limit >= EMPTY:
-                bound = limit = _cell_bound(how, coded, query, low, high, distances.shape[1], room)
-            if limit < EMPTY:
-                key = key_of(how.squared, limit, query.base)
-                cosine = least_cosine(how.halved, key, query.norm, cells.spans[cell, 0], cells.spans[cell, 1])
-                if cosine > 1.0 + _COSINE_ROUNDING:
+        for chunk in range(look.starts[g], look.starts[g + 1], CHUNK):
+            m = 0
+            for p in range(chunk, min(chunk + CHUNK, look.starts[g + 1])):
+                i = look.pairs[p]
+                totals[m], norms[m], base[m] = _about(how, look.rotated[i], cells.landmarks[cell], local[m])
+                if _out_of_reach(how, distances[i, 0], base[m], norms[m], cells.spans[cell]):
                     continue
-                width = best_width(cosine, how.z, means, spreads)
-                most = np.int64(most_bits(cosine, 64.0 * width, how.z))
-            offer_span(how, coded, query, low, high, width, most, passed, bound, room, distances[i], ids[i], counts)
+                which.units[m], which.lows[m] = fill_sum_tables(local[m], which.tables[m])
+                members[m] = i
+                m += 1
+            for low in range(start, stop if m else start, TABLE_ROWS):
+                high = min(stop, low + TABLE_ROWS)
+                spread_rows(coded.head, coded.rest, low, high, buffers.words, buffers.halves, fast)
+                for j in range(m):
+                    i = members[j]
+                    query = CodedQuery(words[j], local[j], totals[j], norms[j], base[j], look.queries[i])
+                    scan_tile(
+                        how, coded, query, which, j, low, high, cells.spans[cell, 1], passed, EMPTY, buffers, fast,
+                        distances[i], ids[i], counts,
+                    )  # fmt: skip
     return counts

@@ -29,15 +29,15 @@ from numba.extending import intrinsic
 from kway.kernels.assembler import F32, I16, I32, I64, Assembler
 from kway.kernels.codes.bit_tables import TABLE_ROWS, TILE_STEP, TILE_WORDS, most_weight, near_tables, weigh_bits
 from kway.kernels.distances import distance
-from kway.kernels.jit import kernel
+from kway.kernels.codes.sum_tables import fill_sum_tables, spread_rows, sum_rows
+from kway.kernels.jit import BIG, kernel
 from kway.kernels.lanes import ctz, popcount, touch, touch_row
-from kway.kernels.topk import EMPTY, push
+from kway.kernels.topk import EMPTY, NO_ROW, push, sift
 
 BIT_BLOCK = 2048  # rows that all queries scan while the codes are in the L1 cache: 16 kB per word (C1)
-COST = 100.0  # cost of an estimate, in words of the filter: it reads a line that is not in the cache (C1)
 SAMPLED_CODES = 512  # rows whose bits estimate how many rows pass a filter (C1)
 
-_ROWS = ir.VectorType(I64, 8)
+FLOAT32_EPS = float(np.finfo(np.float32).eps)
 _FLOATS = ir.VectorType(F32, 16)
 
 
@@ -94,42 +94,6 @@ class PassedFilter(NamedTuple):
     mosts: Any  # -1: no row passed
 
 
-class ScanRoom(NamedTuple):
-    """Memory of one thread: the words of a row (B W,), words of 32 rows (P, 32), rows found (BIT_BLOCK,)."""
-
-    held: Any
-    tile: Any
-    found: Any
-
-
-@intrinsic
-def near_rows(typing_context, plane, stride, words, width, most):
-    """Return one bit per row, for 32 rows: whether at most `most` bits differ from the query's in `width` planes.
-
-    plane: address of the first row's word of plane 0; stride: bytes between planes; words: address of the query.
-    """
-
-    def emit(context, builder, signature, arguments):
-        a = Assembler(builder)
-        plane, stride, words, width, most = arguments
-
-        def add(at, counts):
-            mine = a.splat(a.load(a.at(words, at, 8), I64, 8), 8)
-            start = a.at(plane, at, stride)
-            loaded = [a.load(a.at(start, 64 * u), _ROWS, 8) for u in range(4)]
-            counted = [a.call("llvm.ctpop.v8i64", _ROWS, [builder.xor(rows, mine)]) for rows in loaded]
-            return [builder.add(total, more) for total, more in zip(counts, counted)]
-
-        counts = a.loop(width, [a.same(_ROWS, 0)] * 4, add)
-        limit, bits = a.splat(most, 8), ir.Constant(I64, 0)
-        for u, total in enumerate(counts):
-            byte = builder.bitcast(builder.icmp_signed("<=", total, limit), ir.IntType(8))
-            bits = builder.or_(bits, builder.shl(builder.zext(byte, I64), a.number(8 * u)))
-        return bits
-
-    return types.uint64(types.uint64, types.uint64, types.uint64, types.int64, types.int64), emit
-
-
 @intrinsic
 def sum_where(typing_context, words, count, values):
     """Return the sum of values[64 w + j] over the bits j that are set in words w < count; both are addresses."""
@@ -173,47 +137,6 @@ def least_cosine(squared, key, norm, shortest, longest):
 
 
 @kernel
-def most_bits(cosine, m, z):
-    """Return how many of m bits may differ at this cosine, except with the probability of z normal deviations."""
-    p = np.arccos(min(1.0, cosine)) / np.pi
-    return m * p + z * np.sqrt(m * max(0.0, p * (1.0 - p))) + 0.5  # fastmath may give a p above 1
-
-
-@kernel
-def _moments(head, start, stop, words, means, spreads):
-    """Compute mean and deviation of the number of bits that differ in the first 1..P words, over a sample of rows."""
-    planes = len(head)
-    step = max(1, (stop - start) // SAMPLED_CODES)
-    seen = 0
-    means[:] = 0.0
-    spreads[:] = 0.0
-    for j in range(start, stop, step):
-        total = 0
-        seen += 1
-        for w in range(planes):
-            total += popcount(head[w, j] ^ words[w])
-            means[w] += total
-            spreads[w] += total * total
-    for w in range(planes):
-        means[w] /= seen
-        spreads[w] = np.sqrt(max(spreads[w] / seen - means[w] * means[w], 4.0 * (w + 1)))
-
-
-@kernel
-def best_width(cosine, z, means, spreads):
-    """Return the width of the filter that costs least, in words; 0 for no filter."""
-    best, width = COST, 0
-    if cosine <= -1.0:
-        return width
-    for w in range(len(means)):
-        far = (most_bits(cosine, 64.0 * (w + 1), z) + 0.5 - means[w]) / spreads[w]
-        cost = w + 1 + COST * 0.5 * math.erfc(-far / np.sqrt(2.0))
-        if cost < best:
-            best, width = cost, w + 1
-    return width
-
-
-@kernel
 def product(bits, head, rest, row, rotated, total, words):
     """Return <q, y> of one row; total is the sum of the rotated query (D,), words (B W,) is memory."""
     planes, wide = len(head), len(rotated) // 64
@@ -250,52 +173,126 @@ def one_query(asked, i):
     )
 
 
-@kernel
-def scan_room(coded, wide):
-    """Allocate the memory for a scan of these rows, D = wide."""
-    held = np.empty(coded.bits * (wide // 64), np.uint64)
-    return ScanRoom(held, np.empty((len(coded.head), 32), np.uint64), np.empty(BIT_BLOCK, np.int64))
+class ScanBuffers(NamedTuple):
+    """Memory of one thread."""
+
+    words: Any  # (TABLE_ROWS,) uint64
+    halves: Any  # (16 B W, TABLE_ROWS) uint8
+    sums: Any  # (B, TABLE_ROWS) uint16
+    keys: Any  # (TABLE_ROWS,) float32
+    rows: Any  # (max(TABLE_ROWS, k),) int64
+    best_keys: Any  # (k,) float64
+    best_rows: Any  # (k,) int64
+    held: Any  # (B W,) uint64
+
+
+class QueryTables(NamedTuple):
+    """Tables of q queries (sum_tables.py)."""
+
+    tables: Any  # (q, D / 4, 16) uint8
+    units: Any  # (q,)
+    lows: Any  # (q,)
 
 
 @kernel
-def scan_bits(how, coded, asked, spans, start, stop, passed, bounds, distances, ids):
+def scan_buffers(coded, wide, k):
+    """Allocate the memory for a scan of these rows, D = wide, for the k nearest."""
+    bits, n = coded.bits, TABLE_ROWS
+    return ScanBuffers(
+        np.empty(n, np.uint64), np.empty((bits * wide // 4, n), np.uint8), np.empty((bits, n), np.uint16),
+        np.empty(n, np.float32), np.empty(max(n, k), np.int64), np.empty(k), np.empty(k, np.int64),
+        np.empty(bits * (wide // 64), np.uint64),
+    )  # fmt: skip
+
+
+@kernel
+def query_tables(q, wide):
+    """Allocate tables of q queries of D = wide."""
+    return QueryTables(np.empty((q, wide // 4, 16), np.uint8), np.empty(q, np.float32), np.empty(q, np.float32))
+
+
+@kernel
+def _lower_keys(how, coded, query, tables, unit, low_sum, low, n, buffers, fast):
+    """Compute keys (n,) of rows low..low + n: lower bounds of their keys, by the error bar and the rounded tables."""
+    sum_rows(tables, buffers.halves, n, buffers.sums, fast)
+    keys, sums, top = buffers.keys, buffers.sums, np.float32((1 << coded.bits) - 1)
+    # the rounding of the tables is at most (2^B - 1) G unit; one more unit covers that of float32
+    slack = top * np.float32(len(tables) + 1) * unit
+    offset = top * (np.float32(2) * low_sum - query.total) + slack + np.float32(how.bar * query.norm)
+    weight = np.float32(1 << coded.bits) * unit
+    for r in range(n):
+        keys[r] = offset + weight * np.float32(sums[0, r])
+    for b in range(1, len(sums)):
+        weight = np.float32(1 << (coded.bits - b)) * unit
+        for r in range(n):
+            keys[r] += weight * np.float32(sums[b, r])
+    for r in range(n):
+        keys[r] *= -(np.float32(coded.factor[low + r]) * coded.unit)
+    if how.halved:
+        for r in range(n):
+            keys[r] += coded.half[low + r]
+
+
+@kernel
+def _smallest(keys, low, buffers):
+    """Write the rows of the k smallest keys to buffers.rows, and set these keys to BIG; return how many."""
+    buffers.best_keys[:] = EMPTY
+    buffers.best_rows[:] = NO_ROW
+    for r in range(len(keys)):
+        if keys[r] < buffers.best_keys[0]:
+            sift(buffers.best_keys, buffers.best_rows, np.float64(keys[r]), r)
+    count = 0
+    for r in buffers.best_rows:
+        if r != NO_ROW:
+            buffers.rows[count] = low + r
+            keys[r] = BIG
+            count += 1
+    return count
+
+
+@kernel
+def scan_tile(how, coded, query, which, i, low, high, longest, passed, bound, buffers, fast, heap_d, heap_i, counts):
+    """Offer rows low..high, which are spread in buffers.halves, to one query's heap; which: QueryTables, its query i."""
+    n = high - low
+    _lower_keys(how, coded, query, which.tables[i], which.units[i], which.lows[i], low, n, buffers, fast)
+    keys, rows = buffers.keys[:n], buffers.rows
+    if min(bound, heap_d[0]) >= EMPTY:  # a first distance, so that the bounds are effective at once
+        m = _smallest(keys, low, buffers)
+        offer_rows(how, coded, query, rows[:m], passed, bound, buffers.held, heap_d, heap_i, counts)
+    limit = key_of(how.squared, min(bound, heap_d[0]), query.base)
+    # keys are sums of terms of at most (||q|| + ||r||)^2, each rounded to float32
+    limit += 4.0 * FLOAT32_EPS * (query.norm + longest) ** 2
+    near, m = np.float32(min(limit, 0.5 * BIG)), 0
+    for r in range(n):  # without a branch, which would often be predicted wrongly
+        rows[m] = low + r
+        m += keys[r] <= near
+    if len(coded.rows):
+        for j in range(m):
+            touch_row(coded.rows, rows[j], 0, coded.rows.strides[0])
+    offer_rows(how, coded, query, rows[:m], passed, bound, buffers.held, heap_d, heap_i, counts)
+
+
+@kernel
+def scan_bits(how, coded, asked, longest, start, stop, passed, fast, bounds, distances, ids):
     """Offer rows start..stop to the heaps distances, ids (q, k); return the numbers of rows estimated and measured.
 
-    how: Estimator, coded: CodedRows, asked: CodedQueries, passed: PassedFilter of all queries.
-    spans (blocks, 2): the smallest and the largest length of each BIT_BLOCK rows. Rows beyond the distances bounds (q,)
-    are not needed.
+    how: Estimator, coded: CodedRows, asked: CodedQueries, passed: PassedFilter of all queries. Rows beyond the
+    distances bounds (q,) are not needed. longest: the largest length of a row.
     """
-    counts, q, wide = np.zeros(2, np.int64), len(asked.words), len(coded.head)
-    means, spreads = np.empty((q, wide)), np.empty((q, wide))
-    room = scan_room(coded, asked.rotated.shape[1])
+    counts, q, wide = np.zeros(2, np.int64), len(asked.words), asked.rotated.shape[1]
+    buffers, which = scan_buffers(coded, wide, distances.shape[1]), query_tables(q, wide)
     for i in range(q):
-        _moments(coded.head, start, stop, asked.words[i], means[i], spreads[i])
-    for low in range(start, stop, BIT_BLOCK):
-        high, short, long = min(stop, low + BIT_BLOCK), spans[low // BIT_BLOCK, 0], spans[low // BIT_BLOCK, 1]
+        which.units[i], which.lows[i] = fill_sum_tables(asked.rotated[i], which.tables[i])
+    for low in range(start, stop, TABLE_ROWS):
+        high = min(stop, low + TABLE_ROWS)
+        spread_rows(coded.head, coded.rest, low, high, buffers.words, buffers.halves, fast)
         for i in range(q):
-            query = one_query(asked, i)
-            limit, cosine = key_of(how.squared, min(bounds[i], distances[i, 0]), query.base), -1.0
-            if limit < EMPTY:
-                cosine = least_cosine(how.squared, limit, query.norm, short, long)
-            width = best_width(cosine, how.z, means[i], spreads[i])
-            most = np.int64(most_bits(cosine, 64.0 * width, how.z))
             own = PassedFilter(passed.planes[i], passed.mosts[i])
-            offer_span(how, coded, query, low, high, width, most, own, bounds[i], room, distances[i], ids[i], counts)
+            scan_tile(
+                how, coded, one_query(asked, i), which, i, low, high, longest, own, bounds[i], buffers, fast,
+                distances[i], ids[i], counts,
+            )  # fmt: skip
     return counts
-
-
-@kernel
-def offer_span(how, coded, query, low, high, width, most, passed, bound, room, heap_d, heap_i, counts):
-    """Offer rows low..high that pass the filter of width and most to one query's heap."""
-    for start in range(low, high, BIT_BLOCK):
-        stop, m = min(high, start + BIT_BLOCK), 0
-        for row in range(start, stop, 32):
-            near = near_of(coded.head, row, min(stop, row + 32), query.words, width, most, room.tile)
-            while near:
-                room.found[m] = row + ctz(near)
-                near &= near - np.uint64(1)
-                m += 1
-        offer_rows(how, coded, query, room.found[:m], passed, bound, room.held, heap_d, heap_i, counts)
 
 
 @kernel
@@ -323,24 +320,6 @@ def offer_rows(how, coded, query, found, passed, bound, held, heap_d, heap_i, co
             value = distance_of(how.squared, key, query.base, how.least)
         if push(heap_d, heap_i, value, coded.names[r] if len(coded.names) else np.int64(r)):
             limit = key_of(how.squared, min(bound, heap_d[0]), query.base)
-
-
-@kernel
-def near_of(head, row, stop, words, width, most, room):
-    """Return one bit per row of row..stop (at most 32): whether it passes the filter."""
-    left = stop - row
-    alive = np.uint64(0xFFFFFFFF) if left == 32 else (np.uint64(1) << np.uint64(left)) - np.uint64(1)
-    if width == 0:
-        return alive
-    if row + 32 <= head.shape[1]:
-        address, stride = head.ctypes.data + 8 * row, head.strides[0]
-    else:  # the last rows: a load of 32 would read beyond the end
-        for w in range(width):
-            for j in range(left):
-                room[w, j] = head[w, row + j]
-        address, stride = room.ctypes.data, room.strides[0]
-    found = near_rows(np.uint64(address), np.uint64(stride), np.uint64(words.ctypes.data), width, most)
-    return found & alive
 
 
 class FirstFilter(NamedTuple):
@@ -415,12 +394,11 @@ def _passed(hits, masks, low, coded, which, words, mosts, found):
 
 
 @kernel
-def scan_first(how, coded, asked, spans, start, stop, which, fast, bounds, distances, ids):
+def scan_first(how, coded, asked, shortest, longest, start, stop, which, fast, bounds, distances, ids):
     """Offer the rows of start..stop that pass `which` (FirstFilter) to the heaps; otherwise like `scan_bits`."""
     q, wide, words = len(asked.words), asked.rotated.shape[1], asked.words
     seen, none_passed = np.zeros(2, np.int64), np.full(2, -1, np.int64)
     now, known, wanted = which.mosts.T.copy(), np.full(q, EMPTY), np.empty(2, np.int64)
-    shortest, longest = spans[:, 0].min(), spans[:, 1].max()
     halves, masks = np.empty((16 * len(coded.head), TABLE_ROWS), np.uint8), np.empty((q, BIT_BLOCK // 64), np.uint64)
     held, found = np.empty(coded.bits * words.shape[1], np.uint64), np.empty(BIT_BLOCK * q, np.int64)
     row, hits = np.empty(1, np.int64), np.empty(BIT_BLOCK // TABLE_ROWS * q + 1, np.int64)

@@ -70,7 +70,7 @@ def _transpose(builder, held):
 
 
 @intrinsic
-def _spread_word(typing_context, rows, out):
+def spread_word(typing_context, rows, out):
     """Write a word of 32 adjacent rows as 16 x 32 half bytes, TABLE_ROWS bytes apart; both are addresses."""
 
     def emit(context, builder, signature, arguments):
@@ -187,7 +187,7 @@ def near_tables(head, low, high, which, words, mosts, halves, masks, hits, fast)
             continue
         for w in range(width):
             for row in range(0, TABLE_ROWS, 32):
-                _spread_word(
+                spread_word(
                     np.uint64(head[w].ctypes.data + 8 * (first + row)),
                     np.uint64(halves.ctypes.data + 16 * TABLE_ROWS * w + row),
                 )

@@ -181,14 +181,12 @@ class BitScan(Scan):
         return f"flat over codes of {self.codes.frame.bits} bits per column, approximate: {measured}"
 
     @cached_property
-    def lengths(self) -> NDArray[np.float32]:
-        """The smallest and the largest length (blocks, 2) of each BIT_BLOCK rows."""
-        codes = self.codes
-        starts = np.arange(0, len(codes), BIT_BLOCK)
-        if not len(codes.half):
-            return frozen(np.ones((len(starts), 2), dtype=np.float32))
-        low, high = (ufunc.reduceat(codes.half, starts) for ufunc in (np.minimum, np.maximum))
-        return frozen(np.sqrt(2.0 * np.stack([low, high], axis=1)).astype(np.float32))
+    def lengths(self) -> tuple[np.float32, np.float32]:
+        """The smallest and the largest length of a row."""
+        half = self.codes.half
+        if not len(half):
+            return np.float32(1), np.float32(1)
+        return np.sqrt(2 * half.min()), np.sqrt(2 * half.max())
 
     @cached_property
     def _sample(self) -> NDArray[np.float32]:
@@ -245,9 +243,8 @@ class BitScan(Scan):
             filters, left, measured = make_filter(queries, self._sample, len(codes), k), np.arange(len(exact)), 0
         if filters is not None:
             measured = self._offer(queries, heaps, filters, True)
-            done, lengths = np.empty(len(exact), dtype=bool), self.lengths
-            shortest, longest = lengths[:, 0].min(), lengths[:, 1].max()
-            enough(self._how(self._z_of_two), heaps.distances[:, 0].copy(), queries, shortest, longest, filters, done)
+            done = np.empty(len(exact), dtype=bool)
+            enough(self._how(self._z_of_two), heaps.distances[:, 0].copy(), queries, *self.lengths, filters, done)
             left = np.flatnonzero(~done)
         if len(left):
             own = Heaps(heaps.distances[left], heaps.ids[left])
@@ -274,13 +271,14 @@ class BitScan(Scan):
         self, queries: CodedQueries, heaps: Heaps, rows: slice, filters: FirstFilter, passing: bool, bounds: NDArray
     ) -> int:
         """Do the work of one thread; return the number of rows measured, or estimated."""
-        run = rows.start, rows.stop
+        run, fast = (rows.start, rows.stop), chosen(*TABLE_FEATURES)
         if passing:
-            how, fast = self._how(self._z_of_two), chosen(*TABLE_FEATURES)
-            counts = scan_first(how, self._coded, queries, self.lengths, *run, filters, fast, bounds, *heaps)
+            how = self._how(self._z_of_two)
+            counts = scan_first(how, self._coded, queries, *self.lengths, *run, filters, fast, bounds, *heaps)
         else:
             passed = PassedFilter(filters.planes, filters.mosts)
-            counts = scan_bits(self._how(self.z), self._coded, queries, self.lengths, *run, passed, bounds, *heaps)
+            longest = self.lengths[1]
+            counts = scan_bits(self._how(self.z), self._coded, queries, longest, *run, passed, fast, bounds, *heaps)
         return int(counts[1] if self.kept.has_full else counts[0])
 
     def _how(self, z: float) -> Estimator:
