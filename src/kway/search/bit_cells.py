@@ -31,7 +31,7 @@ from kway.errors import InputError
 from kway.kernels.cells import CellFinder, CellQueries, find_cells
 from kway.kernels.codes.bit_cells import CellPairs, CodedCells, search_bit_cells
 from kway.kernels.codes.bit_scan import CodedRows, Estimator
-from kway.kernels.codes.bit_tables import TABLE_FEATURES
+from kway.kernels.codes.row_tiles import TABLE_FEATURES
 from kway.kernels.jit import frozen
 from kway.kernels.lanes import chosen
 from kway.kernels.topk import EMPTY, merge

@@ -1,11 +1,12 @@
-"""Search of landmark cells whose rows are codes about their landmark (bits.py): one query and one cell at a time.
+"""Scan of landmark cells (IVF) whose rows are codes of the difference from their landmark (bits.py).
 
-    t = R (q - m)      halved: the query about the landmark m of the cell, rotated like the rows r = R (x - m)
-    t = R q            under dot, because q.x = q.m + q.(x - m)
+    t = R (q - m)      halved: the query minus the landmark m of the cell, rotated like the rows r = R (x - m)
+    t = R q            for the distance dot, because q.x = q.m + q.(x - m)
     key                half_r - f_r <t, y_r>, or -f_r <t, y_r>, as in bit_scan.py
     distance           sqrt(||t||^2 + 2 key)  |  ||t||^2 / 2 + key  (cosine of unit rows)  |  key - q.m  (dot)
 
-A cell is skipped if its rows would need a cosine above 1 to be near enough, that is if |q - m| - |x - m| is too large.
+Queries of a cell share its spread rows. A cell is skipped for a query if |q - m| - |x - m| is too large for all its
+rows x.
 """
 
 from __future__ import annotations
@@ -16,104 +17,146 @@ import numpy as np
 
 from kway.kernels.codes.bit_scan import (
     CodedQuery,
-    PassedFilter,
+    SumTables,
+    empty_tables,
     key_of,
     least_cosine,
-    query_tables,
     scan_buffers,
     scan_tile,
 )
-from kway.kernels.codes.bit_tables import TABLE_ROWS
-from kway.kernels.codes.sum_tables import fill_sum_tables, spread_rows
+from kway.kernels.codes.row_tiles import TILE_ROWS, spread_rows
+from kway.kernels.codes.sum_tables import fill_sum_tables
 from kway.kernels.jit import kernel
 from kway.kernels.topk import EMPTY
 
-CHUNK = 64  # queries of a cell that share the spread rows of a tile; their tables stay in the L2 cache
-_COSINE_ROUNDING = float(np.sqrt(np.finfo(np.float32).eps))  # of a cosine, whose lengths are those of float32 rows
+_BATCH = 64  # queries of a cell that share its spread rows: their tables stay in the L2 cache
+# Rounding of a cosine that should be at most 1. Its square root appears if the lengths of float32 rows cancel.
+_COSINE_ROUNDING = float(np.sqrt(np.finfo(np.float32).eps))
 
 
 class CodedCells(NamedTuple):
-    """Landmark cells of coded rows."""
+    """Landmark cells of coded rows; cell g contains rows offsets[g]..offsets[g + 1]."""
 
     offsets: Any  # (c + 1,)
-    spans: Any  # (c, 2) the smallest and the largest length of a cell's rows
+    lengths: Any  # (c, 2) the smallest and the largest length of a cell's rows
     landmarks: Any  # (c, D) rotated
 
 
 class CellPairs(NamedTuple):
-    """The queries pairs[starts[g]:starts[g + 1]] search cells[g]; rotated (q, D), queries (q, d) float64."""
+    """The queries pairs[starts[g]:starts[g + 1]] search cells[g]."""
 
-    starts: Any
-    cells: Any
+    starts: Any  # (g + 1,)
+    cells: Any  # (g,)
     pairs: Any
-    rotated: Any
-    queries: Any
+    rotated: Any  # (q, D)
+    exact: Any  # (q, d) float64
+
+
+class CellBatch(NamedTuple):
+    """Queries of one cell, relative to its landmark."""
+
+    members: Any  # (b,) query numbers
+    rotated: Any  # (b, D) t
+    totals: Any  # (b,) sums of t
+    norms: Any  # (b,) of t
+    base: Any  # (b,)
+    tables: Any  # SumTables
 
 
 @kernel
-def _about(how, rotated, landmark, local):
-    """Write the rotated query about a rotated landmark to local (D,); return its sum, its norm and its base."""
-    total, square, along, whole = np.float32(0), 0.0, 0.0, 0.0
-    for j in range(len(rotated)):
-        value = rotated[j] - landmark[j] if how.halved else rotated[j]
+def _subtract_landmark(estimator, query, landmark, local):
+    """Write t (D,) of a rotated query (D,) to `local`; return its sum, its norm and the base of CodedQueries."""
+    total, square, along_landmark, query_square = np.float32(0), 0.0, 0.0, 0.0
+    for j in range(len(query)):
+        value = query[j] - landmark[j] if estimator.halved else query[j]
         local[j] = value
         total += value
         square += np.float64(value) * value
-        along += np.float64(rotated[j]) * landmark[j]
-        whole += np.float64(rotated[j]) * rotated[j]
-    base = -along
-    if how.halved:  # a query of zeros does not have length 1; its cosine to every row is 0
-        # 1 - whole would be the rounding of float32, more than cosines of rows far from the origin differ
-        base = square if how.squared else 0.5 * (square + (0.0 if whole > 0.5 else 1.0))
+        along_landmark += np.float64(query[j]) * landmark[j]
+        query_square += np.float64(query[j]) * query[j]
+    base = -along_landmark
+    if estimator.squared:
+        base = square
+    elif estimator.halved:
+        # A query has length 1 or, if all its values are 0, length 0; then its cosine to every row is 0. The measured
+        # length is not used, because its rounding exceeds the distances between rows that are far from the origin.
+        base = 0.5 * (square + (0.0 if query_square > 0.5 else 1.0))
     return total, np.sqrt(square), base
 
 
 @kernel
-def _out_of_reach(how, worst, base, norm, span):
-    """Return whether no row of a cell, with lengths span (2,), is nearer than `worst`: its cosine would be above 1."""
+def _out_of_reach(estimator, worst, base, norm, lengths):
+    """Return whether no row with lengths (2,) smallest to largest is nearer than `worst`: its cosine would exceed 1."""
     if worst >= EMPTY:
         return False
-    cosine = least_cosine(how.halved, key_of(how.squared, worst, base), norm, span[0], span[1])
+    cosine = least_cosine(estimator.halved, key_of(estimator.squared, worst, base), norm, lengths[0], lengths[1])
     return cosine > 1.0 + _COSINE_ROUNDING
 
 
 @kernel
-def search_bit_cells(how, coded, cells, look, part, parts, fast, distances, ids):
-    """Search one of `parts` parts of each cell for the queries of its pairs.
+def _fill_batch(estimator, cells, cell, queries, pairs, worst, batch):
+    """Fill the batch with the queries pairs (m,) for which a row of the cell may be nearer than worst (q,).
 
-    Returns the numbers of rows estimated and measured.
+    Returns the number of these queries.
     """
-    wide = look.rotated.shape[1]
-    counts, buffers, which = np.zeros(2, np.int64), scan_buffers(coded, wide, distances.shape[1]), query_tables(CHUNK, wide)
-    local, words, members = np.empty((CHUNK, wide), np.float32), np.empty((CHUNK, 1), np.uint64), np.empty(CHUNK, np.int64)
-    totals, norms, base = np.empty(CHUNK, np.float32), np.empty(CHUNK), np.empty(CHUNK)
-    passed = PassedFilter(np.empty((2, 0, 6), np.uint64), np.full(2, -1, np.int64))
-    for g in range(len(look.cells)):
-        cell = look.cells[g]
-        if cell >= len(cells.offsets) - 1:  # none
+    count, tables = 0, batch.tables
+    for i in pairs:
+        local = batch.rotated[count]
+        total, norm, base = _subtract_landmark(estimator, queries.rotated[i], cells.landmarks[cell], local)
+        if _out_of_reach(estimator, worst[i], base, norm, cells.lengths[cell]):
             continue
-        begin, size = cells.offsets[cell], cells.offsets[cell + 1] - cells.offsets[cell]
-        start, stop = begin + size * part // parts, begin + size * (part + 1) // parts
+        batch.members[count], batch.totals[count], batch.norms[count], batch.base[count] = i, total, norm, base
+        tables.unit[count], tables.low[count] = fill_sum_tables(local, tables.entries[count])
+        count += 1
+    return count
+
+
+@kernel
+def _scan_batch(
+    estimator, coded, queries, batch, count, start, stop, longest, buffers, fast, distances, ids, counts
+):  # fmt: skip
+    """Offer rows start..stop of a cell to the heaps of the first `count` queries of the batch."""
+    tables = batch.tables
+    for low in range(start, stop, TILE_ROWS):
+        high = min(stop, low + TILE_ROWS)
+        spread_rows(coded.head, coded.rest, low, high, buffers.words, buffers.nibbles, fast)
+        for j in range(count):
+            i = batch.members[j]
+            query = CodedQuery(batch.rotated[j], batch.totals[j], batch.norms[j], batch.base[j], queries.exact[i])
+            own_tables = SumTables(tables.entries[j], tables.unit[j], tables.low[j])
+            scan_tile(
+                estimator, coded, query, own_tables, low, high, longest, EMPTY, buffers, fast,
+                distances[i], ids[i], counts,
+            )  # fmt: skip
+
+
+@kernel
+def search_bit_cells(estimator, coded, cells, queries, part, n_parts, fast, distances, ids):
+    """Offer one of n_parts parts of each cell to the heaps distances, ids (q, k) of the queries that search it.
+
+    estimator: Estimator, coded: CodedRows, cells: CodedCells, queries: CellPairs. Returns the numbers of rows estimated
+    and measured.
+    """
+    dim = queries.rotated.shape[1]
+    counts, buffers = np.zeros(2, np.int64), scan_buffers(coded, dim, distances.shape[1])
+    batch = CellBatch(
+        np.empty(_BATCH, np.int64), np.empty((_BATCH, dim), np.float32), np.empty(_BATCH, np.float32),
+        np.empty(_BATCH), np.empty(_BATCH), empty_tables(_BATCH, dim),
+    )  # fmt: skip
+    for g in range(len(queries.cells)):
+        cell = queries.cells[g]
+        if cell >= len(cells.offsets) - 1:  # a pair that is left out
+            continue
+        first, size = cells.offsets[cell], cells.offsets[cell + 1] - cells.offsets[cell]
+        start, stop = first + size * part // n_parts, first + size * (part + 1) // n_parts
         if start == stop:
             continue
-        for chunk in range(look.starts[g], look.starts[g + 1], CHUNK):
-            m = 0
-            for p in range(chunk, min(chunk + CHUNK, look.starts[g + 1])):
-                i = look.pairs[p]
-                totals[m], norms[m], base[m] = _about(how, look.rotated[i], cells.landmarks[cell], local[m])
-                if _out_of_reach(how, distances[i, 0], base[m], norms[m], cells.spans[cell]):
-                    continue
-                which.units[m], which.lows[m] = fill_sum_tables(local[m], which.tables[m])
-                members[m] = i
-                m += 1
-            for low in range(start, stop if m else start, TABLE_ROWS):
-                high = min(stop, low + TABLE_ROWS)
-                spread_rows(coded.head, coded.rest, low, high, buffers.words, buffers.halves, fast)
-                for j in range(m):
-                    i = members[j]
-                    query = CodedQuery(words[j], local[j], totals[j], norms[j], base[j], look.queries[i])
-                    scan_tile(
-                        how, coded, query, which, j, low, high, cells.spans[cell, 1], passed, EMPTY, buffers, fast,
-                        distances[i], ids[i], counts,
-                    )  # fmt: skip
+        for p in range(queries.starts[g], queries.starts[g + 1], _BATCH):
+            pairs = queries.pairs[p : min(p + _BATCH, queries.starts[g + 1])]
+            count = _fill_batch(estimator, cells, cell, queries, pairs, distances[:, 0], batch)
+            if count:
+                _scan_batch(
+                    estimator, coded, queries, batch, count, start, stop, cells.lengths[cell, 1], buffers, fast,
+                    distances, ids, counts,
+                )  # fmt: skip
     return counts

@@ -349,7 +349,7 @@ class BitFrame:
         head = np.empty((planes, n), dtype=np.uint64)
         rest = np.empty((n, self.bits * words - planes), dtype=np.uint64)
         factor, half = np.empty(n, dtype=np.float32), np.empty(n, dtype=np.float32)
-        encode_rows(z, self.bits, np.float32(GRID_STEP[self.bits]), 0, head, rest, factor, half, widest)
+        encode_rows(z, self.bits, np.float32(GRID_STEP[self.bits]), head, rest, factor, half, widest)
         if self.plain:
             multiples = np.clip(np.rint(factor / self.unit), 0, np.iinfo(np.uint16).max)
             factor, half = multiples.astype(np.uint16), half[:0]
