@@ -5,7 +5,7 @@ memory-mapped.
 
     offsets (c + 1,)   cell g contains the rows offsets[g]:offsets[g + 1]
     names (n,)         the position of each row in the index
-    spans (c, 2)       the smallest and the largest length ||x - m|| of the rows x of a cell with landmark m
+    lengths (c, 2)     the smallest and the largest length ||x - m|| of the rows x of a cell with landmark m
     rotated (c, D)     the landmarks, rotated like the codes
 
 `fill_cells` builds the table from blocks of rows, with at most one block in memory (codecs/block_codes.py):
@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from kway.kernels.codes.bit_scan import CodedRows, Estimator
 from kway.kernels.codes.row_tiles import TABLE_FEATURES
 from kway.kernels.jit import frozen
 from kway.kernels.lanes import chosen
-from kway.kernels.topk import EMPTY, merge
+from kway.kernels.topk import EMPTY
 from kway.rows.blocks import SAMPLE_ROWS
 from kway.search.cells import (
     CellGroups,
@@ -53,13 +53,11 @@ from kway.search.codecs.stores import StoredRows
 from kway.search.distances import Distance
 from kway.search.kmeans import ROWS_PER_CENTER
 from kway.search.results import Heaps, empty_heaps
-from kway.threads import pmap, workers
 from kway.validation import plain_rows
 
 if TYPE_CHECKING:
     from kway.search.landmarks import LandmarksIndex
 
-_SHARED = 2**15  # rows per query from which on a second thread pays (C1)
 _NO_PROJECTION = frozen(np.empty((0, 0), dtype=np.float32))
 
 
@@ -68,15 +66,15 @@ class BitCells(CellOrder):
     """Codes in the order of their cells, and the full rows if they are stored."""
 
     distance: Distance
-    z: float  # filters allow for so many standard deviations of an estimate
+    z: float  # standard deviations of an estimate that its error bar allows for
     kept: StoredRows  # its codes are BitRows
     centers: NDArray[np.float32]  # (c, d)
     names: NDArray[np.int64]
     offsets: NDArray[np.int64]
-    spans: NDArray[np.float32]
+    lengths: NDArray[np.float32]
     rotated: NDArray[np.float32]
 
-    bounds = None  # while a cell is searched, `spans` bound its distances
+    bounds = None  # the kernel skips cells by their `lengths`
     long = _NO_PROJECTION  # only queries are projected
     reach = 0.0
 
@@ -101,8 +99,8 @@ class BitCells(CellOrder):
     @staticmethod
     def from_arrays(rows: Any, arrays: dict[str, NDArray], ground: Ground) -> BitCells:
         """Return the table of a model file."""
-        blank = {"codes.center": np.zeros(len(ground.projection.mean), dtype=np.float32)}
-        codes = _bits(ground).restore(blank | arrays, residual_frame(_bits(ground), 1).distance)
+        center = {"codes.center": np.zeros(len(ground.projection.mean), dtype=np.float32)}
+        codes = _bits(ground).restore(center | arrays, residual_frame(_bits(ground), 1).distance)
         assert codes is not None
         offsets = np.concatenate([[0], np.cumsum(arrays["sizes"])])
         full = None if rows is None else frozen(rows)
@@ -114,11 +112,11 @@ class BitCells(CellOrder):
         ground: Ground,
     ) -> BitCells:  # fmt: skip
         """Return the table of codes that are sorted by cell, with names (n,) and offsets (c + 1,)."""
-        spans = np.zeros((len(centers), 2), dtype=np.float32)
+        lengths = np.zeros((len(centers), 2), dtype=np.float32)
         filled = np.flatnonzero(np.diff(offsets))
         if len(filled):
             for column, ufunc in enumerate((np.minimum, np.maximum)):
-                spans[filled, column] = np.sqrt(2.0 * ufunc.reduceat(codes.half, offsets[filled]))
+                lengths[filled, column] = np.sqrt(2.0 * ufunc.reduceat(codes.half, offsets[filled]))
         rotated = codes.frame.rotate(centers)
         return BitCells(
             ground.distance,
@@ -127,14 +125,14 @@ class BitCells(CellOrder):
             centers,
             names,
             offsets,
-            frozen(spans),
+            frozen(lengths),
             frozen(rotated),
         )
 
     @property
     def nbytes(self) -> int:
         """Bytes in memory, including full rows."""
-        arrays = (self.centers, self.names, self.offsets, self.spans, self.rotated)
+        arrays = (self.centers, self.names, self.offsets, self.lengths, self.rotated)
         return int(self.kept.nbytes + sum(array.nbytes for array in arrays))
 
     @property
@@ -149,9 +147,8 @@ class BitCells(CellOrder):
 
     def rows(self) -> StoredRows:
         """Return the stored rows in the order of their positions."""
-        places = self.places
-        codes = CenteredBits(self.codes, self.centers, self.cells_in_order).take(places)
-        return StoredRows(taken(self.kept.full, places), codes)
+        codes = CenteredBits(self.codes, self.centers, self.cells_in_order).take(self.places)
+        return StoredRows(taken(self.kept.full, self.places), codes)
 
     def more(self, rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> StoredRows:
         """Encode more rows (n, d), which belong to these cells (n,)."""
@@ -166,61 +163,33 @@ class BitCells(CellOrder):
     def search_single(
         self, exact: NDArray[np.float64], placed: NDArray[np.float64], finder: CellFinder, probes: int, heaps: Heaps,
     ) -> int:  # fmt: skip
-        """Search the nearest cells of each query (q, d); return the number of rows measured or estimated.
-
-        All threads work on the same query: each searches a part of the rows of every cell. A common bound is computed
-        from the first rows of each part.
-        """
-        q, near = len(exact), empty_heaps(len(exact), probes)
+        """Search the nearest cells of each query (q, d); return the number of rows measured or estimated."""
+        q, nearest = len(exact), empty_heaps(len(exact), probes)
         short = np.empty((q, finder.landmarks.shape[1] + 1), np.float32)
-        find_cells(placed, finder, CellQueries(short, np.empty((q, 0), np.float32), exact, np.empty(q)), *near)
-        groups = single_groups(near.ids)
-        return self._search_parts(exact, heaps, groups, min(workers(), 1 + self._rows_in(groups) // _SHARED))
+        find_cells(placed, finder, CellQueries(short, np.empty((q, 0), np.float32), exact, np.empty(q)), *nearest)
+        return self._search_cells(exact, heaps, single_groups(nearest.ids))
 
     def search_groups(self, exact: NDArray[np.float64], projected: Projected, heaps: Heaps, groups: CellGroups) -> int:
         """Search cells for groups of queries (q, d); return the number of rows measured or estimated."""
-        return self._search_parts(exact, heaps, groups, 1)
+        return self._search_cells(exact, heaps, groups)
 
-    def _search_parts(self, exact: NDArray[np.float64], heaps: Heaps, groups: CellGroups, parts: int) -> int:
-        """Search cells for groups of queries, with every cell cut into `parts`; add the nearest rows to the heaps."""
-        look = CellPairs(*groups, self.codes.frame.rotate(np.asarray(self.distance.place(exact))), exact)
-        how, coded, cells = self._how, self._coded, CodedCells(self.offsets, self.spans, self.rotated)
-        fast = chosen(*TABLE_FEATURES)
-
-        def work(part: int) -> _PartResult:
-            own = heaps if parts == 1 else empty_heaps(*heaps.ids.shape)
-            counts = search_bit_cells(how, coded, cells, look, part, parts, fast, *own)
-            return _PartResult(own, int(counts[int(self.has_full)]))
-
-        if parts == 1:
-            return work(0).measured
-        done = pmap(work, range(parts))
-        for own, _ in done:
-            merge(*heaps, *own)
-        return sum(result.measured for result in done)
+    def _search_cells(self, exact: NDArray[np.float64], heaps: Heaps, groups: CellGroups) -> int:
+        rotated = self.codes.frame.rotate(np.asarray(self.distance.place(exact)))
+        cells = CodedCells(self.offsets, self.lengths, self.rotated)
+        queries, fast = CellPairs(*groups, rotated, exact), chosen(*TABLE_FEATURES)
+        counts = search_bit_cells(self._estimator, self._coded, cells, queries, fast, *heaps)
+        return int(counts[int(self.has_full)])
 
     @cached_property
-    def _how(self) -> Estimator:
+    def _estimator(self) -> Estimator:
         distance, bar = self.distance, self.z * float(self.codes.widest[0]) if self.has_full else 0.0
-        least = -EMPTY if distance.signed else 0.0
-        return Estimator(distance.code, distance.order > 0, distance.shifts, least, self.z, bar)
+        min_distance = -EMPTY if distance.signed else 0.0
+        return Estimator(distance.code, distance.order > 0, distance.shifts, min_distance, self.z, bar)
 
     @cached_property
     def _coded(self) -> CodedRows:
         full = self.kept.full if self.has_full else np.empty((0, len(self.centers.T)), dtype=np.float32)
         return coded_rows(self.codes, frozen(full), self.names)
-
-    def _rows_in(self, groups: CellGroups) -> int:
-        """Return the number of rows in the cells of all groups."""
-        cells = groups.cells[groups.cells < len(self.centers)]
-        return int((self.offsets[cells + 1] - self.offsets[cells]).sum())
-
-
-class _PartResult(NamedTuple):
-    """The heaps from one part of all cells, and the number of rows measured or estimated."""
-
-    heaps: Heaps
-    measured: int
 
 
 def _bits(ground: Ground) -> Bits:
@@ -228,26 +197,27 @@ def _bits(ground: Ground) -> Bits:
     return ground.store
 
 
-_PLACED = ("mean", "basis", "length", "landmarks", "trained")
+# Settings of the index that a folder of parts contains, so that another run encodes the other blocks alike.
+_SETTINGS = ("mean", "basis", "length", "landmarks", "trained")
 
 
 def fill_cells(index: LandmarksIndex, source: Any, folder: str | Path | None = None) -> int:
-    """Place the landmarks of an empty index, encode all blocks, and set its table; return the number of rows."""
+    """Place the landmarks of an empty index, encode all blocks and set its table; return the number of rows."""
     store = index.recipe.store
     assert isinstance(store, Bits)
     learner = _Learner(index, store, _arrays_of(source))
     coder, arrays = encode_parts(source, learner.learn, learner.restore, index.metric, folder)
     assert isinstance(coder, _CellCoder)
     order, offsets = ordered_by_cell(arrays.take("cells"), index.n_landmarks)
-    whole = {key: frozen(arrays.take(key, order)) for key in CODE_ARRAYS}
-    codes = BitRows(residual_frame(store, coder.n_features), **whole)
+    code_arrays_in_order = {key: frozen(arrays.take(key, order)) for key in CODE_ARRAYS}
+    codes = BitRows(residual_frame(store, coder.n_features), **code_arrays_in_order)
     index._set(BitCells.from_codes(None, codes, frozen(order), offsets, coder.centers, index._ground()))
     return len(order)
 
 
 @dataclass(frozen=True)
 class _CellCoder:
-    """Encodes blocks relative to the landmarks of the index."""
+    """Encodes blocks of rows about the landmarks of the index."""
 
     index: LandmarksIndex
     store: Bits
@@ -259,9 +229,9 @@ class _CellCoder:
 
     def facts(self) -> dict[str, NDArray]:
         index = self.index
-        placed = (index._projection.mean, index._projection.basis, index._projection.length, index._landmarks)
-        named = dict(zip(_PLACED, map(np.asarray, (*placed, index._trained))))
-        return job_settings(self.store.bits, index.metric) | named
+        projection = index._projection
+        values = (projection.mean, projection.basis, projection.length, index._landmarks, index._trained)
+        return job_settings(self.store.bits, index.metric) | dict(zip(_SETTINGS, map(np.asarray, values)))
 
     def encode(self, rows: NDArray) -> dict[str, NDArray]:
         cells = self.index._nearest_landmarks(rows)
@@ -285,8 +255,8 @@ class _Learner:
                 "n_landmarks='auto' needs the number of rows, which an iterable does not have; set Landmarks("
                 "n_landmarks=...) to about twice the square root of the rows, or pass an array or folder of .npy files"
             )
-        wanted = 2.0 * n**0.5 if index.recipe.n_landmarks == "auto" else index.recipe.n_landmarks
-        size = int(max(ROWS_PER_CENTER * wanted, SAMPLE_ROWS, 6 * rows.shape[1]))
+        n_landmarks = 2.0 * n**0.5 if index.recipe.n_landmarks == "auto" else index.recipe.n_landmarks
+        size = int(max(ROWS_PER_CENTER * n_landmarks, SAMPLE_ROWS, 6 * rows.shape[1]))
         sample = rows if not n else self._sample(size)
         index._place(sample, n or len(rows))
         return self._coder()
@@ -307,8 +277,9 @@ class _Learner:
         n, rng = int(ends[-1]), np.random.default_rng(self.index.recipe.seed)
         drawn = np.arange(n) if size >= n else np.sort(rng.choice(n, size, replace=False))
         cuts = np.searchsorted(drawn, ends[:-1])
-        some = (a[at - start] for a, at, start in zip(self.arrays, np.split(drawn, cuts), [0, *ends[:-1]]))
-        return np.asarray(self.index.metric.prepare(plain_rows(np.concatenate(list(some)), "rows")))
+        parts = zip(self.arrays, np.split(drawn, cuts), [0, *ends[:-1]])
+        sample = np.concatenate([array[rows - first] for array, rows, first in parts])
+        return np.asarray(self.index.metric.prepare(plain_rows(sample, "rows")))
 
 
 def _arrays_of(source: Any) -> tuple[NDArray, ...]:

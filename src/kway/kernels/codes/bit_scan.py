@@ -5,8 +5,8 @@
 
 A key increases with the distance. For each tile of rows, `scan_tile` computes lower bounds of all keys from look-up
 tables (sum_tables.py). Rows whose bound exceeds the key of the k-th distance so far are skipped. The others are
-estimated exactly from their bits (`offer_rows`) and, if full rows are stored, measured. Without full rows there is no
-error bar, and a scan returns exactly the k rows of the smallest estimates.
+measured if full rows are stored, otherwise estimated from all of their bits. Without full rows there is no error bar,
+and a scan returns exactly the k rows of the smallest estimates.
 
 The scan is used for all rows (`scan_bits`), and for the rows of a landmark cell (bit_cells.py). `estimate_bits` returns
 the estimated distances of given rows.
@@ -222,8 +222,8 @@ def _bound_keys(estimator, coded, query, tables, start, n, buffers, fast):
 
 
 @kernel
-def _take_smallest(keys, start, buffers):
-    """Write the rows of the k smallest keys to buffers.candidates, and set these keys to BIG; return how many."""
+def _smallest_keys(keys, start, buffers):
+    """Write the rows of the k smallest keys to buffers.candidates; return how many."""
     buffers.best_keys[:] = EMPTY
     buffers.best_rows[:] = NO_ROW
     for r in range(len(keys)):
@@ -233,9 +233,35 @@ def _take_smallest(keys, start, buffers):
     for r in buffers.best_rows:
         if r != NO_ROW:
             buffers.candidates[count] = start + r
-            keys[r] = BIG
             count += 1
     return count
+
+
+@kernel
+def _max_key(estimator, query, longest, worst):
+    """Return the largest float32 lower bound of the key of a row, up to `longest` long, at this distance."""
+    limit = key_of(estimator.squared, worst, query.base)
+    # float32 rounds f <q, y> + ||r||^2 / 2 three times; it is at most 1.5 (||q|| + ||r||)^2, because f ||y|| <= 4 ||r||
+    return np.float32(min(limit + 4.0 * _EPS * (query.norm + longest) ** 2, 0.5 * BIG))
+
+
+@kernel
+def _offer_bounded(
+    estimator, coded, query, candidates, keys, start, longest, bound, buffers, distances, ids, counts
+):  # fmt: skip
+    """Offer candidate rows (m,), whose keys have the lower bounds keys[row - start], to the heap of one query."""
+    if not len(coded.rows):
+        offer_rows(estimator, coded, query, candidates, bound, buffers.row_words, distances, ids, counts)
+        return
+    for row in candidates:
+        touch_row(coded.rows, row, 0, coded.rows.strides[0])
+    limit = _max_key(estimator, query, longest, min(bound, distances[0]))
+    for row in candidates:
+        if keys[row - start] > limit:
+            continue
+        counts[1] += 1
+        if push(distances, ids, distance(estimator.code, query.exact, coded.rows[row]), _id_of(coded, row)):
+            limit = _max_key(estimator, query, longest, min(bound, distances[0]))
 
 
 @kernel
@@ -249,20 +275,24 @@ def scan_tile(
     """
     _bound_keys(estimator, coded, query, tables, start, stop - start, buffers, fast)
     keys, candidates = buffers.keys[: stop - start], buffers.candidates
-    if min(bound, distances[0]) >= EMPTY:  # measure the most promising rows first, to get a first k-th distance
-        count = _take_smallest(keys, start, buffers)
-        offer_rows(estimator, coded, query, candidates[:count], bound, buffers.row_words, distances, ids, counts)
-    limit = key_of(estimator.squared, min(bound, distances[0]), query.base)
-    # float32 rounds f <q, y> + ||r||^2 / 2 three times; it is at most 1.5 (||q|| + ||r||)^2, because f ||y|| <= 4 ||r||
-    limit += 4.0 * _EPS * (query.norm + longest) ** 2
-    max_key, count = np.float32(min(limit, 0.5 * BIG)), 0
+    if min(bound, distances[0]) >= EMPTY:  # offer the most promising rows first, to get a small k-th distance
+        first = candidates[: _smallest_keys(keys, start, buffers)]
+        _offer_bounded(estimator, coded, query, first, keys, start, longest, bound, buffers, distances, ids, counts)
+        for row in first:
+            keys[row - start] = BIG  # not a candidate again
+    limit, count = _max_key(estimator, query, longest, min(bound, distances[0])), 0
     for r in range(len(keys)):  # without a branch, because mispredicted branches would dominate the time
         candidates[count] = start + r
-        count += keys[r] <= max_key
-    if len(coded.rows):
-        for j in range(count):
-            touch_row(coded.rows, candidates[j], 0, coded.rows.strides[0])
-    offer_rows(estimator, coded, query, candidates[:count], bound, buffers.row_words, distances, ids, counts)
+        count += keys[r] <= limit
+    _offer_bounded(
+        estimator, coded, query, candidates[:count], keys, start, longest, bound, buffers, distances, ids, counts
+    )  # fmt: skip
+
+
+@kernel
+def _id_of(coded, row):
+    """Return the id of a row."""
+    return coded.ids[row] if len(coded.ids) else np.int64(row)
 
 
 @kernel
@@ -279,7 +309,7 @@ def offer_rows(estimator, coded, query, candidates, bound, row_words, distances,
             value = distance(estimator.code, query.exact, coded.rows[row])
         else:
             value = distance_of(estimator.squared, key, query.base, estimator.min_distance)
-        if push(distances, ids, value, coded.ids[row] if len(coded.ids) else np.int64(row)):
+        if push(distances, ids, value, _id_of(coded, row)):
             limit = key_of(estimator.squared, min(bound, distances[0]), query.base)
 
 

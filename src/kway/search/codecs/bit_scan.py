@@ -167,13 +167,19 @@ class BitScan(Scan):
 
     @property
     def codes(self) -> BitRows:
-        """The codes that are scanned."""
-        return cast(BitRows, self.kept.codes)
+        """The codes that are scanned, in the memory of the host."""
+        assert self.kept.codes is not None
+        return cast(BitRows, self.kept.codes.host)
+
+    @property
+    def frame(self) -> BitFrame:
+        """What encoded the rows; codes on a GPU are not copied."""
+        return cast(BitRows, self.kept.codes).frame
 
     def why(self) -> str:
         """Describe the scan in a few words."""
         measured = "full rows measured" if self.kept.has_full else "only codes stored"
-        return f"flat over codes of {self.codes.frame.bits} bits per column, approximate: {measured}"
+        return f"flat over codes of {self.frame.bits} bits per column, approximate: {measured}"
 
     @cached_property
     def _lengths(self) -> tuple[np.float32, np.float32]:
@@ -209,7 +215,7 @@ class BitScan(Scan):
 
     def encode(self, queries: NDArray[np.float64]) -> CodedQueries:
         """Return queries (q, d) as the scan reads them."""
-        return bit_queries(queries, self.codes.frame)
+        return bit_queries(queries, self.frame)
 
     def on_device(self, device: Device) -> Any:
         """Return the same search on a device."""
@@ -225,13 +231,13 @@ class BitScan(Scan):
     @property
     def bar(self) -> float:
         """The error bar of an estimate, in units of f ||q||; 0 if there are no full rows."""
-        return self.z * float(self.codes.widest[0]) if self.kept.has_full else 0.0
+        return self.z * float(cast(BitRows, self.kept.codes).widest[0]) if self.kept.has_full else 0.0
 
     def _search(self, exact: NDArray[np.float64], heaps: Heaps) -> int:
         """Add the nearest rows of queries (q, d) to empty heaps; return the number of rows measured or estimated."""
         queries, k = self.encode(exact), heaps.ids.shape[1]
         with single_blas():
-            filters = make_filter(queries, self._sample, len(self.codes), k)
+            filters = make_filter(queries, self._sample, self.n, k)
         if filters is None:
             return self._scan_all(queries, heaps)
         # the filter compares twice, and each comparison may miss a row with half of the probability
