@@ -1,5 +1,8 @@
 """Search of an IVF index (landmark cells): project queries, find their nearest cells, search the rows of a cell.
 
+Shape letters: n rows and q queries of d columns, c cells, k neighbors; m and M are the coordinates of short and long
+sketches. "Measured" rows are those whose distance is computed in float64.
+
 A row x is filtered twice before it is measured. Let z be the centered row, V an orthonormal basis, and e_m(x) the first
 m coordinates of V'z, followed by the norm of the rest:
 
@@ -34,13 +37,13 @@ class CellRows(NamedTuple):
     half: Any  # (n,) half of the squared norms
     rows: Any  # (n, d) or (0, d)
     codes: Any  # (n, d) int8 or (0, 0)
-    steps: Any  # (n,) or (0,) steps of the codes
+    steps: Any  # (n,) or (0,) scales of the codes
     errors: Any  # (n,) or (0,) distance of each row from its code
     center: Any  # (d,) or (0,) center of the codes
-    names: Any  # (n,) positions in the index
+    positions: Any  # (n,) of the rows in the index
     offsets: Any  # (c + 1,)
-    reach: float  # the largest norm
-    slack: float  # rounding of a product, relative to the norms
+    max_norm: float  # largest norm of a row
+    slack: float  # largest rounding error of a product, relative to the product of the norms
 
 
 class CellQueries(NamedTuple):
@@ -48,7 +51,7 @@ class CellQueries(NamedTuple):
 
     short: Any  # (q, m + 1)
     long: Any  # (q, M - m + 1 or 0)
-    queries: Any  # (q, d) float64
+    exact: Any  # (q, d) float64
     norms: Any  # (q,)
 
 
@@ -58,12 +61,12 @@ class CellFinder(NamedTuple):
     mean: Any  # (d,)
     basis: Any  # (d, M) or (d, 0)
     landmarks: Any  # (c, m)
-    marks: Any  # (c,)
+    marks: Any  # (c,) half of the squared norms of the landmarks; 0 for the distance dot
 
 
 @kernel
 def center_rows(rows, mean, z, squares):
-    """Compute z (n, d) float32 = rows - mean, and their squared norms (n,), in one pass."""
+    """Compute z (n, d) float32 = rows - mean, and the squared norms (n,) of z, in one pass."""
     for i in range(len(rows)):
         total = 0.0
         for j in range(rows.shape[1]):
@@ -114,19 +117,20 @@ def has_no_near_row(key, origin_key, square, gap, blur, mark, origin, radius, ne
         ball       |q - x| >= |q - m| - radius                              radius: the largest |x - m| of the cell
         bisector   |q - x| >= (|q - m|^2 - |q - o|^2) / (2 |m - o|)         if no row is nearer to o than to m
 
-    key and origin_key are |m|^2 / 2 - q.m of both; square is |q|^2; blur is the rounding of squares; nearest: whether
-    rows are in the cell of their nearest landmark.
+    key and origin_key are |m|^2 / 2 - q.m of both; square is |q|^2; blur is the rounding error of squares; nearest:
+    whether rows are in the cell of their nearest landmark. The factor 1.0001 covers the float32 rounding of `radius`
+    and of |m - o|^2, which are sums of at most 128 squares, each rounded by a relative 2^-23.
     """
-    far = gap + radius
-    if 2.0 * key + square > 1.0001 * far * far + blur:
+    reach = gap + radius
+    if 2.0 * key + square > 1.0001 * reach * reach + blur:
         return True
-    ahead, total = key - origin_key - blur, np.float32(0)
-    if ahead <= 0.0 or not nearest:
+    difference, total = key - origin_key - blur, np.float32(0)
+    if difference <= 0.0 or not nearest:
         return False
     for z in range(len(mark)):
-        apart = mark[z] - origin[z]
-        total += apart * apart
-    return ahead * ahead > 1.0001 * gap * gap * total
+        delta = mark[z] - origin[z]
+        total += delta * delta
+    return difference * difference > 1.0001 * gap * gap * total
 
 
 @kernel
@@ -138,7 +142,7 @@ def skip_cells(cells, keys, origins, origin_keys, squares, gaps, blurs, landmark
     for i in range(len(cells)):
         for j in range(cells.shape[1]):
             cell = cells[i, j]
-            if cell < len(radii) and has_no_near_row(  # else no cell
+            if cell < len(radii) and has_no_near_row(  # otherwise the pair is left out already
                 keys[i, j], origin_keys[i], squares[i], gaps[i], blurs[i], landmarks[cell], landmarks[origins[i]],
                 radii[cell], nearest,
             ):  # fmt: skip
@@ -166,61 +170,65 @@ def nearest_center(products, bits, half, size, near, gaps):
     """Find near (n,), the center c of least gap size_i + half_c - products_ic; write the gaps into gaps (n,).
 
     A gap is half of a squared distance. products (n, c) float32 is overwritten; bits (n, c) int32 is the same memory.
-    Floats that are not negative have the order of their bits, and a minimum of integers is vectorized, unlike one of
-    floats. Gaps below zero are due to rounding only.
+    Nonnegative floats have the order of their bits, and LLVM vectorizes a minimum of integers, but not one of floats.
+    Gaps below zero are due to rounding only.
     """
     c, strip = np.uint64(len(half)), np.uint64(128)
     for i in range(len(near)):
-        line, whole = products[i], bits[i]
+        row_gaps, row_bits = products[i], bits[i]
         for j in range(c):
-            line[j] = (size[i] + half[j]) - line[j]
-        near[i], gaps[i] = 0, line[0]  # also if all keys are NaN
-        best, where, start = np.int32(2**31 - 1), np.uint64(0), np.uint64(0)
+            row_gaps[j] = (size[i] + half[j]) - row_gaps[j]
+        near[i], gaps[i] = 0, row_gaps[0]  # the result if all gaps are NaN
+        best, best_strip, start = np.int32(2**31 - 1), np.uint64(0), np.uint64(0)
         while start < c:
             stop = min(c, start + strip)
-            low = np.int32(2**31 - 1)
+            smallest = np.int32(2**31 - 1)
             for j in range(start, stop):
-                low = min(low, whole[j])
-            if low < best:
-                best, where = low, start
+                smallest = min(smallest, row_bits[j])
+            if smallest < best:
+                best, best_strip = smallest, start
             start = stop
-        for j in range(where, c):
-            if whole[j] == best:
-                near[i], gaps[i] = j, line[j]
+        for j in range(best_strip, c):
+            if row_bits[j] == best:
+                near[i], gaps[i] = j, row_gaps[j]
                 break
 
 
-PENDING = 8  # rows that are prefetched before the first of them is measured (T3)
+MAX_PENDING = 8  # rows that are prefetched before the first of them is measured; decided by the IVF benchmark (T3)
 
 
 @kernel
-def cell_limit(code, worst, norm, reach, slack):
-    """Return the largest key, a float32, of a row at distance <= worst."""
-    chorded = code in (COSINE, HAVERSINE) and worst < EMPTY
-    far = np.sqrt(widest_chord(code, worst)) if chorded else worst
-    limit = threshold(EUCLIDEAN if chorded else code, far, norm, reach, slack, 0.0)
-    return np.float32(min(limit + 1e-7 * abs(limit), 0.5 * BIG))
+def cell_limit(code, worst, norm, max_norm, slack):
+    """Return the largest key, rounded up to float32, of a row at distance <= worst."""
+    by_chord = code in (COSINE, HAVERSINE) and worst < EMPTY
+    radius = np.sqrt(widest_chord(code, worst)) if by_chord else worst
+    limit = threshold(EUCLIDEAN if by_chord else code, radius, norm, max_norm, slack, 0.0)
+    return np.float32(min(limit + 1e-7 * abs(limit), 0.5 * BIG))  # rounding to float32 changes it by at most 2^-24
 
 
 @kernel
-def sketch_limit(code, worst, norm, reach, slack):
-    """Return the largest value of `long_key` for a row at distance <= worst."""
+def sketch_limit(code, worst, norm, max_norm, slack):
+    """Return the largest value of `long_key` for a row at distance <= worst.
+
+    A product of sketches rounds by at most slack times the norms, and float32 rounds the norms of the rest by 2^-24.
+    The factor 1.0001 covers the rounding of the sum of squared differences.
+    """
     if worst >= EMPTY:
         return EMPTY
     if code == DOT:
-        return worst + (slack + 1e-6) * norm * reach
-    return widest_chord(code, worst) * 1.0001 + (2.0 * slack + 1e-6) * (norm + reach) * (norm + reach)
+        return worst + (slack + 1e-6) * norm * max_norm
+    return widest_chord(code, worst) * 1.0001 + (2.0 * slack + 1e-6) * (norm + max_norm) * (norm + max_norm)
 
 
 @kernel
-def long_key(code, key, asked, w, table, j):
+def long_key(code, key, queries, w, table, j):
     """Return -e_M(q).e_M(x) for DOT, else ||e_M(q) - e_M(x)||^2, of query w and row j.
 
     key is that of their short sketches. short (n, m + 1) ends in the norm that follows m coordinates; long
     (n, M - m + 1) contains the coordinates after these.
     """
-    q_short, q_long, short, long = asked.short, asked.long, table.short, table.long
-    norm = asked.norms[w]
+    q_short, q_long, short, long = queries.short, queries.long, table.short, table.long
+    norm = queries.norms[w]
     last, total = short.shape[1] - 1, np.float32(0)
     w, j = np.uint64(w), np.uint64(j)
     if code == DOT:
@@ -242,37 +250,40 @@ def decode(code_row, step, center, out):
 
 
 @kernel
-def ruled_out(code, worst, coded, error, norm):
-    """Return whether a row within `error` of its code, which is at distance `coded`, must be farther than worst."""
+def is_ruled_out(code, worst, coded, error, norm):
+    """Return whether a row is farther than worst, if its code is at distance `coded` and at most `error` from it."""
     if worst >= EMPTY:
         return False
     if code == DOT:
         return coded - norm * error > worst + 1e-9 * (abs(coded) + abs(worst))
-    room = np.sqrt(max(widest_chord(code, worst), 0.0)) + error
-    return chord(code, coded) > room * room * (1.0 + 1e-9)
+    reach = np.sqrt(max(widest_chord(code, worst), 0.0)) + error
+    return chord(code, coded) > reach * reach * (1.0 + 1e-9)  # the float64 rounding of these terms is below 1e-12
 
 
 @kernel
-def measure_pending(code, query, norm, pending, n, table, decoded, heap_d, heap_i):
-    """Offer the first n rows of `pending` to a heap; return how many were measured in full."""
+def measure_rows(code, query, norm, pending, n, table, decoded, distances, ids):
+    """Offer the first n rows of `pending` to the heap distances, ids (k,); return how many were measured in full."""
     count = 0
     for i in range(n):
         j = pending[i]
         if len(table.codes) > 0:
             decode(table.codes[j], table.steps[j], table.center, decoded)
             value = distance(code, query, decoded)
-            if len(table.rows) > 0 and ruled_out(code, heap_d[0], value, table.errors[j], norm):
+            if len(table.rows) > 0 and is_ruled_out(code, distances[0], value, table.errors[j], norm):
                 continue
         if len(table.rows) > 0:
             value = distance(code, query, table.rows[j])
         count += 1
-        push(heap_d, heap_i, value, table.names[j])
+        push(distances, ids, value, table.positions[j])
     return count
 
 
 @kernel
 def smallest_keys(line, half, lo, keys, best, pending):
-    """Write the rows (from lo on) of the smallest keys to `pending` and remove them from the line; return how many."""
+    """Write the rows of the k smallest keys half[lo + j] - line[j] to `pending`; return how many.
+
+    Their products in `line` are set to -BIG, so that they are not candidates again.
+    """
     keys[:], best[:] = EMPTY, NO_ROW
     for j in range(len(line)):
         key = np.float64(half[lo + j] - line[j])
@@ -282,62 +293,62 @@ def smallest_keys(line, half, lo, keys, best, pending):
     for j in best:
         if j != NO_ROW:  # a NaN key, of a row that overflowed, is never among the smallest
             pending[count] = lo + j
-            line[j] = -BIG  # seen
+            line[j] = -BIG
             count += 1
     return count
 
 
 @strict_kernel
-def beyond(value, limit):
+def exceeds(value, limit):
     """Return whether value > limit; False for NaN, so that such rows are measured."""
     return value > limit
 
 
 @kernel
-def keys_near(line, half, lo, limit, long, near):
-    """Write the positions of keys that are at most limit to near; return how many. Prefetches their long sketches."""
+def candidate_rows(line, half, lo, limit, long, candidates):
+    """Write the j with a key of at most `limit` to candidates; return how many. Prefetches their long sketches."""
     count = 0
-    for j in range(len(line)):  # without a branch, which would often be predicted wrongly
-        near[count] = j
-        count += not beyond(half[lo + j] - line[j], limit)
+    for j in range(len(line)):  # without a branch, because mispredicted branches would dominate the time
+        candidates[count] = j
+        count += not exceeds(half[lo + j] - line[j], limit)
     for i in range(count):
-        touch_row(long, lo + near[i], 0, long.strides[0])
+        touch_row(long, lo + candidates[i], 0, long.strides[0])
     return count
 
 
 @kernel
-def offer_cell(code, line, lo, w, asked, table, room, heap_d, heap_i):
-    """Offer the rows of a cell, from lo on, to the heap of query w; line (c,) are the products of short sketches.
+def offer_cell(code, line, lo, w, queries, table, buffers, distances, ids):
+    """Offer the rows of a cell, from lo on, to the heap distances, ids (k,) of query w.
 
-    asked: CellQueries; table: CellRows. room: decoded (d,), keys and positions of the k nearest, rows that wait to be
-    measured, and positions (c,) that are near enough. Returns the number of rows measured in full. Several sketches,
-    and then rows, are prefetched together, because waiting for each of them would double the time.
+    line: the products of the short sketches of query and rows; queries: CellQueries; table: CellRows; buffers: those of
+    `cell_buffers`. Returns the number of rows measured in full. Several sketches, and then rows, are prefetched
+    together, because waiting for each of them would double the time.
     """
-    decoded, keys, best, pending, near = room
-    query, norm, rows, long, half = asked.queries[w], asked.norms[w], table.rows, table.long, table.half
+    decoded, keys, best, pending, candidates = buffers
+    query, norm, rows, long, half = queries.exact[w], queries.norms[w], table.rows, table.long, table.half
     count, m = 0, 0
-    if heap_d[0] >= EMPTY:  # start with the smallest keys, so that the filters are effective at once
+    if distances[0] >= EMPTY:  # measure the most promising rows first, to get a small k-th distance
         m = smallest_keys(line, half, lo, keys, best, pending)
         for i in range(m):
             touch_row(rows, pending[i], 0, rows.strides[0])
-        count, m = measure_pending(code, query, norm, pending, m, table, decoded, heap_d, heap_i), 0
-    limit = cell_limit(code, heap_d[0], norm, table.reach, table.slack)
-    most = sketch_limit(code, heap_d[0], norm, table.reach, table.slack)
-    for i in range(keys_near(line, half, lo, limit, long, near)):
-        j = near[i]
+        count, m = measure_rows(code, query, norm, pending, m, table, decoded, distances, ids), 0
+    limit = cell_limit(code, distances[0], norm, table.max_norm, table.slack)
+    long_limit = sketch_limit(code, distances[0], norm, table.max_norm, table.slack)
+    for i in range(candidate_rows(line, half, lo, limit, long, candidates)):
+        j = candidates[i]
         key = half[lo + j] - line[j]
-        if beyond(key, limit):
+        if exceeds(key, limit):
             continue
-        if long.shape[1] > 0 and beyond(long_key(code, key, asked, w, table, lo + j), most):
+        if long.shape[1] > 0 and exceeds(long_key(code, key, queries, w, table, lo + j), long_limit):
             continue
         touch_row(rows, lo + j, 0, rows.strides[0])
         pending[m] = lo + j
         m += 1
-        if m == PENDING:
-            count, m = count + measure_pending(code, query, norm, pending, m, table, decoded, heap_d, heap_i), 0
-            limit = cell_limit(code, heap_d[0], norm, table.reach, table.slack)
-            most = sketch_limit(code, heap_d[0], norm, table.reach, table.slack)
-    return count + measure_pending(code, query, norm, pending, m, table, decoded, heap_d, heap_i)
+        if m == MAX_PENDING:
+            count, m = count + measure_rows(code, query, norm, pending, m, table, decoded, distances, ids), 0
+            limit = cell_limit(code, distances[0], norm, table.max_norm, table.slack)
+            long_limit = sketch_limit(code, distances[0], norm, table.max_norm, table.slack)
+    return count + measure_rows(code, query, norm, pending, m, table, decoded, distances, ids)
 
 
 @kernel
@@ -362,23 +373,23 @@ def row_products(rows, query, out):
 
 @kernel
 def cell_buffers(k, d, largest):
-    """Allocate the working memory of `offer_cell`."""
+    """Allocate a decoded row, keys and rows of the k nearest, pending rows, and candidates of the largest cell."""
     best = np.empty(k), np.empty(k, np.int64)
-    return np.empty(d, np.float32), *best, np.empty(max(k, PENDING), np.int64), np.empty(largest, np.int64)
+    return np.empty(d, np.float32), *best, np.empty(max(k, MAX_PENDING), np.int64), np.empty(largest, np.int64)
 
 
 @kernel
-def search_cells(code, starts, cells, pairs, asked, table, tile, distances, ids):
+def search_cells(code, starts, cells, pairs, queries, table, tile, distances, ids):
     """Search the rows of cells[g] for the queries pairs[starts[g]:starts[g + 1]], for each group g.
 
-    asked: CellQueries; table: CellRows. tile (any,) float32 is memory for products, at least as long as the largest
-    cell. Returns the number of rows measured in full.
+    queries: CellQueries; table: CellRows. tile (any,) float32 is memory for products; it is at least as long as the
+    largest cell has rows. Returns the number of rows measured in full.
     """
     offsets, short = table.offsets, table.short
-    count, room = 0, cell_buffers(distances.shape[1], table.codes.shape[1], len(tile))
-    gathered = np.empty((min(256, len(pairs)), asked.short.shape[1]), np.float32)
+    count, buffers = 0, cell_buffers(distances.shape[1], table.codes.shape[1], len(tile))
+    gathered = np.empty((min(256, len(pairs)), queries.short.shape[1]), np.float32)
     for g in range(len(cells)):
-        if cells[g] >= len(offsets) - 1:  # no cell
+        if cells[g] >= len(offsets) - 1:  # a pair that is left out
             continue
         lo, hi = offsets[cells[g]], offsets[cells[g] + 1]
         c = hi - lo
@@ -390,7 +401,7 @@ def search_cells(code, starts, cells, pairs, asked, table, tile, distances, ids)
             m = len(which)
             block = gathered[:m]
             for i in range(m):
-                block[i] = asked.short[which[i]]
+                block[i] = queries.short[which[i]]
             products = tile[: m * c].reshape(m, c)
             if m == 1:  # reads the cell once; a matrix product would copy it first
                 row_products(short[lo:hi], block[0], products[0])
@@ -398,11 +409,11 @@ def search_cells(code, starts, cells, pairs, asked, table, tile, distances, ids)
                 np.dot(block, short[lo:hi].T, products)
             for i in range(m):
                 w = which[i]
-                count += offer_cell(code, products[i], lo, w, asked, table, room, distances[w], ids[w])
+                count += offer_cell(code, products[i], lo, w, queries, table, buffers, distances[w], ids[w])
     return count
 
 
-# ---- one query at a time, without numpy and BLAS calls, which would take longer than the work (T7)
+# ---- one query at a time, without calls of numpy and BLAS, which would take longer than the work itself (benchmark T7)
 
 
 @kernel
@@ -421,24 +432,25 @@ def rotate_row(z, basis, p):
 
 
 @kernel
-def find_cells(rows, finder, asked, keys, cells):
-    """Project rows (q, d) into asked (CellQueries), and find the nearest landmarks of each.
+def find_cells(rows, finder, queries, keys, cells):
+    """Project rows (q, d) into queries (CellQueries), and find the nearest landmarks of each.
 
-    finder: CellFinder; the first M or m columns of its basis (d, M) or (d, 0) are read. keys, cells (q, p) are heaps.
+    finder: CellFinder; as many columns of its basis are read as `queries` has room for. keys, cells (q, p) are heaps of
+    the p nearest landmarks.
     """
     basis, landmarks, marks = finder.basis, finder.landmarks, finder.marks
-    short, long, norms = asked.short, asked.long, asked.norms
+    short, long, norms = queries.short, queries.long, queries.norms
     m = landmarks.shape[1]
     z, line = np.empty((1, rows.shape[1]), np.float32), np.empty(len(marks), np.float32)
     p = np.empty((1, m + max(0, long.shape[1] - 1)), np.float32)
     for i in range(len(rows)):
-        one = slice(i, i + 1)
-        center_rows(rows[one], finder.mean, z, norms[one])  # squared norms for now
+        query = slice(i, i + 1)
+        center_rows(rows[query], finder.mean, z, norms[query])  # squared norms until `fill_sketches` has read them
         if basis.shape[1] > 0:
             rotate_row(z[0], basis, p[0])
         else:
             p[:] = z
-        fill_sketches(p, norms[one], short[one], long[one])
+        fill_sketches(p, norms[query], short[query], long[query])
         norms[i] = np.sqrt(norms[i])
         row_products(landmarks, p[0, :m], line)
         for j in range(len(marks)):
@@ -447,21 +459,22 @@ def find_cells(rows, finder, asked, keys, cells):
 
 
 @kernel
-def search_single(code, probes, placed, finder, queries, table, radii, nearest, largest, distances, ids):
+def search_single(code, probes, placed, finder, exact, table, radii, nearest, largest, distances, ids):
     """Search the nearest cells of each query, nearest first, without cells that cannot contain near rows.
 
-    placed (q, d') are the queries in the space of the distance, queries (q, d) as given. radii (c,), or (0,) if they
-    are unknown. finder: CellFinder; table: CellRows. Returns the number of rows measured in full.
+    exact (q, d) are the queries, and placed (q, d') the same queries in the space of the distance. radii (c,) are those
+    of `cell_radii`, or (0,) if they are unknown; nearest: see `has_no_near_row`; largest: rows of the largest cell.
+    finder: CellFinder; table: CellRows. Returns the number of rows measured in full.
     """
-    q, m, landmarks, offsets = len(queries), finder.landmarks.shape[1], finder.landmarks, table.offsets
+    q, m, landmarks, offsets = len(exact), finder.landmarks.shape[1], finder.landmarks, table.offsets
     q_short, q_long = np.empty((q, m + 1), np.float32), np.empty((q, table.long.shape[1]), np.float32)
-    asked = CellQueries(q_short, q_long, queries, np.empty(q))
+    queries = CellQueries(q_short, q_long, exact, np.empty(q))
     keys, cells = np.full((q, probes), EMPTY), np.full((q, probes), NO_ROW)
-    find_cells(placed, finder, asked, keys, cells)
+    find_cells(placed, finder, queries, keys, cells)
     count, tile = 0, np.empty((1, largest), np.float32)
-    room = cell_buffers(distances.shape[1], table.codes.shape[1], largest)
+    buffers = cell_buffers(distances.shape[1], table.codes.shape[1], largest)
     for i in range(q):
-        square, blur = 0.0, 1e-5 * (asked.norms[i] + table.reach) ** 2
+        square, blur = 0.0, 1e-5 * (queries.norms[i] + table.max_norm) ** 2
         for t in range(m):
             square += np.float64(q_short[i, t]) * q_short[i, t]
         for g in range(probes):
@@ -475,5 +488,5 @@ def search_single(code, probes, placed, finder, queries, table, radii, nearest, 
                 continue
             lo, hi = offsets[cell], offsets[cell + 1]
             row_products(table.short[lo:hi], q_short[i], tile[0])
-            count += offer_cell(code, tile[0, : hi - lo], lo, i, asked, table, room, distances[i], ids[i])
+            count += offer_cell(code, tile[0, : hi - lo], lo, i, queries, table, buffers, distances[i], ids[i])
     return count

@@ -39,12 +39,12 @@ from kway.rows.blocks import SAMPLE_ROWS
 from kway.search.cells import (
     CellGroups,
     CellOrder,
-    Ground,
+    CellLayout,
     Projected,
     Projection,
-    ordered_by_cell,
+    sort_by_cell,
     single_groups,
-    taken,
+    take_rows,
 )
 from kway.search.codecs.bit_scan import coded_rows
 from kway.search.codecs.bits import CODE_ARRAYS, BitRows, Bits, CenteredBits, residual_frame
@@ -76,40 +76,40 @@ class BitCells(CellOrder):
 
     bounds = None  # the kernel skips cells by their `lengths`
     long = _NO_PROJECTION  # only queries are projected
-    reach = 0.0
+    max_norm = 0.0
 
     @staticmethod
-    def keep(rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> StoredRows:
+    def keep(rows: NDArray, cells: NDArray[np.int64], layout: CellLayout) -> StoredRows:
         """Encode rows (n, d) that belong to these cells (n,)."""
-        store = _bits(ground)
+        store = _bits(layout)
         codes = CenteredBits.encode(
-            rows, residual_frame(store, rows.shape[1]), ground.centers(), frozen(cells), ground.distance
+            rows, residual_frame(store, rows.shape[1]), layout.centers(), frozen(cells), layout.distance
         )
         return StoredRows(rows if store.rerank else None, codes)
 
     @staticmethod
-    def of(kept: StoredRows, cells: NDArray[np.int64], ground: Ground) -> BitCells:
+    def of(kept: StoredRows, cells: NDArray[np.int64], layout: CellLayout) -> BitCells:
         """Return the table of stored rows, which are in the order of their positions and belong to these cells (n,)."""
         coded = kept.codes
         assert isinstance(coded, CenteredBits)
-        order, offsets = ordered_by_cell(cells, len(ground.landmarks))
-        full = taken(kept.full, order)
-        return BitCells.from_codes(full, coded.codes.take(order), frozen(order), offsets, coded.landmarks, ground)
+        order, offsets = sort_by_cell(cells, len(layout.landmarks))
+        full = take_rows(kept.full, order)
+        return BitCells.from_codes(full, coded.codes.take(order), frozen(order), offsets, coded.landmarks, layout)
 
     @staticmethod
-    def from_arrays(rows: Any, arrays: dict[str, NDArray], ground: Ground) -> BitCells:
+    def from_arrays(rows: Any, arrays: dict[str, NDArray], layout: CellLayout) -> BitCells:
         """Return the table of a model file."""
-        center = {"codes.center": np.zeros(len(ground.projection.mean), dtype=np.float32)}
-        codes = _bits(ground).restore(center | arrays, residual_frame(_bits(ground), 1).distance)
+        center = {"codes.center": np.zeros(len(layout.projection.mean), dtype=np.float32)}
+        codes = _bits(layout).restore(center | arrays, residual_frame(_bits(layout), 1).distance)
         assert codes is not None
         offsets = np.concatenate([[0], np.cumsum(arrays["sizes"])])
         full = None if rows is None else frozen(rows)
-        return BitCells.from_codes(full, codes, frozen(arrays["names"]), frozen(offsets), ground.centers(), ground)
+        return BitCells.from_codes(full, codes, frozen(arrays["names"]), frozen(offsets), layout.centers(), layout)
 
     @staticmethod
     def from_codes(
         full: NDArray | None, codes: BitRows, names: NDArray, offsets: NDArray, centers: NDArray[np.float32],
-        ground: Ground,
+        layout: CellLayout,
     ) -> BitCells:  # fmt: skip
         """Return the table of codes that are sorted by cell, with names (n,) and offsets (c + 1,)."""
         lengths = np.zeros((len(centers), 2), dtype=np.float32)
@@ -119,8 +119,8 @@ class BitCells(CellOrder):
                 lengths[filled, column] = np.sqrt(2.0 * ufunc.reduceat(codes.half, offsets[filled]))
         rotated = codes.frame.rotate(centers)
         return BitCells(
-            ground.distance,
-            _bits(ground).z,
+            layout.distance,
+            _bits(layout).z,
             StoredRows(full, codes),
             centers,
             names,
@@ -148,11 +148,11 @@ class BitCells(CellOrder):
     def rows(self) -> StoredRows:
         """Return the stored rows in the order of their positions."""
         codes = CenteredBits(self.codes, self.centers, self.cells_in_order).take(self.places)
-        return StoredRows(taken(self.kept.full, self.places), codes)
+        return StoredRows(take_rows(self.kept.full, self.places), codes)
 
-    def more(self, rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> StoredRows:
+    def more(self, rows: NDArray, cells: NDArray[np.int64], layout: CellLayout) -> StoredRows:
         """Encode more rows (n, d), which belong to these cells (n,)."""
-        return self.keep(rows, cells, ground)
+        return self.keep(rows, cells, layout)
 
     def arrays(self) -> dict[str, NDArray]:
         """Return the arrays of a model file."""
@@ -192,9 +192,9 @@ class BitCells(CellOrder):
         return coded_rows(self.codes, frozen(full), self.names)
 
 
-def _bits(ground: Ground) -> Bits:
-    assert isinstance(ground.store, Bits)
-    return ground.store
+def _bits(layout: CellLayout) -> Bits:
+    assert isinstance(layout.store, Bits)
+    return layout.store
 
 
 # Settings of the index that a folder of parts contains, so that another run encodes the other blocks alike.
@@ -208,10 +208,10 @@ def fill_cells(index: LandmarksIndex, source: Any, folder: str | Path | None = N
     learner = _Learner(index, store, _arrays_of(source))
     coder, arrays = encode_parts(source, learner.learn, learner.restore, index.metric, folder)
     assert isinstance(coder, _CellCoder)
-    order, offsets = ordered_by_cell(arrays.take("cells"), index.n_landmarks)
+    order, offsets = sort_by_cell(arrays.take("cells"), index.n_landmarks)
     code_arrays_in_order = {key: frozen(arrays.take(key, order)) for key in CODE_ARRAYS}
     codes = BitRows(residual_frame(store, coder.n_features), **code_arrays_in_order)
-    index._set(BitCells.from_codes(None, codes, frozen(order), offsets, coder.centers, index._ground()))
+    index._set(BitCells.from_codes(None, codes, frozen(order), offsets, coder.centers, index._layout()))
     return len(order)
 
 
@@ -269,7 +269,7 @@ class _Learner:
         return self._coder()
 
     def _coder(self) -> _CellCoder:
-        return _CellCoder(self.index, self.store, self.index._ground().centers())
+        return _CellCoder(self.index, self.store, self.index._layout().centers())
 
     def _sample(self, size: int) -> NDArray:
         """Return `size` rows, drawn at random from all arrays."""

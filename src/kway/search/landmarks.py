@@ -2,7 +2,8 @@
 
 k-means places landmarks, each row belongs to the cell of its nearest landmark, and a search reads only the `probes`
 cells whose landmarks are nearest to the query. Queries are grouped by cell, so that each cell is one matrix product for
-all queries that look into it. Projections (cells.py), or codes, rule out most of its rows before any is measured.
+all queries that search it. Projections (cells.py) or codes (bit_cells.py) rule out most of its rows before they are
+measured.
 
 Distances are exact float64 values, or those of the codes if full rows are not stored. A neighbor in a cell that was not
 probed is missed. A search that finds fewer than k rows probes more cells.
@@ -30,7 +31,7 @@ from kway.search.bit_cells import BitCells
 from kway.search.cells import (
     CellGroups,
     CellTable,
-    Ground,
+    CellLayout,
     Projected,
     Projection,
     by_cell,
@@ -46,7 +47,7 @@ from kway.search.power_scaling import Unit
 from kway.search.results import Heaps, Ids, Neighbors, empty_heaps, whole_k
 from kway.threads import even_spans, pmap, spans
 
-PROBES = 24  # cells that are probed unless tuned: a recall near 0.996 on images with 2 sqrt(n) cells (T3)
+PROBES = 24  # default number of cells per query: a recall of 0.996 on images with 2 sqrt(n) cells in benchmark T3
 
 
 @dataclass(frozen=True)
@@ -56,15 +57,16 @@ class Landmarks(Recipe):
     Parameters
     ----------
     n_landmarks : int or "auto", default="auto"
-        Number of cells; "auto" is twice the square root of the rows.
+        Number of cells; "auto" is twice the square root of the number of rows.
     probes : int or "auto", default="auto"
-        Cells that a query looks into. A NeighborsClassifier tunes "auto" until its votes agree with exact search. An
-        index that is built directly uses 24 and guarantees no recall: if rows are not in clusters, as on random
-        directions, most neighbors may be missed. Compare it with `Flat` on some queries.
+        Number of cells that a query searches. `NeighborsClassifier` tunes "auto" until its votes agree with exact
+        search. An index that is built directly uses 24 and guarantees no recall: if rows are not in clusters, such as
+        rows in random directions, most neighbors may be missed. Compare the results with those of `Flat`.
     seed : int, default=0
         Seed of the samples and of the first landmarks.
     store : None, Int8 or Bits, default=None
-        How rows are stored: in full, as bytes or as bits.
+        How rows are stored: in full, as bytes or as bits. Codes save memory, not time: a search of `Bits` is slower
+        than one of full rows in memory. Use ``Bits(rerank=False)`` if the rows do not fit in memory.
     verbose : bool, default=False
         Whether to show the progress of k-means.
 
@@ -155,20 +157,20 @@ class Landmarks(Recipe):
         index = LandmarksIndex(self, metric, ids, facts["n_features"])
         index._projection = Projection(np.asarray(arrays["mean"]), frozen(arrays["basis"]), facts["length"])
         index._landmarks, index._trained = frozen(arrays["landmarks"]), facts["trained"]
-        index._set(self.keeper.table().from_arrays(rows, arrays, index._ground()))
+        index._set(self.keeper.table().from_arrays(rows, arrays, index._layout()))
         index.probes = facts["probes"]
         return index
 
 
 class Probed(NamedTuple):
-    """The result of a search with some number of probes, and the mean number of rows measured per query."""
+    """The result of a search with one number of probes."""
 
     found: Neighbors
-    touched: float
+    touched: float  # mean number of rows measured per query
 
 
 class LandmarksIndex(Index):
-    """Live cells; `probes` may be set at any time."""
+    """An IVF index that searches can use and that can change; `probes` may be set at any time."""
 
     recipe: Landmarks
     _projection: Projection
@@ -198,7 +200,7 @@ class LandmarksIndex(Index):
 
     @property
     def ends_exact(self) -> bool:
-        """Whether a search of all cells gives the answer that a guarantee refers to."""
+        """Whether a search of all cells is the reference of a guarantee."""
         return self._table.ends_exact
 
     @property
@@ -214,66 +216,66 @@ class LandmarksIndex(Index):
     @property
     def landmarks_(self) -> NDArray[np.float64]:
         """Landmarks (n_landmarks, d): among unit rows for cosine, among points on the sphere for haversine."""
-        return np.asarray(self.unit.given(self._ground().centers().astype(np.float64)))
+        return np.asarray(self.unit.given(self._layout().centers().astype(np.float64)))
 
-    def _ground(self) -> Ground:
-        return Ground(self.metric.distance, self._projection, self._landmarks, self.recipe.keeper)
+    def _layout(self) -> CellLayout:
+        return CellLayout(self.metric.distance, self._projection, self._landmarks, self.recipe.keeper)
 
     def _train(self, rows: NDArray) -> None:
-        """Learn the projection, place the landmarks, and assign each row to its nearest."""
+        """Learn the projection, place the landmarks, and assign each row to the nearest."""
         self._place(rows)
         cells = self._nearest_landmarks(rows)
-        self._arrange(self.recipe.keeper.table().keep(rows, cells, self._ground()), cells)
+        self._arrange(self.recipe.keeper.table().keep(rows, cells, self._layout()), cells)
 
     def _place(self, rows: NDArray, n: int | None = None) -> None:
         """Set the projection and the landmarks for rows (n, d), or for n rows like these."""
         recipe, rng = self.recipe, np.random.default_rng(self.recipe.seed)
         distance, n = self.metric.distance, n or len(rows)
         sample = distance.place(projection_sample(rows, recipe.seed))
-        learned = learn_projection(sample, distance.order > 0, recipe.seed)
-        whole = recipe.keeper.learns_long and learned.basis.shape[1] > 0
-        self._projection = replace(learned, length=learned.basis.shape[1]) if whole else learned
-        wanted = round(2.0 * n**0.5) if recipe.n_landmarks == "auto" else int(recipe.n_landmarks)
-        count = min(len(rows), max(1, wanted))
-        some = self._projection.of(distance.place(kmeans_sample(rows, count, rng)), long=False).lead
+        projection = learn_projection(sample, distance.order > 0, recipe.seed)
+        width = projection.basis.shape[1]
+        self._projection = replace(projection, length=width) if recipe.keeper.learns_long and width else projection
+        n_landmarks = round(2.0 * n**0.5) if recipe.n_landmarks == "auto" else int(recipe.n_landmarks)
+        n_landmarks = min(len(rows), max(1, n_landmarks))
+        points = self._projection.project(distance.place(kmeans_sample(rows, n_landmarks, rng)), long=False).leading
         with progress.bar("landmarks", ROUNDS, asked=recipe.verbose) as tell:
-            self._landmarks = frozen(place_centers(some, count, rng, tell=tell))
+            self._landmarks = frozen(place_centers(points, n_landmarks, rng, tell=tell))
         self._trained = n
 
     def _arrange(self, kept: StoredRows, cells: NDArray[np.int64]) -> None:
         """Set the table of rows with these cells (n,)."""
-        self._set(self.recipe.keeper.table().of(kept, cells, self._ground()))
+        self._set(self.recipe.keeper.table().of(kept, cells, self._layout()))
 
     def _set(self, table: CellTable | BitCells) -> None:
         self._table = table
-        self._finder = self._ground().finder()
+        self._finder = self._layout().finder()
         self.why_ = (
             f"{self.n_landmarks} landmarks over {len(table.names):,} rows: approximate, searches the cells nearest "
             f"to each query{NO_GUARANTEE if self.recipe.probes == 'auto' else ''}"
         )
 
     def _nearest_landmarks(self, rows: Any) -> NDArray[np.int64]:
-        """Return the nearest landmark (n,) of rows (n, d), part by part."""
-        near, place = np.empty(len(rows), dtype=np.int64), self.metric.distance.place
+        """Return the nearest landmark (n,) of each row (n, d)."""
+        nearest, place = np.empty(len(rows), dtype=np.int64), self.metric.distance.place
 
         def work(part: slice) -> None:
-            lead = self._projection.of(place(rows[part]), long=False).lead
-            near[part] = nearest_centers(lead, self._landmarks).centers
+            points = self._projection.project(place(rows[part]), long=False).leading
+            nearest[part] = nearest_centers(points, self._landmarks).centers
 
         pmap(work, spans(len(rows), rows_per_block(4 * rows.shape[1], 2 * CACHE_BYTES)))
-        return near
+        return nearest
 
     def _probes(self, probes: int | None) -> int:
         return max(1, min(self.probes if probes is None else int(probes), self.n_landmarks))
 
     def _nearest(self, queries: NDArray, k: int, probes: int | None) -> Neighbors:
-        wanted = self._probes(probes)
+        n_probes = self._probes(probes)
         heaps = empty_heaps(len(queries), k)
         if len(queries) == 1:
-            measured = self._search(queries, heaps, wanted)
+            measured = self._search(queries, heaps, n_probes)
         else:
             blocks = even_spans(len(queries), self._block)
-            measured = sum(pmap(lambda b: self._search(queries[b], heaps.part(b), wanted), blocks))
+            measured = sum(pmap(lambda b: self._search(queries[b], heaps.part(b), n_probes), blocks))
         self._touched = measured / len(queries)
         return heaps.neighbors()
 
@@ -300,38 +302,39 @@ class LandmarksIndex(Index):
         checked, k = self.unit.queries(self._prepared(queries, "queries")), whole_k(k)
         rows, ask = checked.rows, self._asked(checked, k)
         q = len(rows)
-        kept = [empty_heaps(q, ask) for _ in steps]
+        results = [empty_heaps(q, ask) for _ in steps]
         blocks = even_spans(q, min(self._block, max(64, rows_per_block(16 * self.n_landmarks))))
-        work = pmap(lambda b: self._widen(rows[b], [heaps.part(b) for heaps in kept], steps), blocks)
+        measured = pmap(lambda b: self._search_steps(rows[b], [heaps.part(b) for heaps in results], steps), blocks)
         probed = []
-        for step, heaps, touched in zip(steps, kept, np.sum(work, axis=0) / q):
-            found = heaps.neighbors()
-            short = np.flatnonzero(found.ids[:, -1] < 0)
-            if len(short):  # `nearest` probes more cells for these queries
-                found.ids[short], found.distances[short] = self._nearest(rows[short], ask, step)
-            probed.append(Probed(self._named(checked, found, k, step), float(touched)))
+        for step, heaps, touched in zip(steps, results, np.sum(measured, axis=0) / q):
+            neighbors = heaps.neighbors()
+            incomplete = np.flatnonzero(neighbors.ids[:, -1] < 0)
+            if len(incomplete):  # `nearest` probes more cells for these queries
+                neighbors.ids[incomplete], neighbors.distances[incomplete] = self._nearest(rows[incomplete], ask, step)
+            probed.append(Probed(self._named(checked, neighbors, k, step), float(touched)))
         return probed
 
-    def _widen(self, queries: NDArray, kept: list[Heaps], steps: Sequence[int]) -> list[int]:
-        """Search more and more cells; at each step copy the heaps and note the rows measured so far."""
+    def _search_steps(self, queries: NDArray, results: list[Heaps], steps: Sequence[int]) -> list[int]:
+        """Search the cells of one step after another, copying the heaps to the results of each step.
+
+        Returns the number of rows measured up to each step.
+        """
         exact = frozen(queries.astype(np.float64))
-        projected = self._projection.of(self.metric.distance.place(exact), self._table.long.shape[1] > 0)
-        keys = self._finder.marks - projected.lead @ self._landmarks.T  # (q, c)
+        projected = self._projection.project(self.metric.distance.place(exact), self._table.long.shape[1] > 0)
+        keys = self._finder.marks - projected.leading @ self._landmarks.T  # (q, c)
         cells = np.argsort(keys, axis=1, kind="stable")  # nearest first
         keys = np.take_along_axis(keys, cells, axis=1)
-        heaps, measured = empty_heaps(len(queries), kept[0].ids.shape[1]), 0
-        done, touched = 0, []
-        for step, copy in zip(steps, kept):
-            groups = self._groups(slice(done, step), cells, keys, projected, heaps)
-            measured += self._table.search_groups(exact, projected, heaps, groups)
-            copy.distances[:], copy.ids[:] = heaps
-            touched.append(measured)
-            done = step
-        return touched
+        heaps, previous, measured = empty_heaps(len(queries), results[0].ids.shape[1]), 0, [0]
+        for step, result in zip(steps, results):
+            groups = self._groups(slice(previous, step), cells, keys, projected, heaps)
+            measured.append(measured[-1] + self._table.search_groups(exact, projected, heaps, groups))
+            result.distances[:], result.ids[:] = heaps
+            previous = step
+        return measured[1:]
 
     @property
     def _block(self) -> int:
-        """Number of queries that are searched together (T3)."""
+        """Number of queries that are searched together; decided by the IVF benchmark (T3)."""
         return min(8192, max(256, rows_per_block(16 * self.n_features)))
 
     def _search(self, queries: NDArray, heaps: Heaps, probes: int) -> int:
@@ -341,16 +344,16 @@ class LandmarksIndex(Index):
         if len(queries) == 1:
             measured = self._table.search_single(exact, placed, self._finder, probes, heaps)
         else:  # the nearest cell first: it gives a small k-th distance, which rules out more rows of the others
-            projected = self._projection.of(placed, self._table.long.shape[1] > 0)
+            projected = self._projection.project(placed, self._table.long.shape[1] > 0)
             keys, cells = self._probe(projected, probes)  # (q, probes), nearest first
             measured = self._table.search_groups(exact, projected, heaps, by_cell(cells[:, :1], self.n_landmarks))
             others = self._groups(slice(1, None), cells, keys, projected, heaps)
             measured += self._table.search_groups(exact, projected, heaps, others)
-        (where,) = (heaps.distances[:, 0] >= EMPTY).nonzero()
-        if probes < self.n_landmarks and len(where):
-            again = empty_heaps(len(where), heaps.ids.shape[1])
-            measured += self._search(queries[where], again, min(4 * probes, self.n_landmarks))
-            heaps.distances[where], heaps.ids[where] = again
+        (incomplete,) = (heaps.distances[:, 0] >= EMPTY).nonzero()
+        if probes < self.n_landmarks and len(incomplete):
+            wider = empty_heaps(len(incomplete), heaps.ids.shape[1])
+            measured += self._search(queries[incomplete], wider, min(4 * probes, self.n_landmarks))
+            heaps.distances[incomplete], heaps.ids[incomplete] = wider
         return measured
 
     def _groups(
@@ -358,23 +361,24 @@ class LandmarksIndex(Index):
     ) -> CellGroups:
         """Group queries by a range of their cells (q, any); cells whose bounds exclude all their rows are left out."""
         bounds = self._table.bounds
-        some = cells[:, ring] if bounds is None else bounds.near(ring, cells, keys, projected, heaps.distances[:, 0])
-        return by_cell(some, self.n_landmarks)
+        if bounds is None:
+            return by_cell(cells[:, ring], self.n_landmarks)
+        return by_cell(bounds.skip_far(ring, cells, keys, projected, heaps.distances[:, 0]), self.n_landmarks)
 
     def _probe(self, projected: Projected, probes: int) -> Heaps:
-        """Return keys and names (q, probes) of the nearest cells of each query, nearest first."""
+        """Return keys and numbers (q, probes) of the nearest cells of each query, nearest first."""
         q = len(projected.short)
-        products = projected.lead @ self._landmarks.T  # (q, c)
+        products = projected.leading @ self._landmarks.T  # (q, c)
         marks = self._finder.marks
-        scale, names = frozen(np.full_like(marks, -1)), np.arange(len(marks))
-        heaps, nothing, which = empty_heaps(q, probes), frozen(np.empty((q, 0))), np.arange(q)
-        offer(KEY, products, scale, marks, nothing, nothing, names, which, np.zeros(q), 0.0, 0.0, 0.0, *heaps)
+        scale, cells = frozen(np.full_like(marks, -1)), np.arange(len(marks))
+        heaps, unused, which = empty_heaps(q, probes), frozen(np.empty((q, 0))), np.arange(q)
+        offer(KEY, products, scale, marks, unused, unused, cells, which, np.zeros(q), 0.0, 0.0, 0.0, *heaps)
         settle(*heaps)
         return heaps
 
     def _append(self, rows: NDArray) -> None:
         cells = self._nearest_landmarks(rows)
-        kept = self._table.rows().join(self._table.more(rows, cells, self._ground()))
+        kept = self._table.rows().join(self._table.more(rows, cells, self._layout()))
         if self.n_rows > 2 * self._trained and kept.full is not None:  # codes alone keep their landmarks
             self._train(kept.full)
             return

@@ -30,7 +30,7 @@ from kway.kernels.jit import kernel
 from kway.kernels.topk import EMPTY
 
 _BATCH = 64  # queries of a cell that share its spread rows: their tables stay in the L2 cache
-# Rounding of a cosine that should be at most 1. Its square root appears if the lengths of float32 rows cancel.
+# Error of a cosine whose key is a difference of nearly equal float32 lengths: about the square root of their rounding.
 _COSINE_ROUNDING = float(np.sqrt(np.finfo(np.float32).eps))
 
 

@@ -203,7 +203,7 @@ class BitScan(Scan):
     def measure(self, queries: NDArray[np.float64], ids: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return distances (q, c) of queries (q, d) to the rows at ids (q, c), exact if full rows are stored."""
         if self.kept.has_full:
-            return measured_rows(self.distance, queries, *self.kept.found(ids))
+            return measured_rows(self.distance, queries, *self.kept.select_rows(ids))
         encoded, distances = self.encode(queries), np.empty(ids.shape)
 
         def work(part: slice) -> None:

@@ -408,7 +408,7 @@ class StoredRows:
         """Whether rows are CSR."""
         return sp.issparse(self.full)
 
-    def found(self, ids: NDArray[np.int64]) -> SelectedRows:
+    def select_rows(self, ids: NDArray[np.int64]) -> SelectedRows:
         """Return dense rows for ids (q, k): all rows, or only the selected ones if they have to be decoded."""
         return SelectedRows.select(self.codes, ids) if self.full is None else SelectedRows(frozen(self.full), ids)
 
@@ -512,8 +512,8 @@ class GpuStoredRows(StoredRows):
         """Return the full rows, which are on the GPU already, or None."""
         return None if self.tensor_rows is None else self.tensor_rows.tensor
 
-    def found(self, ids: NDArray[np.int64]) -> SelectedRows:
+    def select_rows(self, ids: NDArray[np.int64]) -> SelectedRows:
         """Return the rows at ids (q, k); only these are copied."""
         if self.tensor_rows is None or self.read:
-            return super().found(ids)
+            return super().select_rows(ids)
         return SelectedRows.select(self.tensor_rows, ids)
