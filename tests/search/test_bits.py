@@ -352,3 +352,21 @@ def test_threads_that_share_the_cells_of_a_query_find_what_one_finds():
         alone, shared = (index.search(query[None], 4, n_jobs=n_jobs) for n_jobs in (1, 2))
         np.testing.assert_array_equal(shared.ids, alone.ids)
         np.testing.assert_array_equal(shared.scores, alone.scores)
+
+
+@pytest.mark.parametrize("q", [1, 30])
+def test_the_first_filter_changes_no_result(q, monkeypatch):
+    """Queries in random directions need both scans; rows that both find appear once."""
+    from kway.search.codecs import bit_scan
+
+    rng = np.random.default_rng(5)
+    rows, queries = units(rng, 9000, 128).astype(np.float32), units(rng, q, 128).astype(np.float32)
+    for store in (Bits(1, rerank=False), Bits(1, miss=1e-6)):
+        index = Flat(store=store).build(rows, "cosine")
+        filtered = index.nearest(queries, 10)
+        assert all(len(np.unique(ids)) == 10 for ids in filtered.ids)
+        with monkeypatch.context() as patch:
+            patch.setattr(bit_scan, "make_filter", lambda *_: None)
+            scanned = index.nearest(queries, 10)
+        np.testing.assert_array_equal(filtered.ids, scanned.ids)
+        np.testing.assert_array_equal(filtered.distances, scanned.distances)

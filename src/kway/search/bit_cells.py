@@ -34,16 +34,16 @@ from kway.kernels.codes.bit_scan import CodedRows, Estimator
 from kway.kernels.codes.row_tiles import TABLE_FEATURES
 from kway.kernels.jit import frozen
 from kway.kernels.lanes import chosen
-from kway.kernels.topk import EMPTY
+from kway.kernels.topk import EMPTY, merge
 from kway.rows.blocks import SAMPLE_ROWS
 from kway.search.cells import (
     CellGroups,
-    CellOrder,
     CellLayout,
+    CellOrder,
     Projected,
     Projection,
-    sort_by_cell,
     single_groups,
+    sort_by_cell,
     take_rows,
 )
 from kway.search.codecs.bit_scan import coded_rows
@@ -53,11 +53,13 @@ from kway.search.codecs.stores import StoredRows
 from kway.search.distances import Distance
 from kway.search.kmeans import ROWS_PER_CENTER
 from kway.search.results import Heaps, empty_heaps
+from kway.threads import pmap, workers
 from kway.validation import plain_rows
 
 if TYPE_CHECKING:
     from kway.search.landmarks import LandmarksIndex
 
+_ROWS_PER_THREAD = 2**15  # rows searched for a query from which on a second thread saves time; decided by C1
 _NO_PROJECTION = frozen(np.empty((0, 0), dtype=np.float32))
 
 
@@ -163,21 +165,39 @@ class BitCells(CellOrder):
     def search_single(
         self, exact: NDArray[np.float64], placed: NDArray[np.float64], finder: CellFinder, probes: int, heaps: Heaps,
     ) -> int:  # fmt: skip
-        """Search the nearest cells of each query (q, d); return the number of rows measured or estimated."""
+        """Search the nearest cells of each query (q, d); return the number of rows measured or estimated.
+
+        Each thread searches a part of every cell, because a cell of a large index takes milliseconds.
+        """
         q, nearest = len(exact), empty_heaps(len(exact), probes)
         short = np.empty((q, finder.landmarks.shape[1] + 1), np.float32)
         find_cells(placed, finder, CellQueries(short, np.empty((q, 0), np.float32), exact, np.empty(q)), *nearest)
-        return self._search_cells(exact, heaps, single_groups(nearest.ids))
+        groups = single_groups(nearest.ids)
+        cells = groups.cells[groups.cells < len(self.centers)]
+        n_rows = int((self.offsets[cells + 1] - self.offsets[cells]).sum())
+        n_parts, measured = min(workers(), 1 + n_rows // _ROWS_PER_THREAD), 0
+
+        def search(part: int) -> tuple[Heaps, int]:
+            part_heaps = empty_heaps(q, heaps.ids.shape[1])
+            return part_heaps, self._search_part(exact, part_heaps, groups, part, n_parts)
+
+        for part_heaps, count in pmap(search, range(n_parts)):
+            merge(*heaps, *part_heaps)
+            measured += count
+        return measured
 
     def search_groups(self, exact: NDArray[np.float64], projected: Projected, heaps: Heaps, groups: CellGroups) -> int:
         """Search cells for groups of queries (q, d); return the number of rows measured or estimated."""
-        return self._search_cells(exact, heaps, groups)
+        return self._search_part(exact, heaps, groups, part=0, n_parts=1)
 
-    def _search_cells(self, exact: NDArray[np.float64], heaps: Heaps, groups: CellGroups) -> int:
+    def _search_part(
+        self, exact: NDArray[np.float64], heaps: Heaps, groups: CellGroups, part: int, n_parts: int
+    ) -> int:  # fmt: skip
+        """Search one of n_parts parts of every cell."""
         rotated = self.codes.frame.rotate(np.asarray(self.distance.place(exact)))
         cells = CodedCells(self.offsets, self.lengths, self.rotated)
         queries, fast = CellPairs(*groups, rotated, exact), chosen(*TABLE_FEATURES)
-        counts = search_bit_cells(self._estimator, self._coded, cells, queries, fast, *heaps)
+        counts = search_bit_cells(self._estimator, self._coded, cells, queries, part, n_parts, fast, *heaps)
         return int(counts[int(self.has_full)])
 
     @cached_property

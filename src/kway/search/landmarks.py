@@ -30,8 +30,8 @@ from kway.parameters import AUTO, check_parameters, whole
 from kway.search.bit_cells import BitCells
 from kway.search.cells import (
     CellGroups,
-    CellTable,
     CellLayout,
+    CellTable,
     Projected,
     Projection,
     by_cell,

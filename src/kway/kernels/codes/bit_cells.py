@@ -131,8 +131,8 @@ def _scan_batch(
 
 
 @kernel
-def search_bit_cells(estimator, coded, cells, queries, fast, distances, ids):
-    """Offer the rows of each cell to the heaps distances, ids (q, k) of the queries that search it.
+def search_bit_cells(estimator, coded, cells, queries, part, n_parts, fast, distances, ids):
+    """Offer one of n_parts parts of each cell to the heaps distances, ids (q, k) of the queries that search it.
 
     estimator: Estimator, coded: CodedRows, cells: CodedCells, queries: CellPairs. Returns the numbers of rows estimated
     and measured.
@@ -147,7 +147,8 @@ def search_bit_cells(estimator, coded, cells, queries, fast, distances, ids):
         cell = queries.cells[g]
         if cell >= len(cells.offsets) - 1:  # a pair that is left out
             continue
-        start, stop = cells.offsets[cell], cells.offsets[cell + 1]
+        first, size = cells.offsets[cell], cells.offsets[cell + 1] - cells.offsets[cell]
+        start, stop = first + size * part // n_parts, first + size * (part + 1) // n_parts
         if start == stop:
             continue
         for p in range(queries.starts[g], queries.starts[g + 1], _BATCH):
