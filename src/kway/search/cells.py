@@ -260,7 +260,6 @@ class CellTable(CellOrder):
     max_norm: float  # largest norm of a row
     slack: float  # largest rounding error of a product, relative to the product of the norms
     largest: int  # number of rows of the largest cell
-    views: tuple[NDArray, ...]  # rows, codes, scales, errors and center as kernels read them; empty if not stored
 
     @staticmethod
     def keep(rows: NDArray, cells: NDArray[np.int64], layout: CellLayout) -> StoredRows:
@@ -296,7 +295,6 @@ class CellTable(CellOrder):
             max_norm=max_norm,
             slack=sum_rounding(short.shape[1], np.float32) + 1e-5,  # 1e-5 for the float32 product with the basis
             largest=max(1, int(np.diff(offsets).max())),
-            views=_kernel_views(ordered, errors),
         )  # fmt: skip
 
     @property
@@ -346,19 +344,13 @@ class CellTable(CellOrder):
 
     @cached_property
     def _table(self) -> CellRows:
-        """The table as kernels read it."""
-        rows, codes, scales, errors, center = self.views
+        """The table as kernels read it; arrays that are not stored are empty."""
+        codes = self.kept.codes if isinstance(self.kept.codes, ByteRows) else _NO_CODES
+        rows = np.empty((0, self.kept.shape[1]), np.float32) if self.kept.full is None else self.kept.full
         return CellRows(
-            self.short, self.long, self.half, rows, codes, scales, errors, center, self.names, self.offsets,
-            self.max_norm, self.slack,
+            self.short, self.long, self.half, frozen(rows), frozen(codes.codes), frozen(codes.scale), self.errors,
+            frozen(codes.center), self.names, self.offsets, self.max_norm, self.slack,
         )  # fmt: skip
-
-
-def _kernel_views(kept: StoredRows, errors: NDArray[np.float32]) -> tuple[NDArray, ...]:
-    """Return rows, codes, scales, errors and center as kernels read them."""
-    codes = kept.codes if isinstance(kept.codes, ByteRows) else _NO_CODES
-    rows = np.empty((0, kept.shape[1]), np.float32) if kept.full is None else kept.full
-    return tuple(frozen(array) for array in (rows, codes.codes, codes.scale, errors, codes.center))
 
 
 def _project(kept: StoredRows, projection: Projection, distance: Distance) -> Projected:

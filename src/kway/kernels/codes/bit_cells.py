@@ -29,7 +29,7 @@ from kway.kernels.codes.sum_tables import fill_sum_tables
 from kway.kernels.jit import kernel
 from kway.kernels.topk import EMPTY
 
-_BATCH = 64  # queries of a cell that share its spread rows: their tables stay in the L2 cache
+QUERY_BATCH = 64  # queries that share the spread rows of a tile: their tables stay in the L2 cache
 # Error of a cosine whose key is a difference of nearly equal float32 lengths: about the square root of their rounding.
 _COSINE_ROUNDING = float(np.sqrt(np.finfo(np.float32).eps))
 
@@ -140,8 +140,8 @@ def search_bit_cells(estimator, coded, cells, queries, part, n_parts, fast, dist
     dim = queries.rotated.shape[1]
     counts, buffers = np.zeros(2, np.int64), scan_buffers(coded, dim, distances.shape[1])
     batch = CellBatch(
-        np.empty(_BATCH, np.int64), np.empty((_BATCH, dim), np.float32), np.empty(_BATCH, np.float32),
-        np.empty(_BATCH), np.empty(_BATCH), empty_tables(_BATCH, dim),
+        np.empty(QUERY_BATCH, np.int64), np.empty((QUERY_BATCH, dim), np.float32), np.empty(QUERY_BATCH, np.float32),
+        np.empty(QUERY_BATCH), np.empty(QUERY_BATCH), empty_tables(QUERY_BATCH, dim),
     )  # fmt: skip
     for g in range(len(queries.cells)):
         cell = queries.cells[g]
@@ -151,8 +151,8 @@ def search_bit_cells(estimator, coded, cells, queries, part, n_parts, fast, dist
         start, stop = first + size * part // n_parts, first + size * (part + 1) // n_parts
         if start == stop:
             continue
-        for p in range(queries.starts[g], queries.starts[g + 1], _BATCH):
-            pairs = queries.pairs[p : min(p + _BATCH, queries.starts[g + 1])]
+        for p in range(queries.starts[g], queries.starts[g + 1], QUERY_BATCH):
+            pairs = queries.pairs[p : min(p + QUERY_BATCH, queries.starts[g + 1])]
             count = _fill_batch(estimator, cells, cell, queries, pairs, distances[:, 0], batch)
             if count:
                 _scan_batch(

@@ -27,6 +27,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from kway.kernels.codes.bit_cells import QUERY_BATCH
 from kway.kernels.codes.bit_scan import CodedQueries, CodedRows, Estimator, estimate_bits, scan_bits
 from kway.kernels.codes.bits import sign_words
 from kway.kernels.codes.first_filter import (
@@ -69,7 +70,6 @@ _LOOSE = 10  # the groups pass at least this multiple of the rows that pass by a
 _MIN_PASSING = 32  # at least this multiple of k rows should pass, so that the k-th distance is small
 _LARGEST_SHARE = 0.05  # no filter is used if a larger share of the rows should pass
 _SAMPLED_ROWS = 512  # rows from which the limits of the filter are estimated
-_BATCH = 64  # queries per thread that share a pass: their rotated coordinates stay in the L2 cache
 
 
 def bit_queries(queries: NDArray[np.float64], frame: BitFrame) -> CodedQueries:
@@ -196,7 +196,7 @@ class BitScan(Scan):
     def nearest(self, queries: NDArray, k: int) -> Neighbors:
         """Return positions and distances (q, k) of the nearest rows; distances are estimates without full rows."""
         exact, heaps = frozen(np.asarray(queries, dtype=np.float64)), empty_heaps(len(queries), k)
-        batches = spans(len(exact), _BATCH * workers())
+        batches = spans(len(exact), QUERY_BATCH * workers())
         self.touched = sum(self._search(exact[batch], heaps.part(batch)) for batch in batches) / len(exact)
         return heaps.neighbors()
 
