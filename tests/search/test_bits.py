@@ -333,8 +333,8 @@ def _weights(planes):
 @pytest.mark.parametrize("metric", METRICS)
 def test_a_portable_filter_answers_the_same(metric, monkeypatch):
     rows, queries = clustered(9000)
-    for store in (Bits(1, rerank=False), Bits(2)):
-        index = Flat(store=store).build(rows, metric)
+    for recipe in (Flat(store=Bits(1, rerank=False)), Flat(store=Bits(2)), Landmarks(store=Bits(1, rerank=False))):
+        index = recipe.build(rows, metric)
         for some in (queries[:5], queries):
             monkeypatch.delenv("KWAY_PORTABLE", raising=False)
             here = index.nearest(some, 2)
