@@ -189,8 +189,8 @@ def test_signs_filter_first_where_a_gpu_has_the_unit_for_it(by_device, device, m
     assert sum(undecided[:1]) < len(queries)
 
 
-def test_how_many_bits_may_differ_is_the_cpus_rule(device):
-    from kway.kernels.codes.bit_scan import least_cosine, most_bits
+def test_how_many_bits_may_differ_is_the_quantile_of_a_binomial(device):
+    from kway.kernels.codes.bit_scan import least_cosine
     from kway.rows.gpu.sign_codes import SignFilter
 
     rng = np.random.default_rng(0)
@@ -201,7 +201,8 @@ def test_how_many_bits_may_differ_is_the_cpus_rule(device):
         keys = 0.5 * (worst**2 - base) if squared else worst - base
         lengths = np.float32(0.5), np.float32(2)
         cosines = [least_cosine(squared, key, norm, *lengths) for key, norm in zip(keys, norms)]
-        expected = np.array([most_bits(cosine, 512.0, 3.0) for cosine in cosines]) < most + 1
+        shares = np.arccos(np.minimum(cosines, 1.0)) / np.pi  # of bits that differ
+        expected = 512.0 * shares + 3.0 * np.sqrt(512.0 * shares * (1.0 - shares)) + 0.5 < most + 1
         found = SignFilter(None, 3.0, 0.5, 2.0).covers(*map(device.put, (keys, norms)), squared, device.put(most))
         np.testing.assert_array_equal(device.fetch(found), expected)
         assert 0 < expected.sum() < 200

@@ -285,7 +285,8 @@ def test_zero_rows_and_few_rows_in_cells():
 
 def test_a_filter_is_not_enough_where_nothing_bounds_the_cosine():
     """At a cosine of -1 all bits may differ; fastmath once made a root of less than nothing of it."""
-    from kway.kernels.codes.bit_scan import CodedQueries, Estimator, FirstFilter, enough
+    from kway.kernels.codes.bit_scan import CodedQueries, Estimator
+    from kway.kernels.codes.first_filter import FirstFilter, enough
 
     norms, out = np.linspace(0.01, 3, 200), np.empty(200, dtype=bool)
     counts = np.tile(np.array([0, 100, 100]), (200, 2, 1))
@@ -309,7 +310,7 @@ def test_a_first_filter_passes_about_the_share_that_it_should(q):
     asked = bit_queries(queries, codes.frame)
     found = make_filter(asked, sample_signs(codes), 10**8, 1)
     assert found.groups.shape == ((q, 48) if q == 1 else (q, 36))
-    assert found.width == (3 if q == 1 else 4)
+    assert found.n_words == (3 if q == 1 else 4)
     y = codes.grid()
     for i in range(min(q, 2)):
         some, every = _weights(found.planes[i])  # (D,) of the groups, of all
@@ -317,7 +318,7 @@ def test_a_first_filter_passes_about_the_share_that_it_should(q):
         np.testing.assert_array_equal(some, np.where(asked_for, every, 0))
         np.testing.assert_array_equal(found.tables[i].max(axis=1), every[asked_for].reshape(-1, 4).sum(axis=1))
         differ = (y > 0) != (asked.rotated[i] > 0)
-        shares = (differ @ some <= found.mosts[i, 0]).mean(), (differ @ every <= found.mosts[i, 1]).mean()
+        shares = (differ @ some <= found.limits[i, 0]).mean(), (differ @ every <= found.limits[i, 1]).mean()
         assert 0.1 < shares[0] * (600 if q == 1 else 1500) < 6
         assert shares[1] * 20_000 < 10
     assert make_filter(asked, sample_signs(codes), 500, 1) is None
@@ -332,8 +333,8 @@ def _weights(planes):
 @pytest.mark.parametrize("metric", METRICS)
 def test_a_portable_filter_answers_the_same(metric, monkeypatch):
     rows, queries = clustered(9000)
-    for store in (Bits(1, rerank=False), Bits(2)):
-        index = Flat(store=store).build(rows, metric)
+    for recipe in (Flat(store=Bits(1, rerank=False)), Flat(store=Bits(2)), Landmarks(store=Bits(1, rerank=False))):
+        index = recipe.build(rows, metric)
         for some in (queries[:5], queries):
             monkeypatch.delenv("KWAY_PORTABLE", raising=False)
             here = index.nearest(some, 2)
@@ -351,3 +352,21 @@ def test_threads_that_share_the_cells_of_a_query_find_what_one_finds():
         alone, shared = (index.search(query[None], 4, n_jobs=n_jobs) for n_jobs in (1, 2))
         np.testing.assert_array_equal(shared.ids, alone.ids)
         np.testing.assert_array_equal(shared.scores, alone.scores)
+
+
+@pytest.mark.parametrize("q", [1, 30])
+def test_the_first_filter_changes_no_result(q, monkeypatch):
+    """Queries in random directions need both scans; rows that both find appear once."""
+    from kway.search.codecs import bit_scan
+
+    rng = np.random.default_rng(5)
+    rows, queries = units(rng, 9000, 128).astype(np.float32), units(rng, q, 128).astype(np.float32)
+    for store in (Bits(1, rerank=False), Bits(1, miss=1e-6)):
+        index = Flat(store=store).build(rows, "cosine")
+        filtered = index.nearest(queries, 10)
+        assert all(len(np.unique(ids)) == 10 for ids in filtered.ids)
+        with monkeypatch.context() as patch:
+            patch.setattr(bit_scan, "make_filter", lambda *_: None)
+            scanned = index.nearest(queries, 10)
+        np.testing.assert_array_equal(filtered.ids, scanned.ids)
+        np.testing.assert_array_equal(filtered.distances, scanned.distances)

@@ -53,7 +53,7 @@ def test_no_cell_with_a_nearer_row_is_passed_over(distance, nearest):
     order = np.argsort(to_marks, axis=1)
     keys = np.take_along_axis(0.5 * (to_marks**2 - (queries**2).sum(axis=1, keepdims=True)), order, axis=1)
     ring = slice(2, None)
-    far = bounds.near(ring, order, keys, projected, worst) == 24
+    far = bounds.skip_far(ring, order, keys, projected, worst) == 24
     near = [to_rows[:, cells == c].min(axis=1, initial=np.inf) for c in range(24)]  # (c, q)
     nearer = np.take_along_axis(np.stack(near, axis=1), order, axis=1)[:, ring]
     assert (nearer[far] > np.broadcast_to(chord[:, None], far.shape)[far]).all()

@@ -78,7 +78,7 @@ def test_growing_places_the_landmarks_anew():
 def test_projections_never_overstate(d):
     rows = images(600, d=d) + 3.0
     projection = learn_projection(rows, centered=True, seed=0)
-    short, long, norms = projection.of(rows)
+    short, long, norms = projection.project(rows)
     pairs = np.random.default_rng(0).integers(600, size=(2, 500))
     true = np.linalg.norm(rows[pairs[0]].astype(float) - rows[pairs[1]], axis=1)
     for e in (short, np.hstack([short[:, :-1], long])) if long.shape[1] else (short,):
@@ -194,11 +194,11 @@ def test_one_query_is_projected_as_a_batch_is(share, size):
     rows[:, 7] = size
     index = Landmarks(n_landmarks=20).build(rows)
     placed = frozen(rows[:8])
-    expected, found, near = index._projection.of(placed), index._projection.allocate(8), empty_heaps(8, 3)
+    expected, found, near = index._projection.project(placed), index._projection.allocate(8), empty_heaps(8, 3)
     find_cells(placed, index._finder, CellQueries(found.short, found.long, placed, found.norms), *near)
     for one, other in zip(found, expected):
         np.testing.assert_allclose(one, other, atol=2e-5 * expected.norms.max())
-    keys = index._finder.marks - expected.lead @ index._landmarks.T
+    keys = index._finder.marks - expected.leading @ index._landmarks.T
     np.testing.assert_array_equal(near.ids, np.argsort(keys, axis=1)[:, :3])
 
 

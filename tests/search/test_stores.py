@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 
 from kway.errors import CombinationError
-from kway.search.codecs import store_from
 from kway.search.codecs.bits import Bits
 from kway.search.codecs.int8 import Int8
-from kway.search.codecs.stores import FULL
+from kway.search.codecs.stores import FULL, store_from
 from kway.search.distances import COSINE, DISTANCES, EUCLIDEAN, HAMMING, MANHATTAN
 
 

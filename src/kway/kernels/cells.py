@@ -1,5 +1,8 @@
 """Search of an IVF index (landmark cells): project queries, find their nearest cells, search the rows of a cell.
 
+Shape letters: n rows and q queries of d columns, c cells, k neighbors; m and M are the coordinates of short and long
+sketches. "Measured" rows are those whose distance is computed in float64.
+
 A row x is filtered twice before it is measured. Let z be the centered row, V an orthonormal basis, and e_m(x) the first
 m coordinates of V'z, followed by the norm of the rest:
 
@@ -11,10 +14,6 @@ stored next to rows, they replace the long sketch: if a code is at distance c fr
 the row is at distance c - e or more.
 
 The *key* of a row is half its squared norm minus its product with the query, so that smaller keys mean nearer rows.
-`worst` is the distance of the k-th row so far, at which a row still enters the heap. Limits are rounded up, so that a
-row within `worst` always passes; the comments state by how much.
-
-Shape letters: n rows, q queries, d columns, c cells (or rows of a cell), m and M coordinates of sketches.
 """
 
 from __future__ import annotations
@@ -31,43 +30,43 @@ from kway.kernels.topk import EMPTY, NO_ROW, push, settle, sift, threshold
 
 
 class CellRows(NamedTuple):
-    """Rows in the order of their cells, as kernels read them. Full rows, codes or both are present."""
+    """Rows in the order of their cells, as kernels read them; rows, codes or both are present."""
 
     short: Any  # (n, m + 1)
     long: Any  # (n, M - m + 1 or 0)
     half: Any  # (n,) half of the squared norms
     rows: Any  # (n, d) or (0, d)
     codes: Any  # (n, d) int8 or (0, 0)
-    steps: Any  # (n,) or (0,) steps of the codes
+    steps: Any  # (n,) or (0,) scales of the codes
     errors: Any  # (n,) or (0,) distance of each row from its code
     center: Any  # (d,) or (0,) center of the codes
-    names: Any  # (n,) positions in the index
+    positions: Any  # (n,) of the rows in the index
     offsets: Any  # (c + 1,)
-    reach: float  # the largest norm
-    slack: float  # rounding of a product, relative to the product of the norms
+    max_norm: float  # largest norm of a row
+    slack: float  # largest rounding error of a product, relative to the product of the norms
 
 
 class CellQueries(NamedTuple):
-    """Queries with their sketches, as the scan of cells reads them."""
+    """Queries as the scan of cells reads them."""
 
     short: Any  # (q, m + 1)
     long: Any  # (q, M - m + 1 or 0)
-    rows: Any  # (q, d) float64
+    exact: Any  # (q, d) float64
     norms: Any  # (q,)
 
 
 class CellFinder(NamedTuple):
-    """Arrays that find the nearest cells of a query; the key of a landmark is its mark minus its product with it."""
+    """Arrays that find the nearest cells of a query; the key of a landmark is its mark minus its product."""
 
     mean: Any  # (d,)
     basis: Any  # (d, M) or (d, 0)
     landmarks: Any  # (c, m)
-    marks: Any  # (c,)
+    marks: Any  # (c,) half of the squared norms of the landmarks; 0 for the distance dot
 
 
 @kernel
 def center_rows(rows, mean, z, squares):
-    """Compute z (n, d) float32 = rows - mean, and their squared norms (n,), in one pass."""
+    """Compute z (n, d) float32 = rows - mean, and the squared norms (n,) of z, in one pass."""
     for i in range(len(rows)):
         total = 0.0
         for j in range(rows.shape[1]):
@@ -110,27 +109,27 @@ def cell_radii(short, landmarks, offsets):
 
 
 @kernel
-def is_far_cell(key, origin_key, square, gap, blur, landmark, origin, radius, nearest):
-    """Return whether no row in the cell of a landmark m lies within gap of a query.
+def has_no_near_row(key, origin_key, square, gap, blur, mark, origin, radius, nearest):
+    """Return whether no row in the cell of landmark m (mark) lies within gap of a query.
 
     Two proofs apply to rows x of that cell; o (origin) is another landmark, the nearest to the query:
 
         ball       |q - x| >= |q - m| - radius                              radius: the largest |x - m| of the cell
         bisector   |q - x| >= (|q - m|^2 - |q - o|^2) / (2 |m - o|)         if no row is nearer to o than to m
 
-    key and origin_key are |m|^2 / 2 - q.m of both, and square is |q|^2. blur bounds the rounding of keys and squares.
-    nearest is True if rows are in the cell of their nearest landmark. The factor 1.0001 covers the float32 rounding of
-    radius and |m - o|^2, whose relative error is at most (m + 2) 2^-24 < 1e-5.
+    key and origin_key are |m|^2 / 2 - q.m of both; square is |q|^2; blur is the rounding error of squares; nearest:
+    whether rows are in the cell of their nearest landmark. The factor 1.0001 covers the float32 rounding of `radius`
+    and of |m - o|^2, which are sums of at most 128 squares, each rounded by a relative 2^-23.
     """
-    far = gap + radius
-    if 2.0 * key + square > 1.0001 * far * far + blur:
+    reach = gap + radius
+    if 2.0 * key + square > 1.0001 * reach * reach + blur:
         return True
     difference, total = key - origin_key - blur, np.float32(0)
     if difference <= 0.0 or not nearest:
         return False
-    for z in range(len(landmark)):
-        step = landmark[z] - origin[z]
-        total += step * step
+    for z in range(len(mark)):
+        delta = mark[z] - origin[z]
+        total += delta * delta
     return difference * difference > 1.0001 * gap * gap * total
 
 
@@ -143,7 +142,7 @@ def skip_cells(cells, keys, origins, origin_keys, squares, gaps, blurs, landmark
     for i in range(len(cells)):
         for j in range(cells.shape[1]):
             cell = cells[i, j]
-            if cell < len(radii) and is_far_cell(  # a larger number stands for no cell
+            if cell < len(radii) and has_no_near_row(  # otherwise the pair is left out already
                 keys[i, j], origin_keys[i], squares[i], gaps[i], blurs[i], landmarks[cell], landmarks[origins[i]],
                 radii[cell], nearest,
             ):  # fmt: skip
@@ -152,7 +151,7 @@ def skip_cells(cells, keys, origins, origin_keys, squares, gaps, blurs, landmark
 
 @kernel
 def chord(code, worst):
-    """Return the squared Euclidean distance, in the space of the sketches, at a distance of the metric."""
+    """Return the squared Euclidean distance between sketched rows that corresponds to a distance of the metric."""
     if code == COSINE:  # unit rows
         return 2.0 * worst
     if code == HAVERSINE:  # points on the unit sphere
@@ -161,64 +160,64 @@ def chord(code, worst):
 
 
 @kernel
-def upper_chord(code, worst):
-    """Return an upper bound of the chord of a computed distance: 1 - cos has an absolute error, even at 0."""
+def widest_chord(code, worst):
+    """Return the chord of a distance that may be rounded: 1 - cos loses digits if rows nearly coincide."""
     return chord(code, worst + SUM_ROUNDING if code == COSINE else worst)
 
 
 @kernel
 def nearest_center(products, bits, half, size, near, gaps):
-    """Find near (n,), the center c with the smallest gap size_i + half_c - products_ic, and the gaps (n,).
+    """Find near (n,), the center c of least gap size_i + half_c - products_ic; write the gaps into gaps (n,).
 
     A gap is half of a squared distance. products (n, c) float32 is overwritten; bits (n, c) int32 is the same memory.
-    Floats that are not negative have the order of their bits, and a minimum of integers is vectorized, unlike one of
-    floats. A gap below zero is due to rounding only.
+    Nonnegative floats have the order of their bits, and LLVM vectorizes a minimum of integers, but not one of floats.
+    Gaps below zero are due to rounding only.
     """
     c, strip = np.uint64(len(half)), np.uint64(128)
     for i in range(len(near)):
-        line, line_bits = products[i], bits[i]
+        row_gaps, row_bits = products[i], bits[i]
         for j in range(c):
-            line[j] = (size[i] + half[j]) - line[j]
-        near[i], gaps[i] = 0, line[0]  # also if all keys are NaN
-        best, strip_start, start = np.int32(2**31 - 1), np.uint64(0), np.uint64(0)
+            row_gaps[j] = (size[i] + half[j]) - row_gaps[j]
+        near[i], gaps[i] = 0, row_gaps[0]  # the result if all gaps are NaN
+        best, best_strip, start = np.int32(2**31 - 1), np.uint64(0), np.uint64(0)
         while start < c:
             stop = min(c, start + strip)
-            low = np.int32(2**31 - 1)
+            smallest = np.int32(2**31 - 1)
             for j in range(start, stop):
-                low = min(low, line_bits[j])
-            if low < best:
-                best, strip_start = low, start
+                smallest = min(smallest, row_bits[j])
+            if smallest < best:
+                best, best_strip = smallest, start
             start = stop
-        for j in range(strip_start, c):
-            if line_bits[j] == best:
-                near[i], gaps[i] = j, line[j]
+        for j in range(best_strip, c):
+            if row_bits[j] == best:
+                near[i], gaps[i] = j, row_gaps[j]
                 break
 
 
-PENDING = 8  # rows that are prefetched before the first of them is measured, decided by the landmarks benchmark (T3)
+MAX_PENDING = 8  # rows that are prefetched before the first of them is measured; decided by the IVF benchmark (T3)
 
 
 @kernel
-def cell_limit(code, worst, norm, reach, slack):
-    """Return the largest key, a float32, of a row at distance <= worst; 1e-7 covers the rounding to float32."""
-    has_chord = code in (COSINE, HAVERSINE) and worst < EMPTY
-    far = np.sqrt(upper_chord(code, worst)) if has_chord else worst
-    limit = threshold(EUCLIDEAN if has_chord else code, far, norm, reach, slack, 0.0)
-    return np.float32(min(limit + 1e-7 * abs(limit), 0.5 * BIG))
+def cell_limit(code, worst, norm, max_norm, slack):
+    """Return the largest key, rounded up to float32, of a row at distance <= worst."""
+    by_chord = code in (COSINE, HAVERSINE) and worst < EMPTY
+    radius = np.sqrt(widest_chord(code, worst)) if by_chord else worst
+    limit = threshold(EUCLIDEAN if by_chord else code, radius, norm, max_norm, slack, 0.0)
+    return np.float32(min(limit + 1e-7 * abs(limit), 0.5 * BIG))  # rounding to float32 changes it by at most 2^-24
 
 
 @kernel
-def sketch_limit(code, worst, norm, reach, slack):
+def sketch_limit(code, worst, norm, max_norm, slack):
     """Return the largest value of `long_key` for a row at distance <= worst.
 
-    A long key is the sum of two float32 products, so `slack`, the rounding of one product, counts twice. 1.0001 and
-    1e-6 cover the rounding of the norms and of the other operations.
+    A product of sketches rounds by at most slack times the norms, and float32 rounds the norms of the rest by 2^-24.
+    The factor 1.0001 covers the rounding of the sum of squared differences.
     """
     if worst >= EMPTY:
         return EMPTY
     if code == DOT:
-        return worst + (slack + 1e-6) * norm * reach
-    return upper_chord(code, worst) * 1.0001 + (2.0 * slack + 1e-6) * (norm + reach) * (norm + reach)
+        return worst + (slack + 1e-6) * norm * max_norm
+    return widest_chord(code, worst) * 1.0001 + (2.0 * slack + 1e-6) * (norm + max_norm) * (norm + max_norm)
 
 
 @kernel
@@ -251,40 +250,40 @@ def decode(code_row, step, center, out):
 
 
 @kernel
-def ruled_out(code, worst, coded, error, norm):
-    """Return whether a row within `error` of its code, which is at distance `coded`, must be farther than worst.
-
-    1e-9 covers the rounding of the float64 operations.
-    """
+def is_ruled_out(code, worst, coded, error, norm):
+    """Return whether a row is farther than worst, if its code is at distance `coded` and at most `error` from it."""
     if worst >= EMPTY:
         return False
     if code == DOT:
         return coded - norm * error > worst + 1e-9 * (abs(coded) + abs(worst))
-    limit = np.sqrt(max(upper_chord(code, worst), 0.0)) + error
-    return chord(code, coded) > limit * limit * (1.0 + 1e-9)
+    reach = np.sqrt(max(widest_chord(code, worst), 0.0)) + error
+    return chord(code, coded) > reach * reach * (1.0 + 1e-9)  # the float64 rounding of these terms is below 1e-12
 
 
 @kernel
-def measure_rows(code, query, norm, pending, n, table, decoded, heap_d, heap_i):
-    """Offer the first n rows of `pending` to a heap; return the number of rows measured in full."""
+def measure_rows(code, query, norm, pending, n, table, decoded, distances, ids):
+    """Offer the first n rows of `pending` to the heap distances, ids (k,); return how many were measured in full."""
     count = 0
     for i in range(n):
         j = pending[i]
         if len(table.codes) > 0:
             decode(table.codes[j], table.steps[j], table.center, decoded)
             value = distance(code, query, decoded)
-            if len(table.rows) > 0 and ruled_out(code, heap_d[0], value, table.errors[j], norm):
+            if len(table.rows) > 0 and is_ruled_out(code, distances[0], value, table.errors[j], norm):
                 continue
         if len(table.rows) > 0:
             value = distance(code, query, table.rows[j])
         count += 1
-        push(heap_d, heap_i, value, table.names[j])
+        push(distances, ids, value, table.positions[j])
     return count
 
 
 @kernel
 def smallest_keys(line, half, lo, keys, best, pending):
-    """Move the rows with the smallest keys, lo + j for column j of the line, to `pending`; return their number."""
+    """Write the rows of the k smallest keys half[lo + j] - line[j] to `pending`; return how many.
+
+    Their products in `line` are set to -BIG, so that they are not candidates again.
+    """
     keys[:], best[:] = EMPTY, NO_ROW
     for j in range(len(line)):
         key = np.float64(half[lo + j] - line[j])
@@ -294,7 +293,7 @@ def smallest_keys(line, half, lo, keys, best, pending):
     for j in best:
         if j != NO_ROW:  # a NaN key, of a row that overflowed, is never among the smallest
             pending[count] = lo + j
-            line[j] = -BIG  # the key is now so large that the row is not offered again
+            line[j] = -BIG
             count += 1
     return count
 
@@ -306,55 +305,55 @@ def exceeds(value, limit):
 
 
 @kernel
-def find_near_keys(line, half, lo, limit, long, near):
-    """Write the columns of keys that are at most limit to near, and prefetch their long sketches; return the number."""
+def candidate_rows(line, half, lo, limit, long, candidates):
+    """Write the j with a key of at most `limit` to candidates; return how many. Prefetches their long sketches."""
     count = 0
-    for j in range(len(line)):  # without a branch, which would often be predicted wrongly
-        near[count] = j
+    for j in range(len(line)):  # without a branch, because mispredicted branches would dominate the time
+        candidates[count] = j
         count += not exceeds(half[lo + j] - line[j], limit)
     for i in range(count):
-        touch_row(long, lo + near[i], 0, long.strides[0])
+        touch_row(long, lo + candidates[i], 0, long.strides[0])
     return count
 
 
 @kernel
-def offer_cell(code, line, lo, w, queries, table, buffers, heap_d, heap_i):
-    """Offer the rows of a cell, from lo on, to the heap of query w; line (c,) are the products of short sketches.
+def offer_cell(code, line, lo, w, queries, table, buffers, distances, ids):
+    """Offer the rows of a cell, from lo on, to the heap distances, ids (k,) of query w.
 
-    queries is a CellQueries, table a CellRows, and buffers come from `allocate_buffers`. Returns the number of rows
-    measured in full. Several sketches, and then rows, are prefetched together, because waiting for each of them would
-    double the time.
+    line: the products of the short sketches of query and rows; queries: CellQueries; table: CellRows; buffers: those of
+    `cell_buffers`. Returns the number of rows measured in full. Several sketches, and then rows, are prefetched
+    together, because waiting for each of them would double the time.
     """
-    decoded, keys, best, pending, near = buffers
-    query, norm, rows, long, half = queries.rows[w], queries.norms[w], table.rows, table.long, table.half
+    decoded, keys, best, pending, candidates = buffers
+    query, norm, rows, long, half = queries.exact[w], queries.norms[w], table.rows, table.long, table.half
     count, m = 0, 0
-    if heap_d[0] >= EMPTY:  # start with the smallest keys, so that the filters are effective at once
+    if distances[0] >= EMPTY:  # measure the most promising rows first, to get a small k-th distance
         m = smallest_keys(line, half, lo, keys, best, pending)
         for i in range(m):
             touch_row(rows, pending[i], 0, rows.strides[0])
-        count, m = measure_rows(code, query, norm, pending, m, table, decoded, heap_d, heap_i), 0
-    limit = cell_limit(code, heap_d[0], norm, table.reach, table.slack)
-    most = sketch_limit(code, heap_d[0], norm, table.reach, table.slack)
-    for i in range(find_near_keys(line, half, lo, limit, long, near)):
-        j = near[i]
+        count, m = measure_rows(code, query, norm, pending, m, table, decoded, distances, ids), 0
+    limit = cell_limit(code, distances[0], norm, table.max_norm, table.slack)
+    long_limit = sketch_limit(code, distances[0], norm, table.max_norm, table.slack)
+    for i in range(candidate_rows(line, half, lo, limit, long, candidates)):
+        j = candidates[i]
         key = half[lo + j] - line[j]
         if exceeds(key, limit):
             continue
-        if long.shape[1] > 0 and exceeds(long_key(code, key, queries, w, table, lo + j), most):
+        if long.shape[1] > 0 and exceeds(long_key(code, key, queries, w, table, lo + j), long_limit):
             continue
         touch_row(rows, lo + j, 0, rows.strides[0])
         pending[m] = lo + j
         m += 1
-        if m == PENDING:
-            count, m = count + measure_rows(code, query, norm, pending, m, table, decoded, heap_d, heap_i), 0
-            limit = cell_limit(code, heap_d[0], norm, table.reach, table.slack)
-            most = sketch_limit(code, heap_d[0], norm, table.reach, table.slack)
-    return count + measure_rows(code, query, norm, pending, m, table, decoded, heap_d, heap_i)
+        if m == MAX_PENDING:
+            count, m = count + measure_rows(code, query, norm, pending, m, table, decoded, distances, ids), 0
+            limit = cell_limit(code, distances[0], norm, table.max_norm, table.slack)
+            long_limit = sketch_limit(code, distances[0], norm, table.max_norm, table.slack)
+    return count + measure_rows(code, query, norm, pending, m, table, decoded, distances, ids)
 
 
 @kernel
 def row_products(rows, query, out):
-    """Compute out (n,) = rows (n, m) times query (m,), four rows at a time; the call of BLAS would take longer."""
+    """Compute out (n,) = rows (n, m) times query (m,), four rows at a time; too small for threads of BLAS."""
     m, full = np.uint64(rows.shape[1]), len(rows) - len(rows) % 4
     for j in range(0, full, 4):
         a, b, c, e = rows[j], rows[j + 1], rows[j + 2], rows[j + 3]
@@ -373,27 +372,24 @@ def row_products(rows, query, out):
 
 
 @kernel
-def allocate_buffers(k, d, largest):
-    """Allocate the working memory of `offer_cell` for k neighbors, rows (d,), and cells of up to `largest` rows.
-
-    decoded (d,), keys and positions (k,) of the smallest keys, rows that wait to be measured, columns of near keys.
-    """
+def cell_buffers(k, d, largest):
+    """Allocate a decoded row, keys and rows of the k nearest, pending rows, and candidates of the largest cell."""
     best = np.empty(k), np.empty(k, np.int64)
-    return np.empty(d, np.float32), *best, np.empty(max(k, PENDING), np.int64), np.empty(largest, np.int64)
+    return np.empty(d, np.float32), *best, np.empty(max(k, MAX_PENDING), np.int64), np.empty(largest, np.int64)
 
 
 @kernel
 def search_cells(code, starts, cells, pairs, queries, table, tile, distances, ids):
     """Search the rows of cells[g] for the queries pairs[starts[g]:starts[g + 1]], for each group g.
 
-    queries is a CellQueries, table a CellRows, and tile (any,) float32 is memory for products, at least as long as the
-    largest cell. Returns the number of rows measured in full.
+    queries: CellQueries; table: CellRows. tile (any,) float32 is memory for products; it is at least as long as the
+    largest cell has rows. Returns the number of rows measured in full.
     """
     offsets, short = table.offsets, table.short
-    count, buffers = 0, allocate_buffers(distances.shape[1], table.codes.shape[1], len(tile))
+    count, buffers = 0, cell_buffers(distances.shape[1], table.codes.shape[1], len(tile))
     gathered = np.empty((min(256, len(pairs)), queries.short.shape[1]), np.float32)
     for g in range(len(cells)):
-        if cells[g] >= len(offsets) - 1:  # the number stands for no cell
+        if cells[g] >= len(offsets) - 1:  # a pair that is left out
             continue
         lo, hi = offsets[cells[g]], offsets[cells[g] + 1]
         c = hi - lo
@@ -417,7 +413,7 @@ def search_cells(code, starts, cells, pairs, queries, table, tile, distances, id
     return count
 
 
-# ---- one query at a time, without numpy and BLAS calls, which would take longer than the work (latency benchmark T7)
+# ---- one query at a time, without calls of numpy and BLAS, which would take longer than the work itself (benchmark T7)
 
 
 @kernel
@@ -439,8 +435,8 @@ def rotate_row(z, basis, p):
 def find_cells(rows, finder, queries, keys, cells):
     """Project rows (q, d) into queries (CellQueries), and find the nearest landmarks of each.
 
-    finder is a CellFinder, and the first M or m columns of its basis (d, M) or (d, 0) are read. keys and cells (q, p)
-    are heaps.
+    finder: CellFinder; as many columns of its basis are read as `queries` has room for. keys, cells (q, p) are heaps of
+    the p nearest landmarks.
     """
     basis, landmarks, marks = finder.basis, finder.landmarks, finder.marks
     short, long, norms = queries.short, queries.long, queries.norms
@@ -448,13 +444,13 @@ def find_cells(rows, finder, queries, keys, cells):
     z, line = np.empty((1, rows.shape[1]), np.float32), np.empty(len(marks), np.float32)
     p = np.empty((1, m + max(0, long.shape[1] - 1)), np.float32)
     for i in range(len(rows)):
-        one = slice(i, i + 1)
-        center_rows(rows[one], finder.mean, z, norms[one])  # squared norms for now
+        query = slice(i, i + 1)
+        center_rows(rows[query], finder.mean, z, norms[query])  # squared norms until `fill_sketches` has read them
         if basis.shape[1] > 0:
             rotate_row(z[0], basis, p[0])
         else:
             p[:] = z
-        fill_sketches(p, norms[one], short[one], long[one])
+        fill_sketches(p, norms[query], short[query], long[query])
         norms[i] = np.sqrt(norms[i])
         row_products(landmarks, p[0, :m], line)
         for j in range(len(marks)):
@@ -463,29 +459,30 @@ def find_cells(rows, finder, queries, keys, cells):
 
 
 @kernel
-def search_single(code, probes, placed, finder, rows, table, radii, nearest, largest, distances, ids):
+def search_single(code, probes, placed, finder, exact, table, radii, nearest, largest, distances, ids):
     """Search the nearest cells of each query, nearest first, without cells that cannot contain near rows.
 
-    placed (q, d') are queries in the space of the distance, rows (q, d) the same as given. radii are (c,), or (0,) if
-    they are unknown. finder is a CellFinder, table a CellRows. Returns the number of rows measured.
+    exact (q, d) are the queries, and placed (q, d') the same queries in the space of the distance. radii (c,) are those
+    of `cell_radii`, or (0,) if they are unknown; nearest: see `has_no_near_row`; largest: rows of the largest cell.
+    finder: CellFinder; table: CellRows. Returns the number of rows measured in full.
     """
-    q, m, landmarks, offsets = len(rows), finder.landmarks.shape[1], finder.landmarks, table.offsets
+    q, m, landmarks, offsets = len(exact), finder.landmarks.shape[1], finder.landmarks, table.offsets
     q_short, q_long = np.empty((q, m + 1), np.float32), np.empty((q, table.long.shape[1]), np.float32)
-    queries = CellQueries(q_short, q_long, rows, np.empty(q))
+    queries = CellQueries(q_short, q_long, exact, np.empty(q))
     keys, cells = np.full((q, probes), EMPTY), np.full((q, probes), NO_ROW)
     find_cells(placed, finder, queries, keys, cells)
     count, tile = 0, np.empty((1, largest), np.float32)
-    buffers = allocate_buffers(distances.shape[1], table.codes.shape[1], largest)
+    buffers = cell_buffers(distances.shape[1], table.codes.shape[1], largest)
     for i in range(q):
-        square, blur = 0.0, 1e-5 * (queries.norms[i] + table.reach) ** 2
+        square, blur = 0.0, 1e-5 * (queries.norms[i] + table.max_norm) ** 2
         for t in range(m):
             square += np.float64(q_short[i, t]) * q_short[i, t]
         for g in range(probes):
             cell, worst = cells[i, g], distances[i, 0]
             if cell == NO_ROW or offsets[cell] == offsets[cell + 1]:
                 continue
-            if len(radii) > 0 and worst < EMPTY and is_far_cell(
-                keys[i, g], keys[i, 0], square, np.sqrt(upper_chord(code, worst)), blur, landmarks[cell],
+            if len(radii) > 0 and worst < EMPTY and has_no_near_row(
+                keys[i, g], keys[i, 0], square, np.sqrt(widest_chord(code, worst)), blur, landmarks[cell],
                 landmarks[cells[i, 0]], radii[cell], nearest,
             ):  # fmt: skip
                 continue

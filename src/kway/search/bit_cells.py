@@ -1,11 +1,11 @@
 """Landmark cells whose rows are stored as bits: codes of the difference between a row and its landmark (CenteredBits).
 
-`BitCells` is the table of codes, sorted by cell. A model file has the same order, so that a large index can be mapped
-into memory.
+`BitCells` is the table of codes, sorted by cell. A model file has the same order, so that a large index can be
+memory-mapped.
 
     offsets (c + 1,)   cell g contains the rows offsets[g]:offsets[g + 1]
     names (n,)         the position of each row in the index
-    spans (c, 2)       the smallest and the largest length ||x - m|| of the rows x of a cell with landmark m
+    lengths (c, 2)     the smallest and the largest length ||x - m|| of the rows x of a cell with landmark m
     rotated (c, D)     the landmarks, rotated like the codes
 
 `fill_cells` builds the table from blocks of rows, with at most one block in memory (codecs/block_codes.py):
@@ -22,27 +22,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kway.errors import InputError
 from kway.kernels.cells import CellFinder, CellQueries, find_cells
-from kway.kernels.codes.bit_cells import CellPairs, CodedCells, bound_bit_cells, search_bit_cells
+from kway.kernels.codes.bit_cells import CellPairs, CodedCells, search_bit_cells
 from kway.kernels.codes.bit_scan import CodedRows, Estimator
+from kway.kernels.codes.row_tiles import TABLE_FEATURES
 from kway.kernels.jit import frozen
+from kway.kernels.lanes import chosen
 from kway.kernels.topk import EMPTY, merge
 from kway.rows.blocks import SAMPLE_ROWS
 from kway.search.cells import (
     CellGroups,
+    CellLayout,
     CellOrder,
-    Ground,
     Projected,
     Projection,
-    ordered_by_cell,
     single_groups,
-    taken,
+    sort_by_cell,
+    take_rows,
 )
 from kway.search.codecs.bit_scan import coded_rows
 from kway.search.codecs.bits import CODE_ARRAYS, BitRows, Bits, CenteredBits, residual_frame
@@ -57,8 +59,7 @@ from kway.validation import plain_rows
 if TYPE_CHECKING:
     from kway.search.landmarks import LandmarksIndex
 
-# Number of rows that a query searches for which a second thread pays.
-_ROWS_PER_THREAD = 2**15  # decided by the benchmark of codes (C1)
+_ROWS_PER_THREAD = 2**15  # rows searched for a query from which on a second thread saves time; decided by C1
 _NO_PROJECTION = frozen(np.empty((0, 0), dtype=np.float32))
 
 
@@ -67,73 +68,73 @@ class BitCells(CellOrder):
     """Codes in the order of their cells, and the full rows if they are stored."""
 
     distance: Distance
-    z: float  # a filter drops a row only if its estimate is too far by this number of standard deviations
-    kept: StoredRows  # full rows or None, and codes that are BitRows
+    z: float  # standard deviations of an estimate that its error bar allows for
+    kept: StoredRows  # its codes are BitRows
     centers: NDArray[np.float32]  # (c, d)
     names: NDArray[np.int64]
     offsets: NDArray[np.int64]
-    spans: NDArray[np.float32]
+    lengths: NDArray[np.float32]
     rotated: NDArray[np.float32]
 
-    bounds = None  # cells are not skipped: `spans` bound the distances of their rows while they are searched
-    long = _NO_PROJECTION  # only queries are projected, without long projections
-    reach = 0.0
+    bounds = None  # the kernel skips cells by their `lengths`
+    long = _NO_PROJECTION  # only queries are projected
+    max_norm = 0.0
 
     @staticmethod
-    def keep(rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> StoredRows:
+    def keep(rows: NDArray, cells: NDArray[np.int64], layout: CellLayout) -> StoredRows:
         """Encode rows (n, d) that belong to these cells (n,)."""
-        store = _bits(ground)
+        store = _bits(layout)
         codes = CenteredBits.encode(
-            rows, residual_frame(store, rows.shape[1]), ground.centers(), frozen(cells), ground.distance
+            rows, residual_frame(store, rows.shape[1]), layout.centers(), frozen(cells), layout.distance
         )
         return StoredRows(rows if store.rerank else None, codes)
 
     @staticmethod
-    def of(kept: StoredRows, cells: NDArray[np.int64], ground: Ground) -> BitCells:
+    def of(kept: StoredRows, cells: NDArray[np.int64], layout: CellLayout) -> BitCells:
         """Return the table of stored rows, which are in the order of their positions and belong to these cells (n,)."""
         coded = kept.codes
         assert isinstance(coded, CenteredBits)
-        order, offsets = ordered_by_cell(cells, len(ground.landmarks))
-        full = taken(kept.full, order)
-        return BitCells.from_codes(full, coded.codes.take(order), frozen(order), offsets, coded.landmarks, ground)
+        order, offsets = sort_by_cell(cells, len(layout.landmarks))
+        full = take_rows(kept.full, order)
+        return BitCells.from_codes(full, coded.codes.take(order), frozen(order), offsets, coded.landmarks, layout)
 
     @staticmethod
-    def from_arrays(rows: Any, arrays: dict[str, NDArray], ground: Ground) -> BitCells:
+    def from_arrays(rows: Any, arrays: dict[str, NDArray], layout: CellLayout) -> BitCells:
         """Return the table of a model file."""
-        blank = {"codes.center": np.zeros(len(ground.projection.mean), dtype=np.float32)}
-        codes = _bits(ground).restore(blank | arrays, residual_frame(_bits(ground), 1).distance)
+        center = {"codes.center": np.zeros(len(layout.projection.mean), dtype=np.float32)}
+        codes = _bits(layout).restore(center | arrays, residual_frame(_bits(layout), 1).distance)
         assert codes is not None
         offsets = np.concatenate([[0], np.cumsum(arrays["sizes"])])
         full = None if rows is None else frozen(rows)
-        return BitCells.from_codes(full, codes, frozen(arrays["names"]), frozen(offsets), ground.centers(), ground)
+        return BitCells.from_codes(full, codes, frozen(arrays["names"]), frozen(offsets), layout.centers(), layout)
 
     @staticmethod
     def from_codes(
         full: NDArray | None, codes: BitRows, names: NDArray, offsets: NDArray, centers: NDArray[np.float32],
-        ground: Ground,
+        layout: CellLayout,
     ) -> BitCells:  # fmt: skip
         """Return the table of codes that are sorted by cell, with names (n,) and offsets (c + 1,)."""
-        spans = np.zeros((len(centers), 2), dtype=np.float32)
+        lengths = np.zeros((len(centers), 2), dtype=np.float32)
         filled = np.flatnonzero(np.diff(offsets))
         if len(filled):
             for column, ufunc in enumerate((np.minimum, np.maximum)):
-                spans[filled, column] = np.sqrt(2.0 * ufunc.reduceat(codes.half, offsets[filled]))
+                lengths[filled, column] = np.sqrt(2.0 * ufunc.reduceat(codes.half, offsets[filled]))
         rotated = codes.frame.rotate(centers)
         return BitCells(
-            ground.distance,
-            _bits(ground).z,
+            layout.distance,
+            _bits(layout).z,
             StoredRows(full, codes),
             centers,
             names,
             offsets,
-            frozen(spans),
+            frozen(lengths),
             frozen(rotated),
         )
 
     @property
     def nbytes(self) -> int:
         """Bytes in memory, including full rows."""
-        arrays = (self.centers, self.names, self.offsets, self.spans, self.rotated)
+        arrays = (self.centers, self.names, self.offsets, self.lengths, self.rotated)
         return int(self.kept.nbytes + sum(array.nbytes for array in arrays))
 
     @property
@@ -148,13 +149,12 @@ class BitCells(CellOrder):
 
     def rows(self) -> StoredRows:
         """Return the stored rows in the order of their positions."""
-        places = self.places
-        codes = CenteredBits(self.codes, self.centers, self.cells_in_order).take(places)
-        return StoredRows(taken(self.kept.full, places), codes)
+        codes = CenteredBits(self.codes, self.centers, self.cells_in_order).take(self.places)
+        return StoredRows(take_rows(self.kept.full, self.places), codes)
 
-    def more(self, rows: NDArray, cells: NDArray[np.int64], ground: Ground) -> StoredRows:
+    def more(self, rows: NDArray, cells: NDArray[np.int64], layout: CellLayout) -> StoredRows:
         """Encode more rows (n, d), which belong to these cells (n,)."""
-        return self.keep(rows, cells, ground)
+        return self.keep(rows, cells, layout)
 
     def arrays(self) -> dict[str, NDArray]:
         """Return the arrays of a model file."""
@@ -167,93 +167,77 @@ class BitCells(CellOrder):
     ) -> int:  # fmt: skip
         """Search the nearest cells of each query (q, d); return the number of rows measured or estimated.
 
-        All threads work on the same query: each searches a part of the rows of every cell. A common bound is computed
-        from the first rows of each part.
+        Each thread searches a part of every cell, because a cell of a large index takes milliseconds.
         """
         q, nearest = len(exact), empty_heaps(len(exact), probes)
         short = np.empty((q, finder.landmarks.shape[1] + 1), np.float32)
         find_cells(placed, finder, CellQueries(short, np.empty((q, 0), np.float32), exact, np.empty(q)), *nearest)
         groups = single_groups(nearest.ids)
-        return self._search_parts(exact, heaps, groups, min(workers(), 1 + self._rows_in(groups) // _ROWS_PER_THREAD))
+        cells = groups.cells[groups.cells < len(self.centers)]
+        n_rows = int((self.offsets[cells + 1] - self.offsets[cells]).sum())
+        n_parts, measured = min(workers(), 1 + n_rows // _ROWS_PER_THREAD), 0
+
+        def search(part: int) -> tuple[Heaps, int]:
+            part_heaps = empty_heaps(q, heaps.ids.shape[1])
+            return part_heaps, self._search_part(exact, part_heaps, groups, part, n_parts)
+
+        for part_heaps, count in pmap(search, range(n_parts)):
+            merge(*heaps, *part_heaps)
+            measured += count
+        return measured
 
     def search_groups(self, exact: NDArray[np.float64], projected: Projected, heaps: Heaps, groups: CellGroups) -> int:
         """Search cells for groups of queries (q, d); return the number of rows measured or estimated."""
-        return self._search_parts(exact, heaps, groups, 1)
+        return self._search_part(exact, heaps, groups, part=0, n_parts=1)
 
-    def _search_parts(self, exact: NDArray[np.float64], heaps: Heaps, groups: CellGroups, parts: int) -> int:
-        """Search cells for groups of queries, with every cell cut into `parts`; add the nearest rows to the heaps."""
-        pairs = CellPairs(*groups, self.codes.frame.rotate(np.asarray(self.distance.place(exact))), exact)
-        coded, cells = self._coded, CodedCells(self.offsets, self.spans, self.rotated)
-
-        def bound(part: int) -> NDArray[np.float64]:
-            out = np.full(len(exact), EMPTY)
-            bound_bit_cells(self._estimator, coded, cells, pairs, part, parts, heaps.ids.shape[1], out)
-            return out
-
-        def search(part: int) -> _PartResult:
-            part_heaps = heaps if parts == 1 else empty_heaps(*heaps.ids.shape)
-            counts = search_bit_cells(self._estimator, coded, cells, pairs, part, parts, bounds, *part_heaps)
-            return _PartResult(part_heaps, int(counts[int(self.has_full)]))
-
-        if parts == 1:
-            bounds = np.full(len(exact), EMPTY)
-            return search(0).measured
-        bounds = np.min(pmap(bound, range(parts)), axis=0)
-        results = pmap(search, range(parts))
-        for result in results:
-            merge(*heaps, *result.heaps)
-        return sum(result.measured for result in results)
+    def _search_part(
+        self, exact: NDArray[np.float64], heaps: Heaps, groups: CellGroups, part: int, n_parts: int
+    ) -> int:  # fmt: skip
+        """Search one of n_parts parts of every cell."""
+        rotated = self.codes.frame.rotate(np.asarray(self.distance.place(exact)))
+        cells = CodedCells(self.offsets, self.lengths, self.rotated)
+        queries, fast = CellPairs(*groups, rotated, exact), chosen(*TABLE_FEATURES)
+        counts = search_bit_cells(self._estimator, self._coded, cells, queries, part, n_parts, fast, *heaps)
+        return int(counts[int(self.has_full)])
 
     @cached_property
     def _estimator(self) -> Estimator:
-        """What the kernels need to estimate distances from codes."""
         distance, bar = self.distance, self.z * float(self.codes.widest[0]) if self.has_full else 0.0
-        least = -EMPTY if distance.signed else 0.0
-        return Estimator(distance.code, distance.order > 0, distance.shifts, least, self.z, bar)
+        min_distance = -EMPTY if distance.signed else 0.0
+        return Estimator(distance.code, distance.order > 0, distance.shifts, min_distance, self.z, bar)
 
     @cached_property
     def _coded(self) -> CodedRows:
         full = self.kept.full if self.has_full else np.empty((0, len(self.centers.T)), dtype=np.float32)
         return coded_rows(self.codes, frozen(full), self.names)
 
-    def _rows_in(self, groups: CellGroups) -> int:
-        """Return the number of rows in the cells of all groups."""
-        cells = groups.cells[groups.cells < len(self.centers)]
-        return int((self.offsets[cells + 1] - self.offsets[cells]).sum())
+
+def _bits(layout: CellLayout) -> Bits:
+    assert isinstance(layout.store, Bits)
+    return layout.store
 
 
-class _PartResult(NamedTuple):
-    """The heaps from one part of all cells, and the number of rows measured or estimated."""
-
-    heaps: Heaps
-    measured: int
-
-
-def _bits(ground: Ground) -> Bits:
-    assert isinstance(ground.store, Bits)
-    return ground.store
-
-
-_LEARNED = ("mean", "basis", "length", "landmarks", "trained")  # names in the file of a resumable job
+# Settings of the index that a folder of parts contains, so that another run encodes the other blocks alike.
+_SETTINGS = ("mean", "basis", "length", "landmarks", "trained")
 
 
 def fill_cells(index: LandmarksIndex, source: Any, folder: str | Path | None = None) -> int:
-    """Place the landmarks of an empty index, encode all blocks, and set its table; return the number of rows."""
+    """Place the landmarks of an empty index, encode all blocks and set its table; return the number of rows."""
     store = index.recipe.store
     assert isinstance(store, Bits)
     learner = _Learner(index, store, _arrays_of(source))
-    encoder, arrays = encode_parts(source, learner.learn, learner.restore, index.metric, folder)
-    assert isinstance(encoder, _CellEncoder)
-    order, offsets = ordered_by_cell(arrays.take("cells"), index.n_landmarks)
-    ordered = {key: frozen(arrays.take(key, order)) for key in CODE_ARRAYS}
-    codes = BitRows(residual_frame(store, encoder.n_features), **ordered)
-    index._set(BitCells.from_codes(None, codes, frozen(order), offsets, encoder.centers, index._ground()))
+    coder, arrays = encode_parts(source, learner.learn, learner.restore, index.metric, folder)
+    assert isinstance(coder, _CellCoder)
+    order, offsets = sort_by_cell(arrays.take("cells"), index.n_landmarks)
+    code_arrays_in_order = {key: frozen(arrays.take(key, order)) for key in CODE_ARRAYS}
+    codes = BitRows(residual_frame(store, coder.n_features), **code_arrays_in_order)
+    index._set(BitCells.from_codes(None, codes, frozen(order), offsets, coder.centers, index._layout()))
     return len(order)
 
 
 @dataclass(frozen=True)
-class _CellEncoder:
-    """Encodes blocks relative to the landmarks of the index."""
+class _CellCoder:
+    """Encodes blocks of rows about the landmarks of the index."""
 
     index: LandmarksIndex
     store: Bits
@@ -267,7 +251,7 @@ class _CellEncoder:
         index = self.index
         projection = index._projection
         values = (projection.mean, projection.basis, projection.length, index._landmarks, index._trained)
-        return job_settings(self.store.bits, index.metric) | dict(zip(_LEARNED, map(np.asarray, values)))
+        return job_settings(self.store.bits, index.metric) | dict(zip(_SETTINGS, map(np.asarray, values)))
 
     def encode(self, rows: NDArray) -> dict[str, NDArray]:
         cells = self.index._nearest_landmarks(rows)
@@ -295,17 +279,17 @@ class _Learner:
         size = int(max(ROWS_PER_CENTER * n_landmarks, SAMPLE_ROWS, 6 * rows.shape[1]))
         sample = rows if not n else self._sample(size)
         index._place(sample, n or len(rows))
-        return self._encoder()
+        return self._coder()
 
     def restore(self, facts: Mapping[str, NDArray], folder: str) -> BlockEncoder:
         check_same_job(facts, self.store, self.index.metric, folder, "landmarks")
         index = self.index
         index._projection = Projection(facts["mean"], frozen(facts["basis"]), int(facts["length"]))
         index._landmarks, index._trained = frozen(facts["landmarks"]), int(facts["trained"])
-        return self._encoder()
+        return self._coder()
 
-    def _encoder(self) -> _CellEncoder:
-        return _CellEncoder(self.index, self.store, self.index._ground().centers())
+    def _coder(self) -> _CellCoder:
+        return _CellCoder(self.index, self.store, self.index._layout().centers())
 
     def _sample(self, size: int) -> NDArray:
         """Return `size` rows, drawn at random from all arrays."""
@@ -313,8 +297,9 @@ class _Learner:
         n, rng = int(ends[-1]), np.random.default_rng(self.index.recipe.seed)
         drawn = np.arange(n) if size >= n else np.sort(rng.choice(n, size, replace=False))
         cuts = np.searchsorted(drawn, ends[:-1])
-        parts = [a[rows - start] for a, rows, start in zip(self.arrays, np.split(drawn, cuts), [0, *ends[:-1]])]
-        return np.asarray(self.index.metric.prepare(plain_rows(np.concatenate(parts), "rows")))
+        parts = zip(self.arrays, np.split(drawn, cuts), [0, *ends[:-1]])
+        sample = np.concatenate([array[rows - first] for array, rows, first in parts])
+        return np.asarray(self.index.metric.prepare(plain_rows(sample, "rows")))
 
 
 def _arrays_of(source: Any) -> tuple[NDArray, ...]:

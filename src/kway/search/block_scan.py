@@ -160,7 +160,7 @@ class BlockScan(Scan):
 
     def measure(self, queries: NDArray[np.float64], ids: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return distances (q, c) of queries (q, d) to the rows at ids (q, c), by the kernel of the scan."""
-        rows, places = self.kept.found(ids)
+        rows, places = self.kept.select_rows(ids)
         return measured_rows(self.distance, queries, rows, places)
 
     def nearest(self, queries: Matrix, k: int) -> Neighbors:

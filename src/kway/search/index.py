@@ -30,8 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kway.errors import CombinationError, InputError, ModelFileError
 from kway.rows.gpu.device import Device, as_tensor, is_tensor, on_host
-from kway.search.codecs import store_from
-from kway.search.codecs.stores import FULL, Store, drop_rows, join_rows, row_arrays, rows_of_arrays
+from kway.search.codecs.stores import FULL, Store, drop_rows, join_rows, row_arrays, rows_of_arrays, store_from
 from kway.search.distances import Distance
 from kway.search.metrics import Metric, from_facts, pick_metric
 from kway.search.power_scaling import Scaled, Unit

@@ -1,11 +1,12 @@
 """Landmarks: IVF (inverted file), approximate search by vector quantization.
 
 k-means places landmarks, each row belongs to the cell of its nearest landmark, and a search reads only the `probes`
-cells whose landmarks are nearest to the query. Queries are grouped by cell, so that one matrix product per cell serves
-all queries that probe it. Projections (cells.py) or codes rule out most of its rows before any row is measured.
+cells whose landmarks are nearest to the query. Queries are grouped by cell, so that each cell is one matrix product for
+all queries that search it. Projections (cells.py) or codes (bit_cells.py) rule out most of its rows before they are
+measured.
 
-Distances are exact float64 values, or those of the codes if full rows are not stored. The search misses a neighbor in a
-cell that was not probed. A query that finds fewer than k rows probes more cells.
+Distances are exact float64 values, or those of the codes if full rows are not stored. A neighbor in a cell that was not
+probed is missed. A search that finds fewer than k rows probes more cells.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from kway.parameters import AUTO, check_parameters, whole
 from kway.search.bit_cells import BitCells
 from kway.search.cells import (
     CellGroups,
+    CellLayout,
     CellTable,
-    Ground,
     Projected,
     Projection,
     by_cell,
@@ -46,8 +47,7 @@ from kway.search.power_scaling import Unit
 from kway.search.results import Heaps, Ids, Neighbors, empty_heaps, whole_k
 from kway.threads import even_spans, pmap, spans
 
-# Cells that a query probes if probes="auto" is not tuned. The landmarks benchmark (T3) decides the number: with
-PROBES = 24  # 2 sqrt(n) cells, the recall on images is about 0.996
+PROBES = 24  # default number of cells per query: a recall of 0.996 on images with 2 sqrt(n) cells in benchmark T3
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,16 @@ class Landmarks(Recipe):
     Parameters
     ----------
     n_landmarks : int or "auto", default="auto"
-        Number of cells; "auto" is twice the square root of the rows.
+        Number of cells; "auto" is twice the square root of the number of rows.
     probes : int or "auto", default="auto"
-        Number of cells that a query probes. A NeighborsClassifier tunes "auto" until its votes agree with exact search.
-        An index that is built directly uses 24 and guarantees no recall: if rows do not form clusters, it may miss most
-        neighbors. Compare it with `Flat` on a sample of queries.
+        Number of cells that a query searches. `NeighborsClassifier` tunes "auto" until its votes agree with exact
+        search. An index that is built directly uses 24 and guarantees no recall: if rows are not in clusters, such as
+        rows in random directions, most neighbors may be missed. Compare the results with those of `Flat`.
     seed : int, default=0
         Seed of the samples and of the first landmarks.
     store : None, Int8 or Bits, default=None
-        How rows are stored: in full (None), as bytes or as bits.
+        How rows are stored: in full, as bytes or as bits. Codes save memory, not time: a search of `Bits` is slower
+        than one of full rows in memory. Use ``Bits(rerank=False)`` if the rows do not fit in memory.
     verbose : bool, default=False
         Whether to show the progress of k-means.
 
@@ -96,11 +97,11 @@ class Landmarks(Recipe):
 
     @property
     def exact(self) -> bool:
-        """False: a cell that is not probed may contain a neighbor."""
+        """Whether results are exact: never, cells that are not probed may contain a neighbor."""
         return False
 
     def check(self, metric: Metric, sparse: bool = False) -> None:
-        """Raise CombinationError for rows or metrics that cells cannot search, such as codes under haversine.
+        """Raise an error for rows or metrics that cannot be searched, such as codes under manhattan or haversine.
 
         Parameters
         ----------
@@ -156,20 +157,20 @@ class Landmarks(Recipe):
         index = LandmarksIndex(self, metric, ids, facts["n_features"])
         index._projection = Projection(np.asarray(arrays["mean"]), frozen(arrays["basis"]), facts["length"])
         index._landmarks, index._trained = frozen(arrays["landmarks"]), facts["trained"]
-        index._set(self.keeper.table().from_arrays(rows, arrays, index._ground()))
+        index._set(self.keeper.table().from_arrays(rows, arrays, index._layout()))
         index.probes = facts["probes"]
         return index
 
 
 class Probed(NamedTuple):
-    """The result of a search with a number of probes, and the mean number of rows measured per query."""
+    """The result of a search with one number of probes."""
 
     neighbors: Neighbors
-    touched: float
+    touched: float  # mean number of rows measured per query
 
 
 class LandmarksIndex(Index):
-    """Rows in the cells of landmarks; `probes` may be set at any time."""
+    """An IVF index that searches can use and that can change; `probes` may be set at any time."""
 
     recipe: Landmarks
     _projection: Projection
@@ -189,7 +190,7 @@ class LandmarksIndex(Index):
 
     @property
     def max_probes(self) -> int:
-        """Largest number of probes that tuning tries: half of the cells, because then exact search is cheaper."""
+        """Largest number of probes worth trying: with half of the cells, exact search is cheaper."""
         return max(1, self.n_landmarks // 2)
 
     @property
@@ -199,7 +200,7 @@ class LandmarksIndex(Index):
 
     @property
     def ends_exact(self) -> bool:
-        """Whether a search of all cells gives the result of exact search, to which a guarantee refers."""
+        """Whether a search of all cells is the reference of a guarantee."""
         return self._table.ends_exact
 
     @property
@@ -215,64 +216,66 @@ class LandmarksIndex(Index):
     @property
     def landmarks_(self) -> NDArray[np.float64]:
         """Landmarks (n_landmarks, d): among unit rows for cosine, among points on the sphere for haversine."""
-        return np.asarray(self.unit.given(self._ground().centers().astype(np.float64)))
+        return np.asarray(self.unit.given(self._layout().centers().astype(np.float64)))
 
-    def _ground(self) -> Ground:
-        return Ground(self.metric.distance, self._projection, self._landmarks, self.recipe.keeper)
+    def _layout(self) -> CellLayout:
+        return CellLayout(self.metric.distance, self._projection, self._landmarks, self.recipe.keeper)
 
     def _train(self, rows: NDArray) -> None:
-        """Learn the projection, place the landmarks, and assign each row to its nearest."""
+        """Learn the projection, place the landmarks, and assign each row to the nearest."""
         self._place(rows)
         cells = self._nearest_landmarks(rows)
-        self._arrange(self.recipe.keeper.table().keep(rows, cells, self._ground()), cells)
+        self._arrange(self.recipe.keeper.table().keep(rows, cells, self._layout()), cells)
 
     def _place(self, rows: NDArray, n: int | None = None) -> None:
         """Set the projection and the landmarks for rows (n, d), or for n rows like these."""
         recipe, rng = self.recipe, np.random.default_rng(self.recipe.seed)
         distance, n = self.metric.distance, n or len(rows)
         sample = distance.place(projection_sample(rows, recipe.seed))
-        learned = learn_projection(sample, distance.order > 0, recipe.seed)
-        if recipe.keeper.learns_long and learned.basis.shape[1] > 0:
-            learned = replace(learned, length=learned.basis.shape[1])
-        self._projection = learned
+        projection = learn_projection(sample, distance.order > 0, recipe.seed)
+        width = projection.basis.shape[1]
+        self._projection = replace(projection, length=width) if recipe.keeper.learns_long and width else projection
         n_landmarks = round(2.0 * n**0.5) if recipe.n_landmarks == "auto" else int(recipe.n_landmarks)
         n_landmarks = min(len(rows), max(1, n_landmarks))
-        leads = self._projection.of(distance.place(kmeans_sample(rows, n_landmarks, rng)), long=False).lead
+        points = self._projection.project(distance.place(kmeans_sample(rows, n_landmarks, rng)), long=False).leading
         with progress.bar("landmarks", ROUNDS, asked=recipe.verbose) as tell:
-            self._landmarks = frozen(place_centers(leads, n_landmarks, rng, tell=tell))
+            self._landmarks = frozen(place_centers(points, n_landmarks, rng, tell=tell))
         self._trained = n
 
     def _arrange(self, kept: StoredRows, cells: NDArray[np.int64]) -> None:
         """Set the table of rows with these cells (n,)."""
-        self._set(self.recipe.keeper.table().of(kept, cells, self._ground()))
+        self._set(self.recipe.keeper.table().of(kept, cells, self._layout()))
 
     def _set(self, table: CellTable | BitCells) -> None:
         self._table = table
-        self._finder = self._ground().finder()
+        self._finder = self._layout().finder()
         self.why_ = (
             f"{self.n_landmarks} landmarks over {len(table.names):,} rows: approximate, searches the cells nearest "
             f"to each query{NO_GUARANTEE if self.recipe.probes == 'auto' else ''}"
         )
 
     def _nearest_landmarks(self, rows: Any) -> NDArray[np.int64]:
-        """Return the nearest landmark (n,) of rows (n, d), part by part."""
-        cells, place = np.empty(len(rows), dtype=np.int64), self.metric.distance.place
+        """Return the nearest landmark (n,) of each row (n, d)."""
+        nearest, place = np.empty(len(rows), dtype=np.int64), self.metric.distance.place
 
         def work(part: slice) -> None:
-            lead = self._projection.of(place(rows[part]), long=False).lead
-            cells[part] = nearest_centers(lead, self._landmarks).centers
+            points = self._projection.project(place(rows[part]), long=False).leading
+            nearest[part] = nearest_centers(points, self._landmarks).centers
 
         pmap(work, spans(len(rows), rows_per_block(4 * rows.shape[1], 2 * CACHE_BYTES)))
-        return cells
+        return nearest
+
+    def _probes(self, probes: int | None) -> int:
+        return max(1, min(self.probes if probes is None else int(probes), self.n_landmarks))
 
     def _nearest(self, queries: NDArray, k: int, probes: int | None) -> Neighbors:
-        probes = max(1, min(self.probes if probes is None else int(probes), self.n_landmarks))
+        n_probes = self._probes(probes)
         heaps = empty_heaps(len(queries), k)
         if len(queries) == 1:
-            measured = self._search(queries, heaps, probes)
+            measured = self._search(queries, heaps, n_probes)
         else:
             blocks = even_spans(len(queries), self._block)
-            measured = sum(pmap(lambda b: self._search(queries[b], heaps.part(b), probes), blocks))
+            measured = sum(pmap(lambda b: self._search(queries[b], heaps.part(b), n_probes), blocks))
         self._touched = measured / len(queries)
         return heaps.neighbors()
 
@@ -296,8 +299,8 @@ class LandmarksIndex(Index):
         list of Probed
             Neighbors, and rows measured per query, of each step.
         """
-        scaled, k = self.unit.queries(self._prepared(queries, "queries")), whole_k(k)
-        rows, n_search = scaled.rows, self._n_to_search(scaled, k)
+        checked, k = self.unit.queries(self._prepared(queries, "queries")), whole_k(k)
+        rows, n_search = checked.rows, self._n_to_search(checked, k)
         q = len(rows)
         results = [empty_heaps(q, n_search) for _ in steps]
         blocks = even_spans(q, min(self._block, max(64, rows_per_block(16 * self.n_landmarks))))
@@ -305,51 +308,54 @@ class LandmarksIndex(Index):
         probed = []
         for step, heaps, touched in zip(steps, results, np.sum(measured, axis=0) / q):
             neighbors = heaps.neighbors()
-            short = np.flatnonzero(neighbors.ids[:, -1] < 0)
-            if len(short):  # `nearest` probes more cells for these queries
-                neighbors.ids[short], neighbors.distances[short] = self._nearest(rows[short], n_search, step)
-            probed.append(Probed(self._finish_result(scaled, neighbors, k, step), float(touched)))
+            incomplete = np.flatnonzero(neighbors.ids[:, -1] < 0)
+            if len(incomplete):  # `nearest` probes more cells for these queries
+                neighbors.ids[incomplete], neighbors.distances[incomplete] = self._nearest(
+                    rows[incomplete], n_search, step
+                )
+            probed.append(Probed(self._finish_result(checked, neighbors, k, step), float(touched)))
         return probed
 
     def _search_steps(self, queries: NDArray, results: list[Heaps], steps: Sequence[int]) -> list[int]:
-        """Search more and more cells; copy the heaps after each step, and return the rows measured up to each step."""
+        """Search the cells of one step after another, copying the heaps to the results of each step.
+
+        Returns the number of rows measured up to each step.
+        """
         exact = frozen(queries.astype(np.float64))
-        projected = self._projection.of(self.metric.distance.place(exact), self._table.long.shape[1] > 0)
-        keys = self._finder.marks - projected.lead @ self._landmarks.T  # (q, c)
+        projected = self._projection.project(self.metric.distance.place(exact), self._table.long.shape[1] > 0)
+        keys = self._finder.marks - projected.leading @ self._landmarks.T  # (q, c)
         cells = np.argsort(keys, axis=1, kind="stable")  # nearest first
         keys = np.take_along_axis(keys, cells, axis=1)
-        heaps = empty_heaps(len(queries), results[0].ids.shape[1])
-        previous, measured, totals = 0, 0, []
+        heaps, previous, measured = empty_heaps(len(queries), results[0].ids.shape[1]), 0, [0]
         for step, result in zip(steps, results):
             groups = self._groups(slice(previous, step), cells, keys, projected, heaps)
-            measured += self._table.search_groups(exact, projected, heaps, groups)
+            measured.append(measured[-1] + self._table.search_groups(exact, projected, heaps, groups))
             result.distances[:], result.ids[:] = heaps
-            totals.append(measured)
             previous = step
-        return totals
+        return measured[1:]
 
     @property
     def _block(self) -> int:
-        """Number of queries per block, decided by the landmarks benchmark (T3): large, so that cells are shared."""
+        """Number of queries that are searched together; decided by the IVF benchmark (T3)."""
         return min(8192, max(256, rows_per_block(16 * self.n_features)))
 
     def _search(self, queries: NDArray, heaps: Heaps, probes: int) -> int:
-        """Search a block of queries; those that find fewer than k rows probe four times as many cells."""
+        """Search a block of queries; those that found fewer than k rows probe four times as many cells."""
         exact = frozen(queries.astype(np.float64))
         placed = frozen(self.metric.distance.place(exact)) if self.metric.distance.transforms_rows else exact
         if len(queries) == 1:
             measured = self._table.search_single(exact, placed, self._finder, probes, heaps)
-        else:  # the nearest cell first: it gives a small k-th distance, which rules out more rows of other cells
-            projected = self._projection.of(placed, self._table.long.shape[1] > 0)
+        else:  # the nearest cell first: it gives a small k-th distance, which rules out more rows of the others
+            projected = self._projection.project(placed, self._table.long.shape[1] > 0)
             keys, cells = self._probe(projected, probes)  # (q, probes), nearest first
             measured = self._table.search_groups(exact, projected, heaps, by_cell(cells[:, :1], self.n_landmarks))
             others = self._groups(slice(1, None), cells, keys, projected, heaps)
             measured += self._table.search_groups(exact, projected, heaps, others)
-        short = np.flatnonzero(heaps.distances[:, 0] >= EMPTY)
-        if probes < self.n_landmarks and len(short):
-            new_heaps = empty_heaps(len(short), heaps.ids.shape[1])
-            measured += self._search(queries[short], new_heaps, min(4 * probes, self.n_landmarks))
-            heaps.distances[short], heaps.ids[short] = new_heaps
+        (incomplete,) = (heaps.distances[:, 0] >= EMPTY).nonzero()
+        if probes < self.n_landmarks and len(incomplete):
+            wider = empty_heaps(len(incomplete), heaps.ids.shape[1])
+            measured += self._search(queries[incomplete], wider, min(4 * probes, self.n_landmarks))
+            heaps.distances[incomplete], heaps.ids[incomplete] = wider
         return measured
 
     def _groups(
@@ -359,22 +365,22 @@ class LandmarksIndex(Index):
         bounds = self._table.bounds
         if bounds is None:
             return by_cell(cells[:, ring], self.n_landmarks)
-        return by_cell(bounds.near(ring, cells, keys, projected, heaps.distances[:, 0]), self.n_landmarks)
+        return by_cell(bounds.skip_far(ring, cells, keys, projected, heaps.distances[:, 0]), self.n_landmarks)
 
     def _probe(self, projected: Projected, probes: int) -> Heaps:
         """Return keys and numbers (q, probes) of the nearest cells of each query, nearest first."""
         q = len(projected.short)
-        products = projected.lead @ self._landmarks.T  # (q, c)
+        products = projected.leading @ self._landmarks.T  # (q, c)
         marks = self._finder.marks
         scale, cells = frozen(np.full_like(marks, -1)), np.arange(len(marks))
-        heaps, no_rows, which = empty_heaps(q, probes), frozen(np.empty((q, 0))), np.arange(q)
-        offer(KEY, products, scale, marks, no_rows, no_rows, cells, which, np.zeros(q), 0.0, 0.0, 0.0, *heaps)
+        heaps, unused, which = empty_heaps(q, probes), frozen(np.empty((q, 0))), np.arange(q)
+        offer(KEY, products, scale, marks, unused, unused, cells, which, np.zeros(q), 0.0, 0.0, 0.0, *heaps)
         settle(*heaps)
         return heaps
 
     def _append(self, rows: NDArray) -> None:
         cells = self._nearest_landmarks(rows)
-        kept = self._table.rows().join(self._table.more(rows, cells, self._ground()))
+        kept = self._table.rows().join(self._table.more(rows, cells, self._layout()))
         if self.n_rows > 2 * self._trained and kept.full is not None:  # codes alone keep their landmarks
             self._train(kept.full)
             return

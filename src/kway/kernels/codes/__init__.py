@@ -1,7 +1,9 @@
 """Kernels of codes of a few bits per column.
 
-bits        encoding and decoding
-bit_tables  the first filter: groups of bits of all rows, 32 rows at once
-bit_scan    scans of all rows; estimates of given rows
-bit_cells   scans of landmark cells
+bits          rotation, encoding and decoding
+row_tiles     tiles of rows, spread for look-up tables of four bits
+sum_tables    products of a query with all bits of many rows
+bit_scan      the scan of all rows; estimates of given rows
+bit_cells     the scan of landmark cells
+first_filter  a filter by a part of the bits, before the scan of very many rows
 """

@@ -1,11 +1,12 @@
-"""Search of landmark cells whose rows are codes about their landmark (bits.py): one query and one cell at a time.
+"""Scan of landmark cells (IVF) whose rows are codes of the difference from their landmark (bits.py).
 
-    t = R (q - m)      halved: the query about the landmark m of the cell, rotated like the rows r = R (x - m)
-    t = R q            under dot, because q.x = q.m + q.(x - m)
+    t = R (q - m)      halved: the query minus the landmark m of the cell, rotated like the rows r = R (x - m)
+    t = R q            for the distance dot, because q.x = q.m + q.(x - m)
     key                half_r - f_r <t, y_r>, or -f_r <t, y_r>, as in bit_scan.py
     distance           sqrt(||t||^2 + 2 key)  |  ||t||^2 / 2 + key  (cosine of unit rows)  |  key - q.m  (dot)
 
-A cell is skipped if its rows would need a cosine above 1 to be near enough, that is if |q - m| - |x - m| is too large.
+Queries of a cell share its spread rows. A cell is skipped for a query if |q - m| - |x - m| is too large for all its
+rows x.
 """
 
 from __future__ import annotations
@@ -15,166 +16,147 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kway.kernels.codes.bit_scan import (
-    BIT_BLOCK,
     CodedQuery,
-    PassedFilter,
-    best_width,
-    distance_of,
+    SumTables,
+    empty_tables,
     key_of,
     least_cosine,
-    most_bits,
-    near_of,
-    offer_span,
-    product,
-    scan_room,
+    scan_buffers,
+    scan_tile,
 )
-from kway.kernels.codes.bits import sign_words
-from kway.kernels.distances import distance
+from kway.kernels.codes.row_tiles import TILE_ROWS, spread_rows
+from kway.kernels.codes.sum_tables import fill_sum_tables
 from kway.kernels.jit import kernel
-from kway.kernels.lanes import ctz
-from kway.kernels.topk import EMPTY, NO_ROW, sift
+from kway.kernels.topk import EMPTY
 
-_FEW = 2.4  # deviations below the mean of a first filter: about one row in a hundred passes (C1)
-_KEY_ROUNDING = 512 * float(np.finfo(np.float64).eps)  # relative rounding of the terms of a key
-_COSINE_ROUNDING = float(np.sqrt(np.finfo(np.float32).eps))  # of a cosine, whose lengths are those of float32 rows
+QUERY_BATCH = 64  # queries that share the spread rows of a tile: their tables stay in the L2 cache
+# Error of a cosine whose key is a difference of nearly equal float32 lengths: about the square root of their rounding.
+_COSINE_ROUNDING = float(np.sqrt(np.finfo(np.float32).eps))
 
 
 class CodedCells(NamedTuple):
-    """Landmark cells of coded rows."""
+    """Landmark cells of coded rows; cell g contains rows offsets[g]..offsets[g + 1]."""
 
     offsets: Any  # (c + 1,)
-    spans: Any  # (c, 2) the smallest and the largest length of a cell's rows
+    lengths: Any  # (c, 2) the smallest and the largest length of a cell's rows
     landmarks: Any  # (c, D) rotated
 
 
 class CellPairs(NamedTuple):
-    """The queries pairs[starts[g]:starts[g + 1]] search cells[g]; rotated (q, D), queries (q, d) float64."""
+    """The queries pairs[starts[g]:starts[g + 1]] search cells[g]."""
 
-    starts: Any
-    cells: Any
+    starts: Any  # (g + 1,)
+    cells: Any  # (g,)
     pairs: Any
-    rotated: Any
-    queries: Any
+    rotated: Any  # (q, D)
+    exact: Any  # (q, d) float64
+
+
+class CellBatch(NamedTuple):
+    """Queries of one cell, relative to its landmark."""
+
+    members: Any  # (b,) query numbers
+    rotated: Any  # (b, D) t
+    totals: Any  # (b,) sums of t
+    norms: Any  # (b,) of t
+    base: Any  # (b,)
+    tables: Any  # SumTables
 
 
 @kernel
-def _about(how, rotated, landmark, query, local, words):
-    """Return the CodedQuery of a rotated query (D,) about a rotated landmark; local (1, D), words (1, W): memory."""
-    total, square, along, whole = np.float32(0), 0.0, 0.0, 0.0
-    for j in range(len(rotated)):
-        value = rotated[j] - landmark[j] if how.halved else rotated[j]
-        local[0, j] = value
+def _subtract_landmark(estimator, query, landmark, local):
+    """Write t (D,) of a rotated query (D,) to `local`; return its sum, its norm and the base of CodedQueries."""
+    total, square, along_landmark, query_square = np.float32(0), 0.0, 0.0, 0.0
+    for j in range(len(query)):
+        value = query[j] - landmark[j] if estimator.halved else query[j]
+        local[j] = value
         total += value
         square += np.float64(value) * value
-        along += np.float64(rotated[j]) * landmark[j]
-        whole += np.float64(rotated[j]) * rotated[j]
-    sign_words(local, words)
-    base = -along
-    if how.halved:  # a query of zeros does not have length 1; its cosine to every row is 0
-        # 1 - whole would be the rounding of float32, more than cosines of rows far from the origin differ
-        base = square if how.squared else 0.5 * (square + (0.0 if whole > 0.5 else 1.0))
-    return CodedQuery(words[0], local[0], total, np.sqrt(square), base, query)
+        along_landmark += np.float64(query[j]) * landmark[j]
+        query_square += np.float64(query[j]) * query[j]
+    base = -along_landmark
+    if estimator.squared:
+        base = square
+    elif estimator.halved:
+        # A query has length 1 or, if all its values are 0, length 0; then its cosine to every row is 0. The measured
+        # length is not used, because its rounding exceeds the distances between rows that are far from the origin.
+        base = 0.5 * (square + (0.0 if query_square > 0.5 else 1.0))
+    return total, np.sqrt(square), base
 
 
 @kernel
-def _first_bound(how, coded, query, low, high, width, most, k, room):
-    """Return the k-th distance among the k rows of least key in low..high that pass the filter of width and most.
+def _out_of_reach(estimator, worst, base, norm, lengths):
+    """Return whether no row with lengths (2,) smallest to largest is nearer than `worst`: its cosine would exceed 1."""
+    if worst >= EMPTY:
+        return False
+    cosine = least_cosine(estimator.halved, key_of(estimator.squared, worst, base), norm, lengths[0], lengths[1])
+    return cosine > 1.0 + _COSINE_ROUNDING
 
-    Rows beyond it are not needed. EMPTY if fewer than k passed.
+
+@kernel
+def _fill_batch(estimator, cells, cell, queries, pairs, worst, batch):
+    """Fill the batch with the queries pairs (m,) for which a row of the cell may be nearer than worst (q,).
+
+    Returns the number of these queries.
     """
-    keys, best = np.full(k, EMPTY), np.full(k, NO_ROW)
-    for row in range(low, high, 32):
-        near = near_of(coded.head, row, min(high, row + 32), query.words, width, most, room.tile)
-        while near:
-            r = row + ctz(near)
-            near &= near - np.uint64(1)
-            along = product(coded.bits, coded.head, coded.rest, r, query.rotated, query.total, room.held)
-            key = np.float64(-coded.factor[r] * along)
-            if how.halved:
-                key += coded.half[r]
-            if key < keys[0]:
-                sift(keys, best, key, r)
-    worst = how.least
-    for i in range(k):
-        if best[i] == NO_ROW:  # fewer than k rows, or keys that are NaN
-            return EMPTY
-        # so that these k rows pass
-        worst = max(worst, distance_of(how.squared, keys[i], query.base, how.least))
-        if len(coded.rows):
-            worst = max(worst, distance(how.code, query.query, coded.rows[best[i]]))
-    # the k-th row must not be ruled out by the rounding of its own key
-    if how.squared:
-        return np.sqrt(worst * worst + _KEY_ROUNDING * (worst * worst + query.base))
-    return worst + _KEY_ROUNDING * (abs(worst) + abs(query.base))
+    count, tables = 0, batch.tables
+    for i in pairs:
+        local = batch.rotated[count]
+        total, norm, base = _subtract_landmark(estimator, queries.rotated[i], cells.landmarks[cell], local)
+        if _out_of_reach(estimator, worst[i], base, norm, cells.lengths[cell]):
+            continue
+        batch.members[count], batch.totals[count], batch.norms[count], batch.base[count] = i, total, norm, base
+        tables.unit[count], tables.low[count] = fill_sum_tables(local, tables.entries[count])
+        count += 1
+    return count
 
 
 @kernel
-def _cell_bound(how, coded, query, low, high, k, room):
-    """Return `_first_bound` of a cell: from one row in a hundred of a large cell, or from all rows if that fails."""
-    width = len(coded.head) if high - low > BIT_BLOCK else 0
-    few = np.int64(32.0 * width - _FEW * 4.0 * np.sqrt(width))  # half of the bits differ
-    bound = EMPTY
-    for tried in (width, 0):
-        if bound >= EMPTY:
-            bound = _first_bound(how, coded, query, low, high, tried, few, k, room)
-    return bound
+def _scan_batch(
+    estimator, coded, queries, batch, count, start, stop, longest, buffers, fast, distances, ids, counts
+):  # fmt: skip
+    """Offer rows start..stop of a cell to the heaps of the first `count` queries of the batch."""
+    tables = batch.tables
+    for low in range(start, stop, TILE_ROWS):
+        high = min(stop, low + TILE_ROWS)
+        spread_rows(coded.head, coded.rest, low, high, buffers.words, buffers.nibbles, fast)
+        for j in range(count):
+            i = batch.members[j]
+            query = CodedQuery(batch.rotated[j], batch.totals[j], batch.norms[j], batch.base[j], queries.exact[i])
+            own_tables = SumTables(tables.entries[j], tables.unit[j], tables.low[j])
+            scan_tile(
+                estimator, coded, query, own_tables, low, high, longest, EMPTY, buffers, fast,
+                distances[i], ids[i], counts,
+            )  # fmt: skip
 
 
 @kernel
-def bound_bit_cells(how, coded, cells, look, part, parts, k, bounds):
-    """Compute bounds (q,), EMPTY at first, of each query from one of `parts` parts of the first cell with k rows.
+def search_bit_cells(estimator, coded, cells, queries, part, n_parts, fast, distances, ids):
+    """Offer one of n_parts parts of each cell to the heaps distances, ids (q, k) of the queries that search it.
 
-    how: Estimator, coded: CodedRows, cells: CodedCells, look: CellPairs.
+    estimator: Estimator, coded: CodedRows, cells: CodedCells, queries: CellPairs. Returns the numbers of rows estimated
+    and measured.
     """
-    wide = look.rotated.shape[1]
-    local, words = np.empty((1, wide), np.float32), np.empty((1, wide // 64), np.uint64)
-    room = scan_room(coded, wide)
-    for g in range(len(look.cells)):
-        cell = look.cells[g]
-        if cell >= len(cells.offsets) - 1:  # none
+    dim = queries.rotated.shape[1]
+    counts, buffers = np.zeros(2, np.int64), scan_buffers(coded, dim, distances.shape[1])
+    batch = CellBatch(
+        np.empty(QUERY_BATCH, np.int64), np.empty((QUERY_BATCH, dim), np.float32), np.empty(QUERY_BATCH, np.float32),
+        np.empty(QUERY_BATCH), np.empty(QUERY_BATCH), empty_tables(QUERY_BATCH, dim),
+    )  # fmt: skip
+    for g in range(len(queries.cells)):
+        cell = queries.cells[g]
+        if cell >= len(cells.offsets) - 1:  # a pair that is left out
             continue
-        start, size = cells.offsets[cell], cells.offsets[cell + 1] - cells.offsets[cell]
-        low, high = start + size * part // parts, start + size * (part + 1) // parts
-        for p in range(look.starts[g], look.starts[g + 1]):
-            i = look.pairs[p]
-            if bounds[i] >= EMPTY:
-                query = _about(how, look.rotated[i], cells.landmarks[cell], look.queries[i], local, words)
-                bounds[i] = _cell_bound(how, coded, query, low, high, k, room)
-
-
-@kernel
-def search_bit_cells(how, coded, cells, look, part, parts, bounds, distances, ids):
-    """Search one of `parts` parts of each cell for the queries of its pairs.
-
-    Rows beyond the distances bounds (q,) are not needed. Returns the numbers of rows estimated and measured.
-    """
-    wide, planes = look.rotated.shape[1], len(coded.head)
-    local, words = np.empty((1, wide), np.float32), np.empty((1, wide // 64), np.uint64)
-    counts, room, means, spreads = np.zeros(2, np.int64), scan_room(coded, wide), np.empty(planes), np.empty(planes)
-    passed = PassedFilter(np.empty((2, 0, 6), np.uint64), np.full(2, -1, np.int64))
-    for w in range(planes):  # rows of a cell lie in all directions about its landmark: half of the bits differ
-        means[w], spreads[w] = 32.0 * (w + 1), 4.0 * np.sqrt(w + 1.0)
-    for g in range(len(look.cells)):
-        cell = look.cells[g]
-        if cell >= len(cells.offsets) - 1:  # none
+        first, size = cells.offsets[cell], cells.offsets[cell + 1] - cells.offsets[cell]
+        start, stop = first + size * part // n_parts, first + size * (part + 1) // n_parts
+        if start == stop:
             continue
-        start, size = cells.offsets[cell], cells.offsets[cell + 1] - cells.offsets[cell]
-        low, high = start + size * part // parts, start + size * (part + 1) // parts
-        if low == high:
-            continue
-        for p in range(look.starts[g], look.starts[g + 1]):
-            i = look.pairs[p]
-            query = _about(how, look.rotated[i], cells.landmarks[cell], look.queries[i], local, words)
-            bound, width, most = bounds[i], 0, np.int64(0)
-            limit = min(bound, distances[i, 0])
-            if limit >= EMPTY:
-                bound = limit = _cell_bound(how, coded, query, low, high, distances.shape[1], room)
-            if limit < EMPTY:
-                key = key_of(how.squared, limit, query.base)
-                cosine = least_cosine(how.halved, key, query.norm, cells.spans[cell, 0], cells.spans[cell, 1])
-                if cosine > 1.0 + _COSINE_ROUNDING:
-                    continue
-                width = best_width(cosine, how.z, means, spreads)
-                most = np.int64(most_bits(cosine, 64.0 * width, how.z))
-            offer_span(how, coded, query, low, high, width, most, passed, bound, room, distances[i], ids[i], counts)
+        for p in range(queries.starts[g], queries.starts[g + 1], QUERY_BATCH):
+            pairs = queries.pairs[p : min(p + QUERY_BATCH, queries.starts[g + 1])]
+            count = _fill_batch(estimator, cells, cell, queries, pairs, distances[:, 0], batch)
+            if count:
+                _scan_batch(
+                    estimator, coded, queries, batch, count, start, stop, cells.lengths[cell, 1], buffers, fast,
+                    distances, ids, counts,
+                )  # fmt: skip
     return counts

@@ -1,24 +1,19 @@
-"""Nearest rows by their codes (bits.py): filters on a few words of the signs, estimates for the rows that pass.
+"""Scan of codes (bits.py): estimates of the distances of all rows, and exact distances of the rows that may be near.
 
-    H = bits in which sign(q) and sign(z) differ, of m = 64 w      H ~ Binomial(m, p), p = angle(q, z) / pi
-    key = half_r - f_r <q, y_r>  (squared)  or  -f_r <q, y_r>      estimates ||z||^2 / 2 - <q, z>, or -<q, z>
-    |key - true| <= bar f_r ||q||                                  except with the agreed probability
+    key = half_r - f_r <q, y_r>  (halved)  or  -f_r <q, y_r>    estimates ||z||^2 / 2 - <q, z>, or -<q, z>
+    |key - true key| <= bar f_r ||q||                           except with the probability of the error bar
 
-`scan_bits`     A row can enter the k best only if its true key is below that of the k-th. This requires a cosine to q
-                that depends on the length of the row only, and `most_bits` tells how many bits may differ then. The
-                width w = 1..P words is the one of least cost, w + COST * (share that passes). The share comes from the
-                mean and spread of H over a sample of the rows.
-`scan_first`    The k-th distance is known only at the end. Therefore the tables of each query (bit_tables.py) first let
-                a small share of the rows pass, according to a sample: mosts[0] for the groups of bits that are compared
-                for all rows, mosts[1] for all bits of P words of the rows that pass. If no other row can enter
-                (`enough`), the search is done, else `scan_bits` follows. Filters become narrower as the k-th distance
-                decreases.
-`estimate_bits` Estimated distances of given rows.
+A key increases with the distance. For each tile of rows, `scan_tile` computes lower bounds of all keys from look-up
+tables (sum_tables.py). Rows whose bound exceeds the key of the k-th distance so far are skipped. The others are
+measured if full rows are stored, otherwise estimated from all of their bits. Without full rows there is no error bar,
+and a scan returns exactly the k rows of the smallest estimates.
+
+The scan is used for all rows (`scan_bits`), and for the rows of a landmark cell (bit_cells.py). `estimate_bits` returns
+the estimated distances of given rows.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,43 +21,40 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from kway.kernels.assembler import F32, I16, I32, I64, Assembler
-from kway.kernels.codes.bit_tables import TABLE_ROWS, TILE_STEP, TILE_WORDS, most_weight, near_tables, weigh_bits
+from kway.kernels.assembler import F32, I16, I32, Assembler
+from kway.kernels.codes.row_tiles import TILE_ROWS, spread_rows
+from kway.kernels.codes.sum_tables import fill_sum_tables, sum_rows
 from kway.kernels.distances import distance
-from kway.kernels.jit import kernel
-from kway.kernels.lanes import ctz, popcount, touch, touch_row
-from kway.kernels.topk import EMPTY, push
+from kway.kernels.jit import BIG, kernel
+from kway.kernels.lanes import touch_row
+from kway.kernels.topk import EMPTY, NO_ROW, push, sift
 
-BIT_BLOCK = 2048  # rows that all queries scan while the codes are in the L1 cache: 16 kB per word (C1)
-COST = 100.0  # cost of an estimate, in words of the filter: it reads a line that is not in the cache (C1)
-SAMPLED_CODES = 512  # rows whose bits estimate how many rows pass a filter (C1)
-
-_ROWS = ir.VectorType(I64, 8)
+_EPS = float(np.finfo(np.float32).eps)
 _FLOATS = ir.VectorType(F32, 16)
 
 
 class Estimator(NamedTuple):
-    """How distances follow from keys, and how wide filters and error bars are."""
+    """How distances follow from keys, and the width of error bars."""
 
-    code: int  # of the distance
-    halved: bool  # keys include half
-    squared: bool  # distances are square roots
-    least: float  # the smallest possible distance
-    z: float  # normal deviations of filters
-    bar: float  # error bar of a key, in units of f ||q||
+    code: int  # of the distance (kernels/distances.py)
+    halved: bool  # whether keys include half_r
+    squared: bool  # whether distances are square roots
+    min_distance: float  # smallest possible distance
+    z: float  # normal deviations that the limits of the first filter allow for
+    bar: float  # error bar of a key, in units of f ||q||; 0 without full rows
 
 
 class CodedRows(NamedTuple):
     """Rows as codes, and the full rows if they are stored."""
 
-    bits: int
+    bits: int  # B
     head: Any  # (P, n) uint64
     rest: Any  # (n, B W - P) uint64
-    factor: Any  # (n,), times unit the f
+    factor: Any  # (n,), f in multiples of unit
     unit: Any  # float32
     half: Any  # (n,) ||r||^2 / 2, or (0,) if all lengths are 1
     rows: Any  # (n, d) or (0, d)
-    names: Any  # (n,) ids of the rows; (0,) if they are the row numbers
+    ids: Any  # (n,) ids of the rows; (0,) if the ids are the row numbers
 
 
 class CodedQueries(NamedTuple):
@@ -71,63 +63,40 @@ class CodedQueries(NamedTuple):
     words: Any  # (q, W) signs
     rotated: Any  # (q, D)
     totals: Any  # (q,) sums of rotated
-    norms: Any  # (q,) of rotated
-    base: Any  # (q,) ||rotated||^2, or the distance of a key of 0
-    queries: Any  # (q, d) float64
+    norms: Any  # (q,) norms of rotated
+    base: Any  # (q,) ||rotated||^2 if distances are square roots, else the distance of a key of 0
+    exact: Any  # (q, d) float64
 
 
 class CodedQuery(NamedTuple):
-    """One of the queries."""
+    """One row of CodedQueries, without the signs."""
 
-    words: Any
     rotated: Any
     total: Any
     norm: Any
     base: Any
-    query: Any
+    exact: Any
 
 
-class PassedFilter(NamedTuple):
-    """A first filter whose rows are skipped: those of weights up to mosts (2,) in planes (2, P, 6)."""
+class SumTables(NamedTuple):
+    """Look-up tables of one query, or of several with a leading axis."""
 
-    planes: Any
-    mosts: Any  # -1: no row passed
-
-
-class ScanRoom(NamedTuple):
-    """Memory of one thread: the words of a row (B W,), words of 32 rows (P, 32), rows found (BIT_BLOCK,)."""
-
-    held: Any
-    tile: Any
-    found: Any
+    entries: Any  # (G, 16) uint8
+    unit: Any  # float32
+    low: Any  # float32
 
 
-@intrinsic
-def near_rows(typing_context, plane, stride, words, width, most):
-    """Return one bit per row, for 32 rows: whether at most `most` bits differ from the query's in `width` planes.
+class ScanBuffers(NamedTuple):
+    """Working memory of one thread."""
 
-    plane: address of the first row's word of plane 0; stride: bytes between planes; words: address of the query.
-    """
-
-    def emit(context, builder, signature, arguments):
-        a = Assembler(builder)
-        plane, stride, words, width, most = arguments
-
-        def add(at, counts):
-            mine = a.splat(a.load(a.at(words, at, 8), I64, 8), 8)
-            start = a.at(plane, at, stride)
-            loaded = [a.load(a.at(start, 64 * u), _ROWS, 8) for u in range(4)]
-            counted = [a.call("llvm.ctpop.v8i64", _ROWS, [builder.xor(rows, mine)]) for rows in loaded]
-            return [builder.add(total, more) for total, more in zip(counts, counted)]
-
-        counts = a.loop(width, [a.same(_ROWS, 0)] * 4, add)
-        limit, bits = a.splat(most, 8), ir.Constant(I64, 0)
-        for u, total in enumerate(counts):
-            byte = builder.bitcast(builder.icmp_signed("<=", total, limit), ir.IntType(8))
-            bits = builder.or_(bits, builder.shl(builder.zext(byte, I64), a.number(8 * u)))
-        return bits
-
-    return types.uint64(types.uint64, types.uint64, types.uint64, types.int64, types.int64), emit
+    words: Any  # (TILE_ROWS,) uint64, one word per row
+    nibbles: Any  # (16 B W, TILE_ROWS) uint8
+    sums: Any  # (B, TILE_ROWS) uint16
+    keys: Any  # (TILE_ROWS,) float32
+    candidates: Any  # (TILE_ROWS,) int64, rows
+    best_keys: Any  # (k,) float64
+    best_rows: Any  # (k,) int64
+    row_words: Any  # (B W,) uint64, the words of one row
 
 
 @intrinsic
@@ -139,8 +108,8 @@ def sum_where(typing_context, words, count, values):
         words, count, values = arguments
         zero = ir.Constant(_FLOATS, [0.0] * 16)
 
-        def add(at, sums):
-            start, word, new = a.at(values, at, 256), a.at(words, at, 8), []
+        def add(w, sums):
+            start, word, new = a.at(values, w, 256), a.at(words, w, 8), []
             for u, total in enumerate(sums):
                 mask = builder.bitcast(a.load(a.at(word, 2 * u), I16, 2), ir.VectorType(ir.IntType(1), 16))
                 new.append(builder.fadd(total, builder.select(mask, a.load(a.at(start, 64 * u), _FLOATS, 4), zero)))
@@ -157,304 +126,223 @@ def sum_where(typing_context, words, count, values):
 
 
 @kernel
-def least_cosine(squared, key, norm, shortest, longest):
-    """Return the smallest cosine to a query of this norm with which a row of such a length has a key up to `key`.
+def least_cosine(halved, key, norm, shortest, longest):
+    """Return the smallest cosine to a query of this norm at which a row of length shortest..longest has this key.
 
-    It is above 1 if no row can have such a key.
+    The result is above 1 if no such row can have a key as small as `key`.
     """
-    if squared:  # l^2 / 2 - l |q| cos <= key; the cosine is smallest at l^2 = -2 key
+    if halved:  # l^2 / 2 - l |q| cos <= key; the cosine is smallest at l^2 = -2 key
         length = min(max(np.sqrt(max(0.0, -2.0 * key)), shortest), longest)
-        need, least = 0.5 * length * length - key, length * norm
+        product, max_product = 0.5 * length * length - key, length * norm
     else:
-        need, least = -key, (longest if key < 0 else shortest) * norm
-    if least <= 0.0:
+        product, max_product = -key, (longest if key < 0 else shortest) * norm
+    if max_product <= 0.0:
         return -1.0
-    return max(-1.0, need / least)
-
-
-@kernel
-def most_bits(cosine, m, z):
-    """Return how many of m bits may differ at this cosine, except with the probability of z normal deviations."""
-    p = np.arccos(min(1.0, cosine)) / np.pi
-    return m * p + z * np.sqrt(m * max(0.0, p * (1.0 - p))) + 0.5  # fastmath may give a p above 1
-
-
-@kernel
-def _moments(head, start, stop, words, means, spreads):
-    """Compute mean and deviation of the number of bits that differ in the first 1..P words, over a sample of rows."""
-    planes = len(head)
-    step = max(1, (stop - start) // SAMPLED_CODES)
-    seen = 0
-    means[:] = 0.0
-    spreads[:] = 0.0
-    for j in range(start, stop, step):
-        total = 0
-        seen += 1
-        for w in range(planes):
-            total += popcount(head[w, j] ^ words[w])
-            means[w] += total
-            spreads[w] += total * total
-    for w in range(planes):
-        means[w] /= seen
-        spreads[w] = np.sqrt(max(spreads[w] / seen - means[w] * means[w], 4.0 * (w + 1)))
-
-
-@kernel
-def best_width(cosine, z, means, spreads):
-    """Return the width of the filter that costs least, in words; 0 for no filter."""
-    best, width = COST, 0
-    if cosine <= -1.0:
-        return width
-    for w in range(len(means)):
-        far = (most_bits(cosine, 64.0 * (w + 1), z) + 0.5 - means[w]) / spreads[w]
-        cost = w + 1 + COST * 0.5 * math.erfc(-far / np.sqrt(2.0))
-        if cost < best:
-            best, width = cost, w + 1
-    return width
-
-
-@kernel
-def product(bits, head, rest, row, rotated, total, words):
-    """Return <q, y> of one row; total is the sum of the rotated query (D,), words (B W,) is memory."""
-    planes, wide = len(head), len(rotated) // 64
-    for w in range(planes):
-        words[w] = head[w, row]
-    for w in range(rest.shape[1]):
-        words[planes + w] = rest[row, w]
-    where, values, out = words.ctypes.data, rotated.ctypes.data, np.float32(0)
-    for b in range(bits):
-        weight = np.float32(2 << (bits - 1 - b))
-        out += weight * sum_where(np.uint64(where + 8 * b * wide), wide, np.uint64(values))
-    return out - np.float32((1 << bits) - 1) * total
+    return max(-1.0, product / max_product)
 
 
 @kernel
 def key_of(squared, worst, base):
-    """Return the key of a row at distance `worst`; base is ||q||^2 (squared), or the distance of a key of 0."""
+    """Return the key of a row at distance `worst`; base is that of CodedQueries."""
     if worst >= EMPTY:
         return EMPTY
     return 0.5 * (worst * worst - base) if squared else worst - base
 
 
 @kernel
-def distance_of(squared, key, base, least):
-    """Return the distance of a key, at least `least`."""
-    return np.sqrt(max(0.0, base + 2.0 * key)) if squared else max(least, base + key)
+def distance_of(squared, key, base, min_distance):
+    """Return the distance of a key, at least min_distance."""
+    return np.sqrt(max(0.0, base + 2.0 * key)) if squared else max(min_distance, base + key)
 
 
 @kernel
-def one_query(asked, i):
+def one_query(queries, i):
     """Return query i of CodedQueries."""
-    return CodedQuery(
-        asked.words[i], asked.rotated[i], asked.totals[i], asked.norms[i], asked.base[i], asked.queries[i]
-    )
+    return CodedQuery(queries.rotated[i], queries.totals[i], queries.norms[i], queries.base[i], queries.exact[i])
 
 
 @kernel
-def scan_room(coded, wide):
-    """Allocate the memory for a scan of these rows, D = wide."""
-    held = np.empty(coded.bits * (wide // 64), np.uint64)
-    return ScanRoom(held, np.empty((len(coded.head), 32), np.uint64), np.empty(BIT_BLOCK, np.int64))
+def estimated_key(estimator, coded, query, row, row_words):
+    """Return the key of one row, from all of its bits; row_words (B W,) is memory."""
+    n_head, n_words = len(coded.head), len(query.rotated) // 64
+    for w in range(n_head):
+        row_words[w] = coded.head[w, row]
+    for w in range(coded.rest.shape[1]):
+        row_words[n_head + w] = coded.rest[row, w]
+    product = np.float32(0)  # <q, y>
+    for b in range(coded.bits):
+        plane, values = np.uint64(row_words.ctypes.data + 8 * b * n_words), np.uint64(query.rotated.ctypes.data)
+        product += np.float32(2 << (coded.bits - 1 - b)) * sum_where(plane, n_words, values)
+    product -= np.float32((1 << coded.bits) - 1) * query.total
+    key = np.float64(-np.float32(coded.factor[row]) * coded.unit * product)
+    if estimator.halved:
+        key += coded.half[row]
+    return key
 
 
 @kernel
-def scan_bits(how, coded, asked, spans, start, stop, passed, bounds, distances, ids):
+def scan_buffers(coded, dim, k):
+    """Allocate the working memory for a scan of these rows with D = dim, for the k nearest."""
+    bits = coded.bits
+    return ScanBuffers(
+        np.empty(TILE_ROWS, np.uint64), np.empty((bits * dim // 4, TILE_ROWS), np.uint8),
+        np.empty((bits, TILE_ROWS), np.uint16), np.empty(TILE_ROWS, np.float32), np.empty(TILE_ROWS, np.int64),
+        np.empty(k), np.empty(k, np.int64), np.empty(bits * (dim // 64), np.uint64),
+    )  # fmt: skip
+
+
+@kernel
+def empty_tables(q, dim):
+    """Allocate the tables of q queries with D = dim."""
+    return SumTables(np.empty((q, dim // 4, 16), np.uint8), np.empty(q, np.float32), np.empty(q, np.float32))
+
+
+@kernel
+def _bound_keys(estimator, coded, query, tables, start, n, buffers, fast):
+    """Compute buffers.keys[:n], lower bounds of the keys of the rows from `start` on, which are spread in the buffers.
+
+    With the bit planes b = 0..B - 1 of a row, <q, y> = sum of 2^(B - b) <q, plane_b> - (2^B - 1) sum(q). The tables
+    change each <q, plane_b> by at most unit G / 2 (sum_tables.py), and <q, y> by at most (2^B - 1) unit G. One more
+    (2^B - 1) unit covers the float32 rounding of <q, y>: fewer than 16 operations on numbers of at most 2^17 times that
+    size, each of which rounds by at most 2^-24 of the number.
+    """
+    keys, sums, max_code = buffers.keys, buffers.sums, np.float32((1 << coded.bits) - 1)
+    sum_rows(tables.entries, buffers.nibbles, n, sums, fast)
+    slack = max_code * np.float32(len(tables.entries) + 1) * tables.unit + np.float32(estimator.bar * query.norm)
+    keys[:n] = max_code * (np.float32(2) * tables.low - query.total) + slack
+    for b in range(len(sums)):
+        weight = np.float32(1 << (coded.bits - b)) * tables.unit
+        for r in range(n):
+            keys[r] += weight * np.float32(sums[b, r])
+    for r in range(n):
+        keys[r] *= -(np.float32(coded.factor[start + r]) * coded.unit)
+    if estimator.halved:
+        for r in range(n):
+            keys[r] += coded.half[start + r]
+
+
+@kernel
+def _smallest_keys(keys, start, buffers):
+    """Write the rows of the k smallest keys to buffers.candidates; return how many."""
+    buffers.best_keys[:] = EMPTY
+    buffers.best_rows[:] = NO_ROW
+    for r in range(len(keys)):
+        if keys[r] < buffers.best_keys[0]:
+            sift(buffers.best_keys, buffers.best_rows, np.float64(keys[r]), r)
+    count = 0
+    for r in buffers.best_rows:
+        if r != NO_ROW:
+            buffers.candidates[count] = start + r
+            count += 1
+    return count
+
+
+@kernel
+def _max_key(estimator, query, longest, worst):
+    """Return the largest float32 lower bound of the key of a row, up to `longest` long, at this distance."""
+    limit = key_of(estimator.squared, worst, query.base)
+    # float32 rounds f <q, y> + ||r||^2 / 2 three times; it is at most 1.5 (||q|| + ||r||)^2, because f ||y|| <= 4 ||r||
+    return np.float32(min(limit + 4.0 * _EPS * (query.norm + longest) ** 2, 0.5 * BIG))
+
+
+@kernel
+def _offer_bounded(
+    estimator, coded, query, candidates, keys, start, longest, bound, buffers, distances, ids, counts
+):  # fmt: skip
+    """Offer candidate rows (m,), whose keys have the lower bounds keys[row - start], to the heap of one query."""
+    if not len(coded.rows):
+        offer_rows(estimator, coded, query, candidates, bound, buffers.row_words, distances, ids, counts)
+        return
+    for row in candidates:
+        touch_row(coded.rows, row, 0, coded.rows.strides[0])
+    limit = _max_key(estimator, query, longest, min(bound, distances[0]))
+    for row in candidates:
+        if keys[row - start] > limit:
+            continue
+        counts[1] += 1
+        if push(distances, ids, distance(estimator.code, query.exact, coded.rows[row]), _id_of(coded, row)):
+            limit = _max_key(estimator, query, longest, min(bound, distances[0]))
+
+
+@kernel
+def scan_tile(
+    estimator, coded, query, tables, start, stop, longest, bound, buffers, fast, distances, ids, counts
+):  # fmt: skip
+    """Offer rows start..stop to the heap distances, ids (k,) of one query.
+
+    `spread_rows` must have written these rows, at most TILE_ROWS, to buffers.nibbles. Rows beyond the distance `bound`
+    are not needed. longest: the largest length of a row; tables: SumTables of the query.
+    """
+    _bound_keys(estimator, coded, query, tables, start, stop - start, buffers, fast)
+    keys, candidates = buffers.keys[: stop - start], buffers.candidates
+    if min(bound, distances[0]) >= EMPTY:  # offer the most promising rows first, to get a small k-th distance
+        first = candidates[: _smallest_keys(keys, start, buffers)]
+        _offer_bounded(estimator, coded, query, first, keys, start, longest, bound, buffers, distances, ids, counts)
+        for row in first:
+            keys[row - start] = BIG  # not a candidate again
+    limit, count = _max_key(estimator, query, longest, min(bound, distances[0])), 0
+    for r in range(len(keys)):  # without a branch, because mispredicted branches would dominate the time
+        candidates[count] = start + r
+        count += keys[r] <= limit
+    _offer_bounded(
+        estimator, coded, query, candidates[:count], keys, start, longest, bound, buffers, distances, ids, counts
+    )  # fmt: skip
+
+
+@kernel
+def _id_of(coded, row):
+    """Return the id of a row."""
+    return coded.ids[row] if len(coded.ids) else np.int64(row)
+
+
+@kernel
+def offer_rows(estimator, coded, query, candidates, bound, row_words, distances, ids, counts):
+    """Offer candidate rows (m,) to the heap of one query, and add the rows estimated and measured to counts (2,)."""
+    limit = key_of(estimator.squared, min(bound, distances[0]), query.base)
+    counts[0] += len(candidates)
+    for row in candidates:
+        key = estimated_key(estimator, coded, query, row, row_words)
+        if key - estimator.bar * np.float32(coded.factor[row]) * coded.unit * query.norm > limit:
+            continue
+        if len(coded.rows):
+            counts[1] += 1
+            value = distance(estimator.code, query.exact, coded.rows[row])
+        else:
+            value = distance_of(estimator.squared, key, query.base, estimator.min_distance)
+        if push(distances, ids, value, _id_of(coded, row)):
+            limit = key_of(estimator.squared, min(bound, distances[0]), query.base)
+
+
+@kernel
+def scan_bits(estimator, coded, queries, longest, start, stop, fast, bounds, distances, ids):
     """Offer rows start..stop to the heaps distances, ids (q, k); return the numbers of rows estimated and measured.
 
-    how: Estimator, coded: CodedRows, asked: CodedQueries, passed: PassedFilter of all queries.
-    spans (blocks, 2): the smallest and the largest length of each BIT_BLOCK rows. Rows beyond the distances bounds (q,)
-    are not needed.
+    estimator: Estimator, coded: CodedRows, queries: CodedQueries. longest: the largest length of a row. Rows beyond the
+    distances bounds (q,) are not needed. fast: whether the CPU has TABLE_FEATURES.
     """
-    counts, q, wide = np.zeros(2, np.int64), len(asked.words), len(coded.head)
-    means, spreads = np.empty((q, wide)), np.empty((q, wide))
-    room = scan_room(coded, asked.rotated.shape[1])
+    q, dim = queries.rotated.shape
+    counts, buffers = np.zeros(2, np.int64), scan_buffers(coded, dim, distances.shape[1])
+    tables = empty_tables(q, dim)
     for i in range(q):
-        _moments(coded.head, start, stop, asked.words[i], means[i], spreads[i])
-    for low in range(start, stop, BIT_BLOCK):
-        high, short, long = min(stop, low + BIT_BLOCK), spans[low // BIT_BLOCK, 0], spans[low // BIT_BLOCK, 1]
+        tables.unit[i], tables.low[i] = fill_sum_tables(queries.rotated[i], tables.entries[i])
+    for low in range(start, stop, TILE_ROWS):
+        high = min(stop, low + TILE_ROWS)
+        spread_rows(coded.head, coded.rest, low, high, buffers.words, buffers.nibbles, fast)
         for i in range(q):
-            query = one_query(asked, i)
-            limit, cosine = key_of(how.squared, min(bounds[i], distances[i, 0]), query.base), -1.0
-            if limit < EMPTY:
-                cosine = least_cosine(how.squared, limit, query.norm, short, long)
-            width = best_width(cosine, how.z, means[i], spreads[i])
-            most = np.int64(most_bits(cosine, 64.0 * width, how.z))
-            own = PassedFilter(passed.planes[i], passed.mosts[i])
-            offer_span(how, coded, query, low, high, width, most, own, bounds[i], room, distances[i], ids[i], counts)
+            own_tables = SumTables(tables.entries[i], tables.unit[i], tables.low[i])
+            scan_tile(
+                estimator, coded, one_query(queries, i), own_tables, low, high, longest, bounds[i], buffers, fast,
+                distances[i], ids[i], counts,
+            )  # fmt: skip
     return counts
 
 
 @kernel
-def offer_span(how, coded, query, low, high, width, most, passed, bound, room, heap_d, heap_i, counts):
-    """Offer rows low..high that pass the filter of width and most to one query's heap."""
-    for start in range(low, high, BIT_BLOCK):
-        stop, m = min(high, start + BIT_BLOCK), 0
-        for row in range(start, stop, 32):
-            near = near_of(coded.head, row, min(stop, row + 32), query.words, width, most, room.tile)
-            while near:
-                room.found[m] = row + ctz(near)
-                near &= near - np.uint64(1)
-                m += 1
-        offer_rows(how, coded, query, room.found[:m], passed, bound, room.held, heap_d, heap_i, counts)
-
-
-@kernel
-def offer_rows(how, coded, query, found, passed, bound, held, heap_d, heap_i, counts):
-    """Offer the rows found (m,) to one query's heap. A call costs as much as an estimate."""
-    limit = key_of(how.squared, min(bound, heap_d[0]), query.base)
-    counts[0] += len(found)
-    for r in found:
-        f = np.float32(coded.factor[r]) * coded.unit
-        key = np.float64(-f * product(coded.bits, coded.head, coded.rest, r, query.rotated, query.total, held))
-        if how.halved:
-            key += coded.half[r]
-        if key - how.bar * f * query.norm > limit:
-            continue
-        if (
-            passed.mosts[0] >= 0
-            and weigh_bits(coded.head, r, query.words, passed.planes[0]) <= passed.mosts[0]
-            and weigh_bits(coded.head, r, query.words, passed.planes[1]) <= passed.mosts[1]
-        ):
-            continue
-        if len(coded.rows):
-            counts[1] += 1
-            value = distance(how.code, query.query, coded.rows[r])
-        else:
-            value = distance_of(how.squared, key, query.base, how.least)
-        if push(heap_d, heap_i, value, coded.names[r] if len(coded.names) else np.int64(r)):
-            limit = key_of(how.squared, min(bound, heap_d[0]), query.base)
-
-
-@kernel
-def near_of(head, row, stop, words, width, most, room):
-    """Return one bit per row of row..stop (at most 32): whether it passes the filter."""
-    left = stop - row
-    alive = np.uint64(0xFFFFFFFF) if left == 32 else (np.uint64(1) << np.uint64(left)) - np.uint64(1)
-    if width == 0:
-        return alive
-    if row + 32 <= head.shape[1]:
-        address, stride = head.ctypes.data + 8 * row, head.strides[0]
-    else:  # the last rows: a load of 32 would read beyond the end
-        for w in range(width):
-            for j in range(left):
-                room[w, j] = head[w, row + j]
-        address, stride = room.ctypes.data, room.strides[0]
-    found = near_rows(np.uint64(address), np.uint64(stride), np.uint64(words.ctypes.data), width, most)
-    return found & alive
-
-
-class FirstFilter(NamedTuple):
-    """Rows pass if they weigh at most mosts (q, 2), in the groups and in all bits of P words; -1: no row passes."""
-
-    width: int  # words that contain the groups
-    tables: Any  # (q, G, 16) uint8
-    groups: Any  # (q, G) uint8
-    planes: Any  # (q, 2, P, .) uint64, the bits of the weights, for the groups and for all
-    mosts: Any  # (q, 2) int64
-    counts: Any  # (q, 2, .) int64, number of bits of each weight
-    steps: Any  # (q,) float64, |q_j| / ||q|| per unit of weight
-
-
-@kernel
-def _wanted(how, worst, base, norm, shortest, longest, counts, step, wide, out):
-    """Compute out (2,): the weight of a row nearer than `worst` at most, in the groups and in all bits."""
-    limit, cosine = key_of(how.squared, worst, base), -1.0
-    if limit < EMPTY:
-        cosine = least_cosine(how.squared, limit, norm, shortest, longest)
-    for j in range(2):
-        out[j] = np.int64(most_weight(cosine, how.z, counts[j], step, wide))
-
-
-@kernel
-def enough(how, worst, asked, shortest, longest, which, out):
-    """Compute out (q,): whether every row nearer than the k-th found, at worst (q,), passed the filters."""
-    wanted, wide = np.empty(2, np.int64), asked.rotated.shape[1]
-    for i in range(len(worst)):
-        out[i] = False
-        if worst[i] < EMPTY:
-            _wanted(
-                how, worst[i], asked.base[i], asked.norms[i], shortest, longest, which.counts[i], which.steps[i], wide,
-                wanted,
-            )  # fmt: skip
-            out[i] = wanted[0] <= which.mosts[i, 0] and wanted[1] <= which.mosts[i, 1]
-
-
-@kernel
-def _passed(hits, masks, low, coded, which, words, mosts, found):
-    """Write BIT_BLOCK i + r into found for each row low + r that passes query i by all bits; return how many.
-
-    Their codes are prefetched. A tile with a hit usually has one passing row, and a mispredicted end of a loop costs as
-    much as weighing a row.
-    """
-    head = coded.head
-    m = 0
-    for hit in hits:
-        i, start, some = hit % TILE_STEP, TILE_WORDS * (hit // TILE_STEP), np.uint64(0)
-        for j in range(TILE_WORDS):
-            some |= np.uint64(masks[i, start + j] != 0) << np.uint64(j)
-        while some:
-            j = start + ctz(some)
-            some &= some - np.uint64(1)
-            near = masks[i, j]
-            while near:
-                r = 64 * j + ctz(near)
-                near &= near - np.uint64(1)
-                found[m] = BIT_BLOCK * i + r
-                m += 1
-                for w in range(which.width, len(head)):
-                    touch(np.uint64(head[w].ctypes.data + 8 * (low + r)))
-    kept = 0
-    for j in range(m):
-        i, r = found[j] // BIT_BLOCK, low + found[j] % BIT_BLOCK
-        if weigh_bits(head, r, words[i], which.planes[i, 1]) <= mosts[i]:
-            touch_row(coded.rest, r, 0, 8 * coded.rest.shape[1])
-            touch(np.uint64(coded.factor.ctypes.data + r * coded.factor.itemsize))
-            found[kept] = found[j]
-            kept += 1
-    return kept
-
-
-@kernel
-def scan_first(how, coded, asked, spans, start, stop, which, fast, bounds, distances, ids):
-    """Offer the rows of start..stop that pass `which` (FirstFilter) to the heaps; otherwise like `scan_bits`."""
-    q, wide, words = len(asked.words), asked.rotated.shape[1], asked.words
-    seen, none_passed = np.zeros(2, np.int64), np.full(2, -1, np.int64)
-    now, known, wanted = which.mosts.T.copy(), np.full(q, EMPTY), np.empty(2, np.int64)
-    shortest, longest = spans[:, 0].min(), spans[:, 1].max()
-    halves, masks = np.empty((16 * len(coded.head), TABLE_ROWS), np.uint8), np.empty((q, BIT_BLOCK // 64), np.uint64)
-    held, found = np.empty(coded.bits * words.shape[1], np.uint64), np.empty(BIT_BLOCK * q, np.int64)
-    row, hits = np.empty(1, np.int64), np.empty(BIT_BLOCK // TABLE_ROWS * q + 1, np.int64)
-    for low in range(start, stop, BIT_BLOCK):
-        for i in range(q):
-            worst = min(bounds[i], distances[i, 0])
-            if worst < known[i]:
-                known[i] = worst
-                _wanted(
-                    how, worst, asked.base[i], asked.norms[i], shortest, longest, which.counts[i], which.steps[i], wide,
-                    wanted,
-                )  # fmt: skip
-                for j in range(2):
-                    now[j, i] = min(which.mosts[i, j], wanted[j])
-        high = min(stop, low + BIT_BLOCK)
-        m = near_tables(coded.head, low, high, which, words, now[0], halves, masks, hits, fast)
-        m = _passed(hits[:m], masks, low, coded, which, words, now[1], found)
-        for j in range(m):
-            i, row[0] = found[j] // BIT_BLOCK, low + found[j] % BIT_BLOCK
-            passed = PassedFilter(which.planes[i], none_passed)
-            offer_rows(how, coded, one_query(asked, i), row, passed, bounds[i], held, distances[i], ids[i], seen)
-    return seen
-
-
-@kernel
-def estimate_bits(how, coded, asked, found, distances):
-    """Compute distances (q, k) of the rows found (q, k), exactly those of `scan_bits`."""
-    held = np.empty(coded.bits * (asked.rotated.shape[1] // 64), np.uint64)
-    for i in range(len(found)):
-        for j in range(found.shape[1]):
-            r = found[i, j]
-            f = np.float32(coded.factor[r]) * coded.unit
-            rotated, total = asked.rotated[i], asked.totals[i]
-            key = np.float64(-f * product(coded.bits, coded.head, coded.rest, r, rotated, total, held))
-            if how.halved:
-                key += coded.half[r]
-            distances[i, j] = distance_of(how.squared, key, asked.base[i], how.least)
+def estimate_bits(estimator, coded, queries, rows, distances):
+    """Compute the distances (q, c) of the rows (q, c), equal to those of `scan_bits` without full rows."""
+    row_words = np.empty(coded.bits * (queries.rotated.shape[1] // 64), np.uint64)
+    for i in range(len(rows)):
+        query = one_query(queries, i)
+        for j in range(rows.shape[1]):
+            key = estimated_key(estimator, coded, query, rows[i, j], row_words)
+            distances[i, j] = distance_of(estimator.squared, key, query.base, estimator.min_distance)

@@ -1,13 +1,15 @@
-"""Codes of a few bits per coordinate: the rotation, encoding and decoding.
+"""Codes of B = 1, 2 or 4 bits per column, as in RaBitQ: the rotation, encoding and decoding.
 
-    z = R x                  R: rounds of (random signs, Hadamard blocks), orthonormal; D columns, a multiple of 64
-    y_j = 2 u_j - (2^B - 1)  u_j in 0..2^B - 1: odd whole numbers, the top bit of u_j is the sign of z_j
-    f = ||z||^2 / <z, y>     so that f <q, y> is an unbiased estimate of <q, z> for every q (RaBitQ)
+    z = R x                  the rotated row (D,); D is the number of columns, rounded up to a multiple of 64. R is
+                             orthonormal: rounds of random signs and Hadamard transforms
+    u_j in 0..2^B - 1        the code of z_j; its top bit is 1 if z_j >= 0
+    y_j = 2 u_j - (2^B - 1)  the decoded value, an odd integer
+    f = ||z||^2 / <z, y>     the factor of the row: f <q, y> is an unbiased estimate of <q, z> for every query q
 
-Bit b of all u is a plane of W = D / 64 words. A row stores its sign plane first: the leading P words in `head` (P, n),
-so that the words of eight rows are adjacent, the others in `rest` (n, W - P + (B - 1) W), then the lower planes.
-
-`reorder_rows` permutes rows in place, because there may be too many to copy them.
+Bit plane b of a row contains bit B - 1 - b of every u_j, in W = D / 64 words of 64 columns. The lowest bit of a word
+belongs to its first column. Plane 0 contains the signs. Its first P = min(W, WIDEST_FILTER) words are in `head` (P, n),
+so that the words of adjacent rows are adjacent. The other words of plane 0, and then the lower planes, are in `rest`
+(n, B W - P). Model files and GPU searches (rows/gpu/bit_codes.py) have the same layout.
 """
 
 from __future__ import annotations
@@ -16,13 +18,13 @@ import numpy as np
 
 from kway.kernels.jit import kernel
 
-GRID_STEPS = np.linspace(0.6, 1.5, 13).astype(np.float32)  # multiples of the usual step that are tried for each row
-WIDEST_FILTER = 4  # words of a row that a filter reads first (C1)
+GRID_STEPS = np.linspace(0.6, 1.5, 13).astype(np.float32)  # grid steps tried per row, as multiples of the default step
+WIDEST_FILTER = 4  # largest number of words in `head`; decided by the benchmark of code scans (C1)
 
 
 @kernel
-def _eights(x):
-    """Transform each eight numbers of x (n,), unscaled; unrolled, because short loops would cost more."""
+def _hadamard_of_eights(x):
+    """Transform each eight numbers of x (n,), unscaled; unrolled, because loops of this length are slow."""
     for s in range(0, len(x), 8):
         a, b, c, d, e, f, g, h = x[s], x[s + 1], x[s + 2], x[s + 3], x[s + 4], x[s + 5], x[s + 6], x[s + 7]
         a, b, c, d, e, f, g, h = a + b, a - b, c + d, c - d, e + f, e - f, g + h, g - h
@@ -33,9 +35,12 @@ def _eights(x):
 
 @kernel
 def _hadamard(x):
-    """Compute the orthonormal Walsh-Hadamard transform of x (2^k,), k >= 3, in place; two widths in one pass."""
+    """Compute the orthonormal Walsh-Hadamard transform of x (2^k,), k >= 3, in place.
+
+    Each pass over x does two stages of butterflies, because the transform is limited by memory accesses.
+    """
     n, width = len(x), 8
-    _eights(x)
+    _hadamard_of_eights(x)
     while 2 * width < n:
         for s in range(0, n, 4 * width):
             p, q = x[s : s + width], x[s + width : s + 2 * width]
@@ -59,149 +64,160 @@ def _hadamard(x):
 
 
 @kernel
-def _largest_power(wide):
-    """Return the largest power of two up to `wide`."""
+def _largest_power_of_two(limit):
+    """Return the largest power of two that is at most `limit`."""
     power = 1
-    while 2 * power <= wide:
+    while 2 * power <= limit:
         power *= 2
     return power
 
 
 @kernel
 def rotate(rows, signs):
-    """Rotate rows (n, D) float32 in place by the rounds of signs (rounds, D) int8.
+    """Rotate rows (n, D) float32 in place; signs (rounds, D) int8 are the random signs of each round.
 
-    If D is not a power of two, a round transforms the first and then the last 2^k columns, which overlap.
+    If D is not a power of two, a round transforms the first 2^k columns and then the last 2^k, which overlap.
     """
-    n, wide = rows.shape
-    block = _largest_power(wide)
+    n, dim = rows.shape
+    block = _largest_power_of_two(dim)
     for i in range(n):
         x = rows[i]
         for r in range(len(signs)):
-            for j in range(wide):
+            for j in range(dim):
                 x[j] *= signs[r, j]
             _hadamard(x[:block])
-            if block < wide:
-                _hadamard(x[wide - block :])
+            if block < dim:
+                _hadamard(x[dim - block :])
 
 
 @kernel
 def rotate_back(rows, signs):
-    """Invert `rotate` in place: every step is its own inverse, so the steps run backwards."""
-    n, wide = rows.shape
-    block = _largest_power(wide)
+    """Invert `rotate` in place: every step is its own inverse, so the steps run in reverse order."""
+    n, dim = rows.shape
+    block = _largest_power_of_two(dim)
     for i in range(n):
         x = rows[i]
         for r in range(len(signs) - 1, -1, -1):
-            if block < wide:
-                _hadamard(x[wide - block :])
+            if block < dim:
+                _hadamard(x[dim - block :])
             _hadamard(x[:block])
-            for j in range(wide):
+            for j in range(dim):
                 x[j] *= signs[r, j]
 
 
 @kernel
-def _levels(z, step, most, levels):
-    """Compute levels (D,) u_j of one row on the grid of this step; return <z, y> and ||y||^2."""
-    along, length = np.float32(0), np.float32(0)
+def _quantize(z, step, max_code, codes):
+    """Write the codes u (D,) of a row z on the grid of this step; return <z, y> and ||y||^2."""
+    dot, y_square = np.float32(0), np.float32(0)
     inverse = np.float32(1) / step
-    half, top = np.float32(0.5 * (most + 1)), np.float32(most)
+    middle, top = np.float32(0.5 * (max_code + 1)), np.float32(max_code)
     for j in range(len(z)):
-        u = min(max(np.floor(z[j] * inverse + half), np.float32(0)), top)
-        levels[j] = np.uint8(u)
+        u = min(max(np.floor(z[j] * inverse + middle), np.float32(0)), top)
+        codes[j] = np.uint8(u)
         y = np.float32(2) * u - top
-        along += y * z[j]
-        length += y * y
-    return along, length
+        dot += y * z[j]
+        y_square += y * y
+    return dot, y_square
 
 
 @kernel
-def _best_levels(z, square, most, usual, levels):
-    """Choose the grid whose row y has the smallest angle to z; return <z, y> and ||y||^2."""
-    spread = np.sqrt(square / np.float32(len(z)))
-    if most == 1 or spread == 0:
-        return _levels(z, max(spread, np.float32(1e-30)), most, levels)
-    best, chosen = np.float32(-1), usual * spread
+def _quantize_best(z, z_square, max_code, default_step, codes):
+    """Write the codes of the grid step whose y has the smallest angle to z; return <z, y> and ||y||^2."""
+    deviation = np.sqrt(z_square / np.float32(len(z)))
+    if max_code == 1 or deviation == 0:  # codes of one bit are the signs, whatever the step
+        return _quantize(z, max(deviation, np.float32(1e-30)), max_code, codes)
+    best_ratio, best_step = np.float32(-1), default_step * deviation
     for s in range(len(GRID_STEPS)):
-        along, length = _levels(z, GRID_STEPS[s] * usual * spread, most, levels)
-        if along * along > best * length:
-            best, chosen = along * along / length, GRID_STEPS[s] * usual * spread
-    return _levels(z, chosen, most, levels)
+        step = GRID_STEPS[s] * default_step * deviation
+        dot, y_square = _quantize(z, step, max_code, codes)
+        if dot * dot > best_ratio * y_square:
+            best_ratio, best_step = dot * dot / y_square, step
+    return _quantize(z, best_step, max_code, codes)
 
 
 @kernel
-def encode_rows(z, bits, usual, first, head, rest, factor, half, widest):
-    """Encode rotated rows z (m, D) as rows first, first + 1, ... of head, rest, factor (n,) and half (n,).
+def encode_rows(z, bits, default_step, head, rest, factor, half, max_deviation):
+    """Encode rotated rows z (n, D) into head (P, n), rest (n, B W - P), factor f (n,) and half = ||z||^2 / 2 (n,).
 
-    usual: the best step for normal coordinates. widest (1,): the largest error of <q, z> / (f ||q||) so far.
+    default_step: the best grid step for standard normal coordinates. max_deviation (1,) is raised in place to the
+    largest sqrt((||y||^2 - ||z||^2 / f^2) / (D - 1)) of a row: the standard deviation of the error of <q, y> for a unit
+    query q, because the part of y orthogonal to z has a random direction after the rotation.
     """
-    wide, (planes, _) = z.shape[1], head.shape
-    words, most = wide // 64, (1 << bits) - 1
-    levels = np.empty(wide, np.uint8)
-    eights = levels.view(np.uint64)
-    for i in range(len(z)):
-        square = np.float32(0)
-        for j in range(wide):
-            square += z[i, j] * z[i, j]
-        along, length = _best_levels(z[i], square, most, usual, levels)
-        half[first + i] = np.float32(0.5) * square
-        f = square / along if along > 0 else np.float32(0)
-        factor[first + i] = f
-        if f > 0:
-            lost = max(np.float32(0), length - square / (f * f))  # ||y||^2 (1 - a^2), a the cosine of z and y
-            widest[0] = max(widest[0], np.sqrt(lost / max(1, wide - 1)))
-        for b in range(bits):
-            shift = np.uint64(bits - 1 - b)
-            for w in range(words):
-                word = np.uint64(0)
-                for j in range(8):  # one bit of each of eight bytes, gathered in the top byte by a product
-                    ones = (eights[8 * w + j] >> shift) & np.uint64(0x0101010101010101)
-                    word |= ((ones * np.uint64(0x0102040810204080)) >> np.uint64(56)) << np.uint64(8 * j)
-                if b == 0 and w < planes:
-                    head[w, first + i] = word
-                else:
-                    rest[first + i, b * words + w - planes] = word
+    n, dim = z.shape
+    codes = np.empty(dim, np.uint8)
+    for i in range(n):
+        z_square = np.float32(0)
+        for j in range(dim):
+            z_square += z[i, j] * z[i, j]
+        dot, y_square = _quantize_best(z[i], z_square, (1 << bits) - 1, default_step, codes)
+        half[i] = np.float32(0.5) * z_square
+        factor[i] = z_square / dot if dot > 0 else np.float32(0)
+        if factor[i] > 0:
+            orthogonal = max(np.float32(0), y_square - z_square / (factor[i] * factor[i]))
+            max_deviation[0] = max(max_deviation[0], np.sqrt(orthogonal / max(1, dim - 1)))
+        _pack_codes(codes, bits, head[:, i], rest[i])
+
+
+@kernel
+def _pack_codes(codes, bits, head, rest):
+    """Pack the codes u (D,) of one row into the words of its bit planes, head (P,) and rest (B W - P,)."""
+    n_words, n_head = len(codes) // 64, len(head)
+    eights = codes.view(np.uint64)  # eight codes per word; the first is the lowest byte (little-endian)
+    for b in range(bits):
+        shift = np.uint64(bits - 1 - b)
+        for w in range(n_words):
+            word = np.uint64(0)
+            for j in range(8):  # the product gathers the lowest bits of eight bytes in the top byte
+                lowest = (eights[8 * w + j] >> shift) & np.uint64(0x0101010101010101)
+                word |= ((lowest * np.uint64(0x0102040810204080)) >> np.uint64(56)) << np.uint64(8 * j)
+            if b == 0 and w < n_head:
+                head[w] = word
+            else:
+                rest[b * n_words + w - n_head] = word
 
 
 @kernel
 def decode_rows(bits, head, rest, out):
-    """Decode the odd whole numbers y into out (n, D) float32."""
-    (planes, n), wide = head.shape, out.shape[1]
-    words, most = wide // 64, (1 << bits) - 1
+    """Decode y into out (n, D) float32."""
+    (n_head, n), dim = head.shape, out.shape[1]
+    n_words, max_code = dim // 64, (1 << bits) - 1
     for i in range(n):
-        for j in range(wide):
-            out[i, j] = -most
+        for j in range(dim):
+            out[i, j] = -max_code
         for b in range(bits):
             weight = np.float32(2 << (bits - 1 - b))
-            for w in range(words):
-                word = head[w, i] if b == 0 and w < planes else rest[i, b * words + w - planes]
+            for w in range(n_words):
+                word = head[w, i] if b == 0 and w < n_head else rest[i, b * n_words + w - n_head]
                 for j in range(64):
                     out[i, 64 * w + j] += weight * np.float32((word >> np.uint64(j)) & np.uint64(1))
 
 
 @kernel
 def sign_words(z, words):
-    """Pack the signs of rotated queries z (q, D) into words (q, W)."""
+    """Pack the signs of rotated queries z (q, D) into words (q, W), with 1 for z_j >= 0 as in the codes of rows."""
     for i in range(len(z)):
         for w in range(words.shape[1]):
             word = np.uint64(0)
             for j in range(64):
-                word |= np.uint64(z[i, 64 * w + j] > 0) << np.uint64(j)
+                word |= np.uint64(z[i, 64 * w + j] >= 0) << np.uint64(j)
             words[i, w] = word
 
 
 @kernel
 def reorder_rows(rows, order, done):
-    """Set rows[i] to the former rows[order[i]] in place, cycle by cycle; done (n,) is all False at first."""
-    room = np.empty(rows.shape[1], rows.dtype)
+    """Set rows[i] to the former rows[order[i]] for every i, in place, because rows may be too many to copy.
+
+    done (n,) is memory, all False at first.
+    """
+    saved = np.empty(rows.shape[1], rows.dtype)
     for start in range(len(order)):
         if done[start] or order[start] == start:
             continue
-        room[:] = rows[start]
-        at = start
-        while order[at] != start:
-            rows[at] = rows[order[at]]
-            done[at] = True
-            at = order[at]
-        rows[at] = room
-        done[at] = True
+        saved[:] = rows[start]
+        i = start
+        while order[i] != start:
+            rows[i] = rows[order[i]]
+            done[i] = True
+            i = order[i]
+        rows[i] = saved
+        done[i] = True

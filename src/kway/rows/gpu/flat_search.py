@@ -97,7 +97,7 @@ class DeviceBits:
     @staticmethod
     def over(scan: Any, device: Device) -> DeviceBits:
         """Copy the codes to the device, and the full rows if they fit, and return the search."""
-        codes, kept = scan.codes, scan.kept
+        codes, kept = scan.kept.codes, scan.kept
         n, d = codes.shape
         with device.room(f"an index of {n:,} rows x {d} columns as codes", codes.device_bytes()):
             encoded = codes.on_device(device)
@@ -172,12 +172,12 @@ class DeviceBits:
     @cached_property
     def _rotation(self) -> Tensor:
         """R' (d, D) float64, which rotates queries."""
-        frame = self.scan.codes.frame
+        frame = self.scan.frame
         return self.device.put(frame.rotate(np.eye(len(frame.center), dtype=np.float32)).astype(np.float64))
 
     def _rotate(self, queries: Tensor) -> Any:
         """Return queries (q, d) float64 on the device as the search of codes expects them."""
-        frame, distance = self.scan.codes.frame, self.scan.distance
+        frame, distance = self.scan.frame, self.scan.distance
         center = self.device.put(frame.center.astype(np.float64))
         placed = exact_search.place_rows(queries, distance.by_angle)
         rotated = (placed - center if distance.shifts else placed) @ self._rotation
@@ -192,7 +192,7 @@ class DeviceBits:
 
 def _sign_filter(scan: Any, device: Device, encoded: EncodedBits) -> Any:
     """Return the filter of signs if the device has one for such codes, else None."""
-    frame, n = scan.codes.frame, len(scan.codes)
+    frame, n = scan.frame, scan.n
     if not SignFilter.is_worthwhile(device, frame.bits, frame.wide, n):
         return None
     ends = (0.5, 0.5) if frame.plain else map(float, encoded.half.aminmax())

@@ -1,18 +1,24 @@
-"""BitScan: a search of all rows by their codes (bits.py); a batch of queries reads the codes once.
+"""BitScan: a search of all rows by their codes (bits.py).
 
-If full rows are stored, the rows that the error bars cannot rule out are measured, and their distances are exact.
-Otherwise the k best by estimate are returned, with estimated distances. A first filter (kernels/codes/bit_scan.py)
-weighs the bits that differ by the query's coordinates:
+A batch of queries reads the codes once (kernels/codes/bit_scan.py). If full rows are stored, the rows that the error
+bars cannot rule out are measured, and their distances are exact. Otherwise the k best by estimate are returned, with
+estimated distances.
 
-    2 |q_j|                over the bits j that differ: sum of |q| - <q, signs of the row>, of the groups that are read
-    unit                   scales the limit of that sum, which a small share of a sample stays below, to MAX_SUM
+If there are so many rows that few of them can be near, a first filter (kernels/codes/first_filter.py) goes first. It
+passes the rows whose bits differ from the query's signs in small coordinates only:
+
+    2 |q_j|                summed over the differing bits j: sum of |q| - <q, signs of the row>
+    unit                   scales the limit of that sum, below which a small share of a sample lies, to MAX_SUM
     w_j = 2 |q_j| / unit   rounded, five on average: the angle between w and |q| is about 2 degrees
 
-A batch reads other groups than a single query, so it may miss another row; `miss` limits the probability for both.
+All rows are scanned only for the queries whose k-th distance shows that a nearer row may not have passed. A batch
+filters by other groups of bits than a single query. Therefore the two may miss different rows, each with a probability
+of at most `miss`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, cast
@@ -21,24 +27,23 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from kway.kernels.codes.bit_scan import (
-    BIT_BLOCK,
-    SAMPLED_CODES,
-    CodedQueries,
-    CodedRows,
-    Estimator,
+from kway.kernels.codes.bit_cells import QUERY_BATCH
+from kway.kernels.codes.bit_scan import CodedQueries, CodedRows, Estimator, estimate_bits, scan_bits
+from kway.kernels.codes.bits import sign_words
+from kway.kernels.codes.first_filter import (
+    BLOCK_ROWS,
+    MAX_SUM,
+    MAX_WEIGHT,
+    WEIGHT_BITS,
     FirstFilter,
-    PassedFilter,
     enough,
-    estimate_bits,
-    scan_bits,
+    fill_tables,
     scan_first,
 )
-from kway.kernels.codes.bit_tables import MAX_SUM, MAX_WEIGHT, TABLE_FEATURES, WEIGHT_BITS, fill_tables
-from kway.kernels.codes.bits import sign_words
+from kway.kernels.codes.row_tiles import TABLE_FEATURES
 from kway.kernels.jit import frozen
 from kway.kernels.lanes import chosen
-from kway.kernels.topk import EMPTY, merge
+from kway.kernels.topk import EMPTY, NO_ROW, merge
 from kway.rows.gpu.device import Device
 from kway.search.block_scan import Scan, measured_rows
 from kway.search.codecs.bits import BitFrame, BitRows
@@ -48,25 +53,27 @@ from kway.threads import pmap, shares, single_blas, spans, workers
 
 
 class FilterReads(NamedTuple):
-    """What the first filter reads of all rows: words, groups of four bits among them, the share of rows that pass."""
+    """What the first filter reads of all rows."""
 
-    words: int
-    groups: int
-    share: float
+    n_words: int  # words of a row
+    n_groups: int  # groups of four bits in these words
+    share: float  # share of the rows that should pass
 
 
-# For rows in all directions all three shares correspond to a cosine of at most 0.51. That is 3.4 deviations below an
-# estimate of 0.6 at 512 bits, so few queries at that cosine need a second scan.
-_ONE_QUERY = FilterReads(3, 48, 1 / 600)  # reading memory takes the time
-_BATCH_READS = FilterReads(4, 36, 1 / 1500)  # additions take the time: the 36 most informative groups of 64
-_SHARE_OF_ALL = 1 / 20_000  # share of the rows that pass by all bits of P words (C1)
-_LOOSE = 10  # times as many rows as pass by all bits may pass by the groups (C1)
-_MIN_PASSING = 32  # times k rows have to pass (C1)
-_LARGEST_SHARE = 0.05  # share of passing rows above which the filter saves too little (C1)
+# The constants of the filter are decided by the benchmark of code scans (C1). For rows in random directions, the three
+# shares correspond to a cosine of at most 0.51. That is 3.4 deviations below an estimate of 0.6 at 512 bits, so few
+# queries at that cosine need a scan of all rows.
+_ONE_QUERY = FilterReads(3, 48, 1 / 600)  # all groups of three words, because memory limits the speed
+_BATCH_READS = FilterReads(4, 36, 1 / 1500)  # the largest groups of four words, because additions limit the speed
+_SHARE_OF_ALL = 1 / 20_000  # share of the rows that should pass by all bits of P words
+_LOOSE = 10  # the groups pass at least this multiple of the rows that pass by all bits
+_MIN_PASSING = 32  # at least this multiple of k rows should pass, so that the k-th distance is small
+_LARGEST_SHARE = 0.05  # no filter is used if a larger share of the rows should pass
+_SAMPLED_ROWS = 512  # rows from which the limits of the filter are estimated
 
 
 def bit_queries(queries: NDArray[np.float64], frame: BitFrame) -> CodedQueries:
-    """Return rotated queries, Euclidean ones about the center of the rows, others about the origin."""
+    """Return rotated queries: about the center of the rows for Euclidean distances, about the origin for others."""
     distance, center = frame.distance, frame.center.astype(np.float64)
     placed = np.asarray(distance.place(queries))
     rotated = frame.rotate(placed - center if distance.shifts else placed)
@@ -77,74 +84,65 @@ def bit_queries(queries: NDArray[np.float64], frame: BitFrame) -> CodedQueries:
     return CodedQueries(words, rotated, rotated.sum(axis=1), norms, base, queries)
 
 
-def select_queries(values: CodedQueries, which: Any) -> CodedQueries:
-    """Return some of the queries."""
-    some = CodedQueries(*(array[which] for array in values))
-    return some._replace(queries=frozen(some.queries))
-
-
-def select_filters(values: FirstFilter, which: NDArray[np.int64]) -> FirstFilter:
-    """Return the filters of some of the queries."""
-    return FirstFilter(values.width, *(array[which] for array in values[1:]))
-
-
-def empty_filter(q: int) -> FirstFilter:
-    """Return a filter that no row passes."""
-    tables, groups = np.empty((q, 0, 16), dtype=np.uint8), np.empty((q, 0), dtype=np.uint8)
-    planes, counts = np.empty((q, 2, 0, WEIGHT_BITS), dtype=np.uint64), np.zeros((q, 2, 0), dtype=np.int64)
-    return FirstFilter(0, tables, groups, planes, np.full((q, 2), -1), counts, np.zeros(q))
+def _select_queries(queries: CodedQueries, which: Any) -> CodedQueries:
+    selected = CodedQueries(*(array[which] for array in queries))
+    return selected._replace(exact=frozen(selected.exact))
 
 
 def sample_signs(codes: BitRows) -> NDArray[np.float32]:
-    """Return the leading 64 P signs of some of the rows, -1 or 1."""
-    words = codes.head[:, :: max(1, len(codes) // SAMPLED_CODES)].T
+    """Return the leading 64 P signs (s, 64 P), -1 or 1, of a sample of the rows."""
+    words = codes.head[:, :: max(1, len(codes) // _SAMPLED_ROWS)].T
     bits = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=1, bitorder="little")
     return bits.astype(np.float32) * 2 - 1
 
 
 def make_filter(queries: CodedQueries, sample: NDArray[np.float32], n: int, k: int) -> FirstFilter | None:
     """Return the filter for the k nearest of n rows like the sample (s, 64 P); None if it would save too little."""
-    every = max(_SHARE_OF_ALL, _MIN_PASSING * k / n)
-    if every > _LARGEST_SHARE:
+    share = max(_SHARE_OF_ALL, _MIN_PASSING * k / n)
+    if share > _LARGEST_SHARE:
         return None
-    rotated, reads = queries.rotated[:, : sample.shape[1]], _BATCH_READS if len(queries.norms) > 1 else _ONE_QUERY
-    groups = _largest_groups(rotated[:, : 64 * reads.words], reads.groups)
-    some = np.zeros_like(rotated)
-    np.put_along_axis(some.reshape(len(some), -1, 4), groups[:, :, None].astype(np.int64), 1.0, axis=1)
-    deviations = -scipy.special.ndtri(min(_LARGEST_SHARE, max(reads.share, _LOOSE * every)))
-    limit = _limits(some * rotated, sample, deviations)
-    units = np.maximum(limit, np.finfo(np.float32).tiny) / MAX_SUM
+    rotated = queries.rotated[:, : sample.shape[1]]
+    reads = _BATCH_READS if len(queries.norms) > 1 else _ONE_QUERY
+    groups = _largest_groups(rotated[:, : 64 * reads.n_words], reads.n_groups)
+    in_groups = np.zeros_like(rotated)  # 1 for the coordinates of the groups
+    np.put_along_axis(in_groups.reshape(len(rotated), -1, 4), groups[:, :, None].astype(np.int64), 1.0, axis=1)
+    deviations = -scipy.special.ndtri(min(_LARGEST_SHARE, max(reads.share, _LOOSE * share)))
+    units = np.maximum(_limits(in_groups * rotated, sample, deviations), np.finfo(np.float32).tiny) / MAX_SUM
     with np.errstate(over="ignore"):
         weights = np.minimum(np.rint(2.0 * np.abs(rotated) / units[:, None]), MAX_WEIGHT).astype(np.float32)
-    signed = np.where(rotated > 0, 0.5 * weights, -0.5 * weights)
-    mosts = (
-        np.minimum(_limits(some * signed, sample, deviations), MAX_SUM),
-        _limits(signed, sample, -scipy.special.ndtri(every)),
-    )
+    signed = np.where(rotated >= 0, 0.5 * weights, -0.5 * weights)
+    group_limits = np.minimum(_limits(in_groups * signed, sample, deviations), MAX_SUM)
+    limits = [group_limits, _limits(signed, sample, -scipy.special.ndtri(share))]
     tables = np.empty((*groups.shape, 16), dtype=np.uint8)
     fill_tables(weights.astype(np.uint8), queries.words, groups, tables)
     return FirstFilter(
-        min(reads.words, sample.shape[1] // 64), tables, groups,
-        planes=bit_planes(np.stack([some * weights, weights], axis=1)),
-        mosts=np.floor(np.stack(mosts, axis=1)).astype(np.int64),
-        counts=np.stack([_counts(some * weights), _counts(weights)], axis=1),
+        n_words=min(reads.n_words, sample.shape[1] // 64),
+        tables=tables,
+        groups=groups,
+        planes=bit_planes(np.stack([in_groups * weights, weights], axis=1)),
+        limits=np.floor(np.stack(limits, axis=1)).astype(np.int64),
+        counts=np.stack([_count_weights(in_groups * weights), _count_weights(weights)], axis=1),
         steps=0.5 * units / np.maximum(queries.norms, np.finfo(np.float64).tiny),
-    )  # fmt: skip
+    )
 
 
-def _largest_groups(rotated: NDArray[np.float32], most: int) -> NDArray[np.uint8]:
-    """Return at most so many groups (q, G) of four coordinates with the largest squares, in their order."""
+def _largest_groups(rotated: NDArray[np.float32], n_groups: int) -> NDArray[np.uint8]:
+    """Return the groups (q, at most n_groups) of four coordinates with the largest squares, in ascending order."""
     squared = np.square(rotated).reshape(len(rotated), -1, 4).sum(axis=2)
-    if most >= squared.shape[1]:
+    if n_groups >= squared.shape[1]:
         return np.tile(np.arange(squared.shape[1], dtype=np.uint8), (len(rotated), 1))
-    return np.sort(np.argpartition(squared, -most, axis=1)[:, -most:], axis=1).astype(np.uint8)
+    return np.sort(np.argpartition(squared, -n_groups, axis=1)[:, -n_groups:], axis=1).astype(np.uint8)
 
 
 def _limits(values: NDArray[np.float32], sample: NDArray[np.float32], deviations: float) -> NDArray[np.float64]:
-    """Return what a small share of the sample stays below: 2 |values| over bits that differ, mean less deviations."""
+    """Return limits (q,) below which a small share of the sample lies: the mean minus `deviations` deviations.
+
+    The sums are those of 2 |values| over differing bits.
+    """
     sums = np.abs(values).sum(axis=1) - sample @ values.T  # (s, q)
-    least = 0.5 * np.sqrt(squares(values))  # half of the deviation of rows in all directions
-    return sums.mean(axis=0, dtype=np.float64) - deviations * np.maximum(sums.std(axis=0, dtype=np.float64), least)
+    min_deviation = 0.5 * np.sqrt(squares(values))  # half of that of rows in random directions
+    deviation = np.maximum(sums.std(axis=0, dtype=np.float64), min_deviation)
+    return sums.mean(axis=0, dtype=np.float64) - deviations * deviation
 
 
 def bit_planes(weights: NDArray) -> NDArray[np.uint64]:
@@ -154,14 +152,11 @@ def bit_planes(weights: NDArray) -> NDArray[np.uint64]:
     return np.ascontiguousarray(words.swapaxes(2, 3))
 
 
-def _counts(weights: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return how many bits (q, MAX_WEIGHT + 1) have each weight."""
-    room = MAX_WEIGHT + 1
-    named = weights.astype(np.int64) + room * np.arange(len(weights))[:, None]
-    return np.bincount(named.ravel(), minlength=room * len(weights)).reshape(-1, room)
-
-
-_BATCH = 64  # queries that share a pass: their rotated coordinates stay in the L2 cache (C1)
+def _count_weights(weights: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Return the number of bits (q, MAX_WEIGHT + 1) of each weight."""
+    n_weights = MAX_WEIGHT + 1
+    numbered = weights.astype(np.int64) + n_weights * np.arange(len(weights))[:, None]
+    return np.bincount(numbered.ravel(), minlength=n_weights * len(weights)).reshape(-1, n_weights)
 
 
 @dataclass(eq=False)
@@ -172,55 +167,55 @@ class BitScan(Scan):
 
     @property
     def codes(self) -> BitRows:
-        """The codes that are scanned."""
-        return cast(BitRows, self.kept.codes)
+        """The codes that are scanned, in the memory of the host."""
+        assert self.kept.codes is not None
+        return cast(BitRows, self.kept.codes.host)
+
+    @property
+    def frame(self) -> BitFrame:
+        """What encoded the rows; codes on a GPU are not copied."""
+        return cast(BitRows, self.kept.codes).frame
 
     def why(self) -> str:
         """Describe the scan in a few words."""
         measured = "full rows measured" if self.kept.has_full else "only codes stored"
-        return f"flat over codes of {self.codes.frame.bits} bits per column, approximate: {measured}"
+        return f"flat over codes of {self.frame.bits} bits per column, approximate: {measured}"
 
     @cached_property
-    def lengths(self) -> NDArray[np.float32]:
-        """The smallest and the largest length (blocks, 2) of each BIT_BLOCK rows."""
-        codes = self.codes
-        starts = np.arange(0, len(codes), BIT_BLOCK)
-        if not len(codes.half):
-            return frozen(np.ones((len(starts), 2), dtype=np.float32))
-        low, high = (ufunc.reduceat(codes.half, starts) for ufunc in (np.minimum, np.maximum))
-        return frozen(np.sqrt(2.0 * np.stack([low, high], axis=1)).astype(np.float32))
+    def _lengths(self) -> tuple[np.float32, np.float32]:
+        """The smallest and the largest length of a row."""
+        half = self.codes.half
+        if not len(half):
+            return np.float32(1), np.float32(1)
+        return np.sqrt(2 * half.min()), np.sqrt(2 * half.max())
 
     @cached_property
     def _sample(self) -> NDArray[np.float32]:
         return sample_signs(self.codes)
 
-    @property
-    def _z_of_two(self) -> float:
-        """Normal deviations of half the probability: the first filter compares twice."""
-        return float(-scipy.special.ndtri(0.5 * scipy.special.ndtr(-self.z)))
-
     def nearest(self, queries: NDArray, k: int) -> Neighbors:
         """Return positions and distances (q, k) of the nearest rows; distances are estimates without full rows."""
         exact, heaps = frozen(np.asarray(queries, dtype=np.float64)), empty_heaps(len(queries), k)
-        batches = spans(len(exact), _BATCH * workers())
-        self.touched = sum(self._batch(exact[batch], heaps.part(batch)) for batch in batches) / len(exact)
+        batches = spans(len(exact), QUERY_BATCH * workers())
+        self.touched = sum(self._search(exact[batch], heaps.part(batch)) for batch in batches) / len(exact)
         return heaps.neighbors()
 
     def measure(self, queries: NDArray[np.float64], ids: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return distances (q, c) of queries (q, d) to the rows at ids (q, c), exact if full rows are stored."""
         if self.kept.has_full:
-            return measured_rows(self.distance, queries, *self.kept.found(ids))
-        coded, distances = self.encode(queries), np.empty(ids.shape)
+            return measured_rows(self.distance, queries, *self.kept.select_rows(ids))
+        encoded, distances = self.encode(queries), np.empty(ids.shape)
 
         def work(part: slice) -> None:
-            estimate_bits(self._how(self.z), self._coded, select_queries(coded, part), ids[part], distances[part])
+            queries_of_part = _select_queries(encoded, part)
+            estimate_bits(self._estimator(self.z), self._coded, queries_of_part, ids[part], distances[part])
 
         pmap(work, shares(len(ids), least=64))
         return distances
 
     def encode(self, queries: NDArray[np.float64]) -> CodedQueries:
         """Return queries (q, d) as the scan reads them."""
-        return bit_queries(queries, self.codes.frame)
+        return bit_queries(queries, self.frame)
 
     def on_device(self, device: Device) -> Any:
         """Return the same search on a device."""
@@ -236,65 +231,73 @@ class BitScan(Scan):
     @property
     def bar(self) -> float:
         """The error bar of an estimate, in units of f ||q||; 0 if there are no full rows."""
-        return self.z * float(self.codes.widest[0]) if self.kept.has_full else 0.0
+        return self.z * float(cast(BitRows, self.kept.codes).widest[0]) if self.kept.has_full else 0.0
 
-    def _batch(self, exact: NDArray[np.float64], heaps: Heaps) -> int:
-        """Search the rows that pass the first filter; then all others, unless the k-th distance rules them out."""
-        queries, codes, k = self.encode(exact), self.codes, heaps.ids.shape[1]
+    def _search(self, exact: NDArray[np.float64], heaps: Heaps) -> int:
+        """Add the nearest rows of queries (q, d) to empty heaps; return the number of rows measured or estimated."""
+        queries, k = self.encode(exact), heaps.ids.shape[1]
         with single_blas():
-            filters, left, measured = make_filter(queries, self._sample, len(codes), k), np.arange(len(exact)), 0
-        if filters is not None:
-            measured = self._offer(queries, heaps, filters, True)
-            done, lengths = np.empty(len(exact), dtype=bool), self.lengths
-            shortest, longest = lengths[:, 0].min(), lengths[:, 1].max()
-            enough(self._how(self._z_of_two), heaps.distances[:, 0].copy(), queries, shortest, longest, filters, done)
-            left = np.flatnonzero(~done)
-        if len(left):
-            own = Heaps(heaps.distances[left], heaps.ids[left])
-            rest = select_filters(filters or empty_filter(len(exact)), left)
-            measured += self._offer(select_queries(queries, left), own, rest, False)
-            heaps.distances[left], heaps.ids[left] = own
+            filters = make_filter(queries, self._sample, self.n, k)
+        if filters is None:
+            return self._scan_all(queries, heaps)
+        # the filter compares twice, and each comparison may miss a row with half of the probability
+        half_z = float(-scipy.special.ndtri(0.5 * scipy.special.ndtr(-self.z)))
+        estimator, fast, done = self._estimator(half_z), chosen(*TABLE_FEATURES), np.empty(len(exact), dtype=bool)
+        measured = self._scan_parts(
+            heaps,
+            lambda start, stop, part: scan_first(
+                estimator, self._coded, queries, *self._lengths, start, stop, filters, fast, *part
+            ),
+        )
+        enough(estimator, heaps.distances[:, 0].copy(), queries, *self._lengths, filters, done)
+        rest = np.flatnonzero(~done)
+        if len(rest):
+            filtered = Heaps(heaps.distances[rest], heaps.ids[rest])
+            again = empty_heaps(len(rest), k)
+            measured += self._scan_all(_select_queries(queries, rest), again, filtered.distances[:, 0].copy())
+            for earlier, later in zip(filtered.ids, again.ids):
+                earlier[np.isin(earlier, later)] = NO_ROW  # both scans found these rows
+            merge(*again, *filtered)
+            heaps.distances[rest], heaps.ids[rest] = again
         return measured
 
-    def _offer(self, queries: CodedQueries, heaps: Heaps, filters: FirstFilter, passing: bool) -> int:
-        """Offer the rows that pass the filter, or the others, to the heaps; return how many were measured."""
-        bounds, q = heaps.distances[:, 0].copy(), len(queries.words)
+    def _scan_all(self, queries: CodedQueries, heaps: Heaps, bounds: NDArray[np.float64] | None = None) -> int:
+        """Add the nearest rows to empty heaps; rows beyond the distances bounds (q,) are not needed."""
+        estimator, fast, longest = self._estimator(self.z), chosen(*TABLE_FEATURES), self._lengths[1]
+        limits = np.full(len(queries.norms), EMPTY) if bounds is None else bounds
+        return self._scan_parts(
+            heaps,
+            lambda start, stop, part: scan_bits(
+                estimator, self._coded, queries, longest, start, stop, fast, limits, *part
+            ),
+        )
+
+    def _scan_parts(self, heaps: Heaps, scan: Callable[[int, int, Heaps], NDArray[np.int64]]) -> int:
+        """Scan one run of rows per thread, and merge the heaps; return the number of rows measured, or estimated."""
 
         def work(rows: slice) -> tuple[Heaps, int]:
-            own = empty_heaps(q, heaps.ids.shape[1])
-            return own, self._scan_run(queries, own, rows, filters, passing, bounds)
+            part = empty_heaps(*heaps.ids.shape)
+            counts = scan(rows.start, rows.stop, part)
+            return part, int(counts[int(self.kept.has_full)])
 
-        blocks = -(-self.n // BIT_BLOCK)  # one run of whole blocks per thread
-        done = pmap(work, spans(self.n, BIT_BLOCK * -(-blocks // workers())))
-        for own, _ in done:
-            merge(*heaps, *own)
-        return sum(measured for _, measured in done)
+        n_blocks = -(-self.n // BLOCK_ROWS)
+        results = pmap(work, spans(self.n, BLOCK_ROWS * -(-n_blocks // workers())))
+        for part, _ in results:
+            merge(*heaps, *part)
+        return sum(measured for _, measured in results)
 
-    def _scan_run(
-        self, queries: CodedQueries, heaps: Heaps, rows: slice, filters: FirstFilter, passing: bool, bounds: NDArray
-    ) -> int:
-        """Do the work of one thread; return the number of rows measured, or estimated."""
-        run = rows.start, rows.stop
-        if passing:
-            how, fast = self._how(self._z_of_two), chosen(*TABLE_FEATURES)
-            counts = scan_first(how, self._coded, queries, self.lengths, *run, filters, fast, bounds, *heaps)
-        else:
-            passed = PassedFilter(filters.planes, filters.mosts)
-            counts = scan_bits(self._how(self.z), self._coded, queries, self.lengths, *run, passed, bounds, *heaps)
-        return int(counts[1] if self.kept.has_full else counts[0])
-
-    def _how(self, z: float) -> Estimator:
+    def _estimator(self, z: float) -> Estimator:
         shifts = self.distance.shifts
         return Estimator(self.distance.code, shifts, shifts, self.least, z, self.bar)
 
     @cached_property
     def _coded(self) -> CodedRows:
-        codes, full = self.codes, self.kept.full
-        rows = frozen(np.empty((0, self.d), dtype=np.float32) if full is None else full)
-        return coded_rows(codes, rows, np.empty(0, np.int64))
+        full = self.kept.full
+        rows = np.empty((0, self.d), dtype=np.float32) if full is None else full
+        return coded_rows(self.codes, frozen(rows), np.empty(0, np.int64))
 
 
-def coded_rows(codes: BitRows, full: NDArray, names: NDArray[np.int64]) -> CodedRows:
-    """Return codes as kernels read them, with full rows (n, d) or (0, d) and names (n,) or (0,)."""
+def coded_rows(codes: BitRows, full: NDArray, ids: NDArray[np.int64]) -> CodedRows:
+    """Return codes as kernels read them, with full rows (n, d) or (0, d), and ids (n,), or (0,) for row numbers."""
     frame = codes.frame
-    return CodedRows(frame.bits, codes.head, codes.rest, codes.factor, frame.unit, codes.half, full, frozen(names))
+    return CodedRows(frame.bits, codes.head, codes.rest, codes.factor, frame.unit, codes.half, full, frozen(ids))

@@ -8,9 +8,11 @@ The codes are like those of RaBitQ (Gao and Long 2024). With a random rotation R
 
 q_perp is the part of R q that is orthogonal to r. At 512 bits per row and a cosine of 0.6 the deviation is 0.027.
 
-CenteredBits: codes of rows about the landmark of their cell. Rows are nearer to it than to a common center, and the
-error of an estimate is proportional to ||x - m_c||. half is ||r||^2 / 2; for a zero row under cosine, half makes the
-distance ||q - m||^2 / 2 + half - q.r equal to 1.
+Bits           the store: its parameters, and how it encodes, scans and restores rows
+BitFrame       what encodes rows: number of bits, distance, center and rotation
+BitRows        codes of rows about one center
+CenteredBits   codes of rows about the landmark of their cell. Rows are nearer to it than to a common center, and the
+               error of an estimate is proportional to ||x - m_c||
 """
 
 from __future__ import annotations
@@ -41,9 +43,9 @@ if TYPE_CHECKING:
     from kway.search.metrics import Metric
 
 GRID_STEP = {1: 1, 2: 0.996, 4: 0.335}  # bits -> step of the best uniform grid for a normal coordinate (Max 1960)
-_ROTATION_ROUNDS = 3  # rounds of signs and Hadamard blocks: coordinates then pass tests of normality (test_bits)
-_SMALL_MEAN = 0.02  # squared length of the mean of unit rows below which codes are about the origin (C1)
-_LARGEST_FACTOR = 4.0  # range of f sqrt(D) for unit rows: a row and its code have a cosine above 1/4 (test_bits)
+_ROTATION_ROUNDS = 3  # rounds of signs and Hadamard blocks: rotated coordinates then pass a test of normality
+_SMALL_MEAN = 0.02  # codes are about the origin if the mean of unit rows has a smaller squared length; decided by C1
+_LARGEST_FACTOR = 4.0  # largest f sqrt(D) stored for unit rows: a row and its code have a cosine above 1/4 (test_bits)
 CODE_ARRAYS = ("head", "rest", "factor", "half", "widest")
 
 
@@ -51,18 +53,21 @@ CODE_ARRAYS = ("head", "rest", "factor", "half", "widest")
 class Bits(Store):
     """RaBitQ-like codes: rows stored as 1, 2 or 4 bits per column.
 
-    A search is approximate: it estimates distances from the codes, with error bars.
+    A search is approximate: it estimates distances from the codes, with error bars. Codes save memory, not time. With
+    ``rerank=False``, a row of d float32 columns takes 4 to 32 times less memory, plus 2 to 8 bytes. A search of codes
+    is slower than a search of full rows in memory, so use codes if the rows do not fit in memory.
 
     Parameters
     ----------
     bits : {1, 2, 4}, default=1
-        Bits per column. In addition a row takes 8 bytes, or 2 bytes under cosine if the mean of the rows is near the
-        origin.
+        Bits per column. In addition, each row takes 8 bytes, or 2 bytes for the metric cosine if the mean of the rows
+        is near the origin.
     rerank : bool, default=True
-        Whether full rows are stored next to the codes; they may be memory-mapped. They decide among the rows that the
-        error bars cannot rule out. Otherwise only the codes are stored, and distances are estimates.
+        Whether full rows are stored next to the codes; they may be memory-mapped. A search measures the full rows that
+        the error bars cannot rule out. Otherwise only the codes are stored, and distances are estimates.
     miss : float, default=0.002
-        Largest probability to miss a true neighbor, between 0 and 0.5.
+        Largest probability with which the error bars rule out a true neighbor, between 0 and 0.5. A larger value
+        measures fewer rows. It does not count neighbors in cells of `Landmarks` that are not searched.
 
     References
     ----------
@@ -84,8 +89,8 @@ class Bits(Store):
 
     name = "bits"
     exact = False
-    settles_ties = False  # a row beyond the k-th may be far away, and to find it may take most of the search
-    learns_long = True  # 64 coordinates of 512 contain too little of clusters that lie in all directions (C1)
+    settles_ties = False  # the row after the k-th may be far away, and searching for it may take most of the time
+    learns_long = True  # landmarks of 64 of 512 coordinates separate clusters in random directions badly; see C1
 
     @property
     def bits_per_value(self) -> int:
@@ -99,7 +104,7 @@ class Bits(Store):
 
     @property
     def z(self) -> float:
-        """The normal quantile of half of `miss`: the filter and the error bar may each miss that much."""
+        """The normal quantile of half of `miss`: the first filter and the error bar may each miss a neighbor."""
         from scipy.special import ndtri  # slow to load
 
         return float(-ndtri(0.5 * self.miss))
@@ -156,8 +161,8 @@ class Bits(Store):
         BitFrame
             The center and the rotation that encode such rows.
         """
-        wide = -(-len(mean) // 64) * 64
-        signs = np.random.default_rng(0).integers(0, 2, (_ROTATION_ROUNDS, wide)).astype(np.int8) * 2 - 1
+        dim = -(-len(mean) // 64) * 64
+        signs = np.random.default_rng(0).integers(0, 2, (_ROTATION_ROUNDS, dim)).astype(np.int8) * 2 - 1
         if distance.by_angle and mean @ mean < _SMALL_MEAN:
             mean = np.zeros_like(mean)
         return BitFrame(self.bits, distance, mean.astype(np.float32), frozen(signs.astype(np.int8)))
@@ -196,9 +201,8 @@ class Bits(Store):
         """
         if "codes.head" not in arrays:
             return None
-        own = {key: frozen(arrays[f"codes.{key}"]) for key in (*CODE_ARRAYS, "center", "signs")}
-        frame = BitFrame(self.bits, distance, own.pop("center"), own.pop("signs"))
-        return BitRows(frame, **own)
+        frame = BitFrame(self.bits, distance, frozen(arrays["codes.center"]), frozen(arrays["codes.signs"]))
+        return BitRows(frame, **{key: frozen(arrays[f"codes.{key}"]) for key in CODE_ARRAYS})
 
     def scan(self, kept: StoredRows, distance: Distance) -> BitScan:
         """Return a search that scans the codes of all rows.
@@ -308,33 +312,33 @@ class Bits(Store):
 
 @dataclass(frozen=True)
 class BitFrame:
-    """What codes are computed with: the number of bits, the distance, the center (d,) and the signs (rounds, D)."""
+    """What encodes rows: codes of z = R (x - center) with these bits per column."""
 
     bits: int
     distance: Distance
-    center: NDArray[np.float32]
-    signs: NDArray[np.int8]
+    center: NDArray[np.float32]  # (d,)
+    signs: NDArray[np.int8]  # (rounds, D) of the rotation R
 
     @property
     def wide(self) -> int:
-        """D."""
+        """Number D of rotated columns: d, rounded up to a multiple of 64."""
         return self.signs.shape[1]
 
     @property
     def plain(self) -> bool:
-        """Whether rows have length one and are coded about the origin; then only f is stored, in 2 bytes."""
+        """Whether rows have length 1 and the center is the origin; then only f is stored, in 2 bytes."""
         return self.distance.by_angle and not self.center.any()
 
     @property
     def unit(self) -> np.float32:
-        """The unit of stored factors."""
+        """The unit of stored factors: f is `unit` times an integer if `plain`, otherwise f is stored as it is."""
         largest = np.iinfo(np.uint16).max
         return np.float32(_LARGEST_FACTOR / np.sqrt(self.wide) / largest) if self.plain else np.float32(1)
 
-    def rotate(self, moved: NDArray) -> NDArray[np.float32]:
-        """Return R z (n, D) for z (n, d)."""
-        out = np.zeros((len(moved), self.wide), dtype=np.float32)
-        out[:, : moved.shape[1]] = moved
+    def rotate(self, rows: NDArray) -> NDArray[np.float32]:
+        """Return the rotated rows (n, D) of rows (n, d); the center is not subtracted."""
+        out = np.zeros((len(rows), self.wide), dtype=np.float32)
+        out[:, : rows.shape[1]] = rows
         rotate(out, self.signs)
         return out
 
@@ -344,12 +348,12 @@ class BitFrame:
 
     def _encode_part(self, rows: NDArray) -> BitRows:
         z, widest = self.rotate(self.distance.place(rows) - self.center), np.zeros(1, dtype=np.float32)
-        n, words = len(z), self.wide // 64
-        planes = min(words, WIDEST_FILTER)
-        head = np.empty((planes, n), dtype=np.uint64)
-        rest = np.empty((n, self.bits * words - planes), dtype=np.uint64)
+        n, n_words = len(z), self.wide // 64
+        n_head = min(n_words, WIDEST_FILTER)
+        head = np.empty((n_head, n), dtype=np.uint64)
+        rest = np.empty((n, self.bits * n_words - n_head), dtype=np.uint64)
         factor, half = np.empty(n, dtype=np.float32), np.empty(n, dtype=np.float32)
-        encode_rows(z, self.bits, np.float32(GRID_STEP[self.bits]), 0, head, rest, factor, half, widest)
+        encode_rows(z, self.bits, np.float32(GRID_STEP[self.bits]), head, rest, factor, half, widest)
         if self.plain:
             multiples = np.clip(np.rint(factor / self.unit), 0, np.iinfo(np.uint16).max)
             factor, half = multiples.astype(np.uint16), half[:0]
@@ -358,14 +362,14 @@ class BitFrame:
 
 @dataclass(frozen=True)
 class BitRows(Codes):
-    """Rows (n, d) as bits: planes of signs, the other words, factors f, half of the squares, the largest error."""
+    """Rows (n, d) as codes of a frame; kernels/codes/bits.py describes the layout."""
 
     frame: BitFrame
-    head: NDArray[np.uint64]  # (P, n)
-    rest: NDArray[np.uint64]  # (n, B W - P)
-    factor: NDArray  # (n,) uint16 in multiples of frame.unit, or float32
+    head: NDArray[np.uint64]  # (P, n) the first words of the signs
+    rest: NDArray[np.uint64]  # (n, B W - P) the other words
+    factor: NDArray  # (n,) f in multiples of frame.unit: uint16 or float32
     half: NDArray[np.float32]  # (n,) ||r||^2 / 2, or (0,) if all are 1 / 2
-    widest: NDArray[np.float32]  # (1,) max e_r / f
+    widest: NDArray[np.float32]  # (1,) the largest e_r / f: standard deviation of <q, y> for a unit query
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -375,37 +379,38 @@ class BitRows(Codes):
     @property
     def nbytes(self) -> int:
         """Bytes in memory."""
-        own = (self.head, self.rest, self.factor, self.half, self.frame.center, self.frame.signs)
-        return sum(array.nbytes for array in own)
+        arrays = (self.head, self.rest, self.factor, self.half, self.frame.center, self.frame.signs)
+        return sum(array.nbytes for array in arrays)
 
     def __getitem__(self, where: Any) -> NDArray[np.float32]:
         """Return the best approximation of the rows: center + R' y <r, y> / ||y||^2."""
-        some = self.take(np.arange(len(self))[where])
-        y, f = some.grid(), some.factors()
-        length = np.einsum("ij,ij->i", y, y)
-        y *= np.divide(2.0 * some.halves(), f * length, out=np.zeros_like(f), where=f > 0)[:, None]
+        selected = self.take(np.arange(len(self))[where])
+        y, f = selected.grid(), selected.factors()
+        y_squares = np.einsum("ij,ij->i", y, y)
+        # <r, y> = ||r||^2 / f
+        y *= np.divide(2.0 * selected.halves(), f * y_squares, out=np.zeros_like(f), where=f > 0)[:, None]
         rotate_back(y, self.frame.signs)
         return y[:, : self.shape[1]] + self.frame.center
 
     def grid(self) -> NDArray[np.float32]:
-        """Return the codes y (n, D)."""
+        """Return the decoded y (n, D) of kernels/codes/bits.py."""
         out = np.empty((len(self), self.frame.wide), dtype=np.float32)
         decode_rows(self.frame.bits, self.head, self.rest, out)
         return out
 
     def factors(self) -> NDArray[np.float32]:
-        """Return f (n,)."""
+        """Return the factors f (n,)."""
         return self.factor.astype(np.float32) * self.frame.unit
 
     def halves(self) -> NDArray[np.float32]:
-        """Return ||r||^2 / 2 (n,)."""
+        """Return ||r||^2 / 2 (n,) of every row; only rows of zeros have a factor of 0."""
         return self.half if len(self.half) else np.where(self.factor > 0, np.float32(0.5), np.float32(0))
 
     def deviations(self) -> NDArray[np.float32]:
         """Return e_r (n,): the standard deviation of an estimated product per unit of ||q_perp||."""
         y = self.grid()
-        lost = self.factors() ** 2 * np.einsum("ij,ij->i", y, y) - 2.0 * self.halves()
-        return np.sqrt(np.maximum(lost, 0.0) / (self.frame.wide - 1))
+        orthogonal = self.factors() ** 2 * np.einsum("ij,ij->i", y, y) - 2.0 * self.halves()
+        return np.sqrt(np.maximum(orthogonal, 0.0) / (self.frame.wide - 1))
 
     def on_device(self, device: Device) -> Any:
         """Return a copy of the codes on a device, in whole tiles."""
@@ -413,18 +418,18 @@ class BitRows(Codes):
         from kway.rows.gpu.sign_codes import CODE_TILE
 
         n = len(self)
-        room = device.zeros((-(-n // CODE_TILE) * CODE_TILE, 2 * self.frame.bits * self.frame.wide // 64), "int32")
+        tiles = device.zeros((-(-n // CODE_TILE) * CODE_TILE, 2 * self.frame.bits * self.frame.wide // 64), "int32")
         for part in spans(n, rows_per_block(self.frame.bits * self.frame.wide // 8)):
-            ordered = np.concatenate([self.head[:, part].T, self.rest[part]], axis=1)
-            room[part] = device.put(np.ascontiguousarray(ordered).view(np.int32))
-        return EncodedBits(room, room[:n], device.put(self.factors()), device.put(self.half), float(self.widest[0]))
+            words = np.concatenate([self.head[:, part].T, self.rest[part]], axis=1)
+            tiles[part] = device.put(np.ascontiguousarray(words).view(np.int32))
+        return EncodedBits(tiles, tiles[:n], device.put(self.factors()), device.put(self.half), float(self.widest[0]))
 
     def like(self, rows: NDArray) -> BitRows:
         """Encode more rows about the same center."""
         return self.frame.encode(rows)
 
     def join(self, more: BitRows) -> BitRows:
-        """Return these codes followed by more about the same center."""
+        """Return these codes followed by more codes about the same center."""
         return join_codes([self, more])
 
     def take(self, positions: NDArray[np.int64]) -> BitRows:
@@ -435,13 +440,12 @@ class BitRows(Codes):
 
     def arrays(self) -> dict[str, NDArray]:
         """Return the arrays of a model file."""
-        own = {key: getattr(self, key) for key in CODE_ARRAYS}
-        own |= {"center": self.frame.center, "signs": self.frame.signs}
-        return {f"codes.{key}": array for key, array in own.items()}
+        arrays = {f"codes.{key}": getattr(self, key) for key in CODE_ARRAYS}
+        return arrays | {"codes.center": self.frame.center, "codes.signs": self.frame.signs}
 
 
 def join_codes(parts: Sequence[BitRows]) -> BitRows:
-    """Return the codes of all parts, which one frame made, one after another."""
+    """Return the codes of all parts, which have the same frame, in their order."""
     widest = np.max([part.widest for part in parts], axis=0)
     head = np.concatenate([part.head for part in parts], axis=1)
     rest, factor, half = (np.concatenate([getattr(part, key) for part in parts]) for key in ("rest", "factor", "half"))
@@ -453,23 +457,27 @@ def _parts(rows: NDArray) -> list[slice]:
 
 
 def residual_frame(store: Bits, n_features: int) -> BitFrame:
-    """Return the frame of x - m_c: a rotation about the origin."""
+    """Return the frame that encodes the residuals x - m_c: their center is the origin."""
     return store.frame_about(np.zeros(n_features), DOT)
 
 
 @dataclass(frozen=True)
 class CenteredBits(Codes):
-    """Codes of x - m_c (n, d), the landmarks m (c, d) and the cells (n,)."""
+    """Codes of the residuals x - m_c of rows x (n, d) from the landmark of their cell c."""
 
-    codes: BitRows
-    landmarks: NDArray[np.float32]
-    cells: NDArray[np.int64]
+    codes: BitRows  # of the residuals
+    landmarks: NDArray[np.float32]  # (c, d)
+    cells: NDArray[np.int64]  # (n,)
 
     @staticmethod
     def encode(
         rows: NDArray, frame: BitFrame, landmarks: NDArray[np.float32], cells: NDArray[np.int64], distance: Distance
     ) -> CenteredBits:
-        """Encode rows (n, d) of these cells (n,)."""
+        """Encode rows (n, d) of these cells (n,).
+
+        Under cosine, the half of a zero row is raised by 1/2, which makes its distance ||q - m||^2 / 2 + half - q.r
+        equal to 1.
+        """
 
         def work(part: slice) -> BitRows:
             placed = distance.place(rows[part])
@@ -498,11 +506,11 @@ class CenteredBits(Codes):
         return self.codes.on_device(device)
 
     def like(self, rows: NDArray) -> CenteredBits:
-        """Raise NotImplementedError: an index that adds rows knows their cells and calls `encode`."""
+        """Raise NotImplementedError: the cells of the rows are needed, so use `encode`."""
         raise NotImplementedError
 
     def join(self, more: CenteredBits) -> CenteredBits:
-        """Return these codes followed by more about the same landmarks."""
+        """Return these codes followed by more codes about the same landmarks."""
         cells = np.concatenate([self.cells, more.cells])
         return CenteredBits(join_codes([self.codes, more.codes]), self.landmarks, cells)
 

@@ -2,13 +2,13 @@
 
     blocks      an array (n, d), which may be a memory map; a folder of .npy files, or of parquet files with numeric
                 columns, in the order of their names; or any iterable of blocks (m, d), such as a generator
-    folder      where the codes of each block are written to a file; after an interruption the work resumes after the
-                last file (a generator is run from its start, and its first blocks are skipped)
+    folder      contains one file with the codes of each finished block. After an interruption, the work resumes after
+                the last file; a generator is run from its start, and its first blocks are skipped
 
-The center is that of the first block. A file appears only when it is complete. In memory the codes grow in place
-(`GrowingArrays`), so that at most one plane of words exists twice: head (P, m) grows plane by plane, rest and factor
-along their rows, and widest (1,) is the largest so far. `realloc` lengthens an array by moving pages, not numbers.
-With a list of pieces, a hundred million codes of 66 bytes took 15 GiB.
+The center is the mean of the first block. Files are written atomically. In memory the codes grow in place
+(`GrowingArrays`), so that at most one word of every row exists twice: each row of head (P, n) is an array of its own,
+and widest (1,) is the maximum over the blocks. `realloc` extends an array by moving pages, without copying. With a list
+of pieces, a hundred million codes of 66 bytes took 15 GiB.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from kway.tables.row_stream import row_stream
 from kway.tables.sources.table_files import parquet_files
 from kway.validation import plain_rows
 
-_PLANES, _MOST = "head", "widest"
+_HEAD, _MAXIMUM = "head", "widest"  # arrays that do not grow along their rows
 
 
 class GrowingArrays:
-    """The arrays of all blocks so far; `take` returns each of them once."""
+    """The arrays of all blocks so far; `take` returns each array once and forgets it."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, list[_GrowingArray]] = {}
-        self._most: NDArray | None = None
+        self._maximum: NDArray | None = None
 
     def add(self, arrays: Mapping[str, NDArray]) -> None:
         """Append the arrays of a block."""
         for key, array in arrays.items():
-            if key == _MOST:
-                self._most = array if self._most is None else np.maximum(self._most, array)
+            if key == _MAXIMUM:
+                self._maximum = array if self._maximum is None else np.maximum(self._maximum, array)
                 continue
-            pieces = list(array) if key == _PLANES else [array]
+            pieces = list(array) if key == _HEAD else [array]
             if key not in self._arrays:
                 self._arrays[key] = [_GrowingArray(piece) for piece in pieces]
                 continue
@@ -60,31 +60,31 @@ class GrowingArrays:
 
     def take(self, key: str, order: NDArray[np.int64] | None = None) -> NDArray:
         """Return one array of all blocks, its rows in this order (n,)."""
-        if key == _MOST:
-            assert self._most is not None
-            return self._most
+        if key == _MAXIMUM:
+            assert self._maximum is not None
+            return self._maximum
         pieces = self._arrays.pop(key)
-        if key == _PLANES:
+        if key == _HEAD:
             return _stack(pieces, order)
-        whole = pieces.pop().array
-        if order is None or not len(whole):  # no halves: all lengths are 1
-            return whole
-        if whole.ndim == 1:
-            return np.asarray(whole[order])
-        reorder_rows(whole, order, np.zeros(len(whole), dtype=bool))
-        return whole
+        array = pieces.pop().array
+        if order is None or not len(array):  # `half` is empty if all lengths are 1
+            return array
+        if array.ndim == 1:
+            return np.asarray(array[order])
+        reorder_rows(array, order, np.zeros(len(array), dtype=bool))
+        return array
 
 
 class _GrowingArray:
     """An array that grows along its first axis."""
 
     def __init__(self, first: NDArray) -> None:
-        self.array = np.array(first, order="C")  # a copy: only an array of its own can grow
+        self.array = np.array(first, order="C")  # a copy, because only an array that owns its memory can grow
 
     def add(self, piece: NDArray) -> None:
         """Append rows."""
         n, shape = len(self.array), self.array.shape[1:]
-        self.array.resize((n + len(piece), *shape), refcheck=False)  # in place: there is no other reference to it
+        self.array.resize((n + len(piece), *shape), refcheck=False)  # in place; nothing else refers to its memory
         self.array[n:] = piece
 
 
@@ -98,16 +98,16 @@ def _stack(planes: list[_GrowingArray], order: NDArray[np.int64] | None) -> NDAr
         if order is None:
             out[w] = plane
         else:
-            np.take(plane, order, out=out[w], mode="clip")  # "clip" writes straight into out
+            np.take(plane, order, out=out[w], mode="clip")  # "clip" writes into out without a buffer
     assert out is not None
     return out
 
 
 class Blocks(NamedTuple):
-    """Blocks (m, d) one after another, and their number, 0 if unknown."""
+    """Blocks of rows."""
 
-    each: Iterator[NDArray]
-    number: int
+    each: Iterator[NDArray]  # blocks (m, d)
+    number: int  # 0 if unknown
 
 
 def iterate_blocks(source: Any) -> Blocks:
@@ -131,7 +131,7 @@ def iterate_blocks(source: Any) -> Blocks:
 
 
 class BlockEncoder(Protocol):
-    """Encodes blocks, with the settings of the first one."""
+    """Encodes blocks of rows; its settings are learned from the first block."""
 
     @property
     def n_features(self) -> int:
@@ -144,12 +144,12 @@ class BlockEncoder(Protocol):
         """Return the arrays of a part, from checked rows (m, d)."""
 
 
-Learn = Callable[[NDArray], BlockEncoder]  # the first block -> an encoder
-Restore = Callable[[Mapping[str, NDArray], str], BlockEncoder]  # the facts of an earlier run, folder -> its encoder
+Learn = Callable[[NDArray], BlockEncoder]  # learn(first block)
+Restore = Callable[[Mapping[str, NDArray], str], BlockEncoder]  # restore(facts of an earlier run, folder)
 
 
 class EncodedParts(NamedTuple):
-    """The encoder, and the arrays of all parts, one after another."""
+    """The encoder, and the joined arrays of all parts."""
 
     encoder: BlockEncoder
     arrays: GrowingArrays
@@ -264,12 +264,12 @@ def code_arrays(codes: BitRows) -> dict[str, NDArray]:
 
 
 def job_settings(bits: int, metric: Metric) -> dict[str, NDArray]:
-    """Return what distinguishes the parts of one job from those of another."""
+    """Return the settings that all parts in a folder have in common."""
     return {"bits": np.array(bits), "metric": np.array(metric.name)}
 
 
 def check_same_job(facts: Mapping[str, NDArray], store: Bits, metric: Metric, folder: str, key: str) -> None:
-    """Raise InputError if the parts of a folder have other settings, or another kind of index without `key`."""
+    """Raise InputError if the parts of a folder have other settings, or belong to an index whose facts lack `key`."""
     if key not in facts:
         raise InputError(f"{folder!r} contains parts of another kind of index; pass another folder")
     if (int(facts["bits"]), str(facts["metric"])) != (store.bits, metric.name):

@@ -1,11 +1,11 @@
-"""Codes of rows that are on a GPU: they are computed on the GPU and stay there until the CPU reads them.
+"""Row codes that are computed and kept on a GPU; they are copied to the host once, when the CPU first reads them.
 
-The CPU reads them for a model file, or for a search of its own; then they are copied once.
+The CPU reads them to write a model file, to change the rows of an index, and for searches that it does itself.
 """
 
 from __future__ import annotations
 
-from functools import cached_property
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,77 +17,95 @@ from kway.rows.gpu.device import Device
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.codecs.bits import GRID_STEP, BitFrame, BitRows
 from kway.search.codecs.int8 import ByteRows
+from kway.search.codecs.stores import Codes
 from kway.search.distances import Distance
 
 if TYPE_CHECKING:
     from kway.rows.gpu.bit_codes import EncodedBits, EncodedBytes
 
 
-class GpuBitRows(BitRows):
+class GpuCodes(Codes):
+    """Codes on a GPU, and the same codes on the host after its first use."""
+
+    encoded: Any  # the codes on the GPU
+    _copied: Codes | None = None
+
+    @property
+    def host(self) -> Codes:
+        """The codes on the host, copied at first use."""
+        if self._copied is None:
+            self._copied = self._copy()
+        return self._copied
+
+    @abstractmethod
+    def _copy(self) -> Codes:
+        """Copy the codes to the host."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in the memory of the host."""
+        return 0 if self._copied is None else self._copied.nbytes
+
+    def __getitem__(self, where: Any) -> NDArray[np.float32]:
+        return self.host[where]
+
+    def on_device(self, device: Device) -> Any:
+        """Return the codes on the GPU that they were computed on; `device` is the same GPU."""
+        return self.encoded
+
+    def like(self, rows: NDArray) -> Codes:
+        """Encode more rows on the host."""
+        return self.host.like(rows)
+
+    def join(self, more: Any) -> Codes:
+        """Return these codes followed by the codes that `like` returned, on the host."""
+        return self.host.join(more)
+
+    def take(self, positions: NDArray[np.int64]) -> Codes:
+        """Return the codes at positions, on the host."""
+        return self.host.take(positions)
+
+    def arrays(self) -> dict[str, NDArray]:
+        """Return the arrays of a model file."""
+        return self.host.arrays()
+
+
+class GpuBitRows(GpuCodes):
     """Codes of a few bits on a GPU."""
 
     encoded: EncodedBits
 
     def __init__(self, frame: BitFrame, encoded: EncodedBits) -> None:
-        object.__setattr__(self, "frame", frame)
-        object.__setattr__(self, "encoded", encoded)
-        object.__setattr__(self, "widest", np.array([encoded.widest], dtype=np.float32))
+        self.frame = frame
+        self.encoded = encoded
+        self.widest = np.array([encoded.widest], dtype=np.float32)
 
     @property
     def shape(self) -> tuple[int, int]:
         """(n, d)."""
         return len(self.encoded.words), len(self.frame.center)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes in the memory of the CPU."""
-        return super().nbytes if "_words" in vars(self) else 0
-
-    def on_device(self, device: Device) -> EncodedBits:
-        """Return the codes, which are on the GPU already."""
-        return self.encoded
-
     def device_bytes(self) -> int:
-        """Return 0: nothing is copied."""
+        """Return 0, because nothing is copied."""
         return 0
 
-    @property
-    def _planes(self) -> int:
-        return min(self.frame.wide // 64, WIDEST_FILTER)
-
-    @cached_property
-    def _words(self) -> NDArray[np.uint64]:
-        return _fetch(self.encoded.words).view(np.uint64)
-
-    @cached_property
-    def head(self) -> NDArray[np.uint64]:
-        """The leading words, copied at first use."""
-        return frozen(self._words[:, : self._planes].T)
-
-    @cached_property
-    def rest(self) -> NDArray[np.uint64]:
-        """The other words."""
-        return frozen(self._words[:, self._planes :])
-
-    @cached_property
-    def factor(self) -> NDArray:
-        """Factors in the frame's unit."""
-        f = _fetch(self.encoded.factor)
-        return frozen(np.rint(f / self.frame.unit).astype(np.uint16) if self.frame.plain else f)
-
-    @cached_property
-    def half(self) -> NDArray[np.float32]:
-        """Half of the squared lengths; empty for unit rows about the origin."""
-        return frozen(np.empty(0, dtype=np.float32) if self.frame.plain else _fetch(self.encoded.half))
+    def _copy(self) -> BitRows:
+        words, factor = _fetch(self.encoded.words).view(np.uint64), _fetch(self.encoded.factor)
+        half = _fetch(self.encoded.half)
+        if self.frame.plain:
+            factor, half = np.rint(factor / self.frame.unit).astype(np.uint16), half[:0]
+        n_head = min(self.frame.wide // 64, WIDEST_FILTER)
+        head, rest = frozen(words[:, :n_head].T), frozen(words[:, n_head:])
+        return BitRows(self.frame, head, rest, frozen(factor), frozen(half), self.widest)
 
 
-class GpuByteRows(ByteRows):
+class GpuByteRows(GpuCodes):
     """Rows as bytes on a GPU."""
 
     encoded: EncodedBytes
 
     def __init__(self, encoded: EncodedBytes) -> None:
-        object.__setattr__(self, "encoded", encoded)
+        self.encoded = encoded
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -95,36 +113,15 @@ class GpuByteRows(ByteRows):
         n, d = self.encoded.shape
         return n, d
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes in the memory of the CPU."""
-        return super().nbytes if "codes" in vars(self) else 0
-
     def __getitem__(self, where: Any) -> NDArray[np.float32]:
         """Return decoded rows; only these are copied."""
-        if "codes" in vars(self):
-            return super().__getitem__(where)
-        some = Device(str(self.encoded.device)).put(where) if isinstance(where, np.ndarray) else where
-        return _fetch(self.encoded[some])
+        if self._copied is not None:
+            return self._copied[where]
+        selected = Device(str(self.encoded.device)).put(where) if isinstance(where, np.ndarray) else where
+        return _fetch(self.encoded[selected])
 
-    def on_device(self, device: Device) -> EncodedBytes:
-        """Return the codes, which are on the GPU already."""
-        return self.encoded
-
-    @cached_property
-    def codes(self) -> NDArray[np.int8]:
-        """(n, d), copied at first use."""
-        return _fetch(self.encoded.codes)
-
-    @cached_property
-    def scale(self) -> NDArray[np.float32]:
-        """(n,)."""
-        return _fetch(self.encoded.scale)
-
-    @cached_property
-    def center(self) -> NDArray[np.float32]:
-        """(d,)."""
-        return _fetch(self.encoded.center)
+    def _copy(self) -> ByteRows:
+        return ByteRows(_fetch(self.encoded.codes), _fetch(self.encoded.scale), _fetch(self.encoded.center))
 
 
 def _fetch(tensor: Any) -> NDArray:
@@ -141,10 +138,14 @@ def encode_bits_on_gpu(rows: TensorRows, distance: Distance, frame: BitFrame) ->
     with device.room(f"codes of {n:,} rows x {d} columns", n * (frame.bits * frame.wide // 8 + 8)):
         rotation = device.put(frame.rotate(np.eye(d, dtype=np.float32)))
         center = device.put(frame.center).double()
-        centered = lambda part: place_rows(rows.tensor[part], distance.by_angle) - center  # noqa: E731
+
+        def centered(part: slice) -> Any:
+            return place_rows(rows.tensor[part], distance.by_angle) - center
+
         encoded = encode_bits(device, centered, n, rotation, frame.bits, steps.tolist())
-    if frame.plain:  # rounded as they are stored
-        encoded.factor.div_(float(frame.unit)).round_().clamp_(0, 65535).mul_(float(frame.unit))
+    if frame.plain:  # round to the values that the host stores (`_copy`), so that GPU and CPU searches agree
+        largest = float(np.iinfo(np.uint16).max)
+        encoded.factor.div_(float(frame.unit)).round_().clamp_(0, largest).mul_(float(frame.unit))
     return GpuBitRows(frame, encoded)
 
 
@@ -158,7 +159,7 @@ def encode_bytes_on_gpu(rows: TensorRows) -> GpuByteRows:
 
 
 def mean_on_gpu(rows: TensorRows, distance: Distance) -> NDArray[np.float64]:
-    """Return the mean (d,) float64 of the rows in the distance's space."""
+    """Return the mean (d,) float64 of the rows in the space of the distance."""
     from kway.rows.gpu.exact_search import place_rows
 
     total = sum(place_rows(rows.tensor[part], distance.by_angle).sum(0) for part in rows.parts())

@@ -1,6 +1,7 @@
-"""Int8: rows as one byte per value, a quarter of float32.
+"""Int8: rows as one byte per value, a quarter of the memory of float32.
 
-x_rj = center_j + scale_r * code_rj, codes in -127..127, scale_r = max_j |x_rj - center_j| / 127
+Row r is decoded as x_rj = center_j + scale_r * code_rj, with codes in -127..127 and
+scale_r = max_j |x_rj - center_j| / 127.
 """
 
 from __future__ import annotations
@@ -166,7 +167,7 @@ class ByteRows(Codes):
         return _encode(rows, self.center)
 
     def join(self, more: ByteRows) -> ByteRows:
-        """Return these codes followed by more about the same center."""
+        """Return these codes followed by more codes about the same center."""
         return ByteRows(np.concatenate([self.codes, more.codes]), np.concatenate([self.scale, more.scale]), self.center)
 
     def take(self, positions: NDArray[np.int64]) -> ByteRows:
@@ -184,10 +185,10 @@ def _encode(rows: NDArray, center: NDArray[np.float32]) -> ByteRows:
     codes, scale = np.empty((n, d), dtype=np.int8), np.empty(n, dtype=np.float32)
 
     def work(part: slice) -> None:
-        moved = rows[part] - center
-        widest = np.abs(moved).max(axis=1)
-        scale[part] = np.where(widest > 0, widest / 127.0, 1.0)
-        codes[part] = np.clip(np.rint(moved / scale[part][:, None]), -127, 127)
+        centered = rows[part] - center
+        largest = np.abs(centered).max(axis=1)
+        scale[part] = np.where(largest > 0, largest / 127.0, 1.0)
+        codes[part] = np.clip(np.rint(centered / scale[part][:, None]), -127, 127)
 
     pmap(work, spans(n, rows_per_block(8 * d, CACHE_BYTES)))
     return ByteRows(codes, scale, center)

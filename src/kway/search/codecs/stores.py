@@ -1,12 +1,14 @@
 """How an index stores rows: in full (dense or CSR), as codes, or both.
 
 Store        a way to store rows: Full (store=None), Int8 (int8.py), Bits (bits.py)
+store_from   finds a store by its name; a new store is a new module and a line in this function
 Codes        rows in fewer bytes: `codes[part]` are the decoded rows (m, d) float32, which scans measure
-StoredRows   the rows of an index: it adds to them and writes them to a model file
+StoredRows   the rows of an index, which can be joined, selected and written to a model file
 
 full rows    codes    scanned    measured
-yes          no       full       full
-yes          yes      codes      full, for the rows that the error of the codes cannot rule out: results are exact
+yes          no       full       full rows
+yes          yes      codes      the full rows that the error of the codes cannot rule out. Results are exact with Int8;
+                                 with Bits, the error bars miss a neighbor with a stated probability
 no           yes      codes      codes: results are approximate
 
 Arrays of a model file: "rows" (n, d) for dense rows; "rows.data", "rows.indices", "rows.indptr" for CSR.
@@ -86,9 +88,14 @@ class Codes(ABC):
     def __len__(self) -> int:
         return self.shape[0]
 
+    @property
+    def host(self) -> Codes:
+        """The codes in the memory of the host: these codes, or a copy of codes that are on a GPU."""
+        return self
+
     @abstractmethod
     def __getitem__(self, where: Any) -> NDArray[np.float32]:
-        """Return the decoded rows of a slice or of an array of positions."""
+        """Return the decoded rows (m, d) at a slice or an array of positions."""
 
     @abstractmethod
     def like(self, rows: NDArray) -> Codes:
@@ -96,7 +103,7 @@ class Codes(ABC):
 
     @abstractmethod
     def join(self, more: Any) -> Codes:
-        """Return these codes followed by more, which `like` made."""
+        """Return these codes followed by the codes that `like` returned."""
 
     @abstractmethod
     def take(self, positions: NDArray[np.int64]) -> Codes:
@@ -117,22 +124,21 @@ class Codes(ABC):
     def errors(self, rows: NDArray, distance: Distance) -> NDArray[np.float64]:
         """Return the distance (n,) of each decoded row from its full row, in the distance's space."""
         parts = spans(len(rows), rows_per_block(8 * rows.shape[1], CACHE_BYTES))
-        found = pmap(lambda part: distance.errors(rows[part], self[part]), parts)
-        return np.concatenate(found) if found else np.empty(0)
+        errors = pmap(lambda part: distance.errors(rows[part], self[part]), parts)
+        return np.concatenate(errors) if errors else np.empty(0)
 
 
 class Store(ABC):
-    """How rows are stored: a frozen dataclass that a fit never changes.
+    """A way to store rows: a frozen dataclass that a fit never changes.
 
-    A store declares everything that an index needs from it, so a new one is a new module and a line in `store_from`.
-    The methods of this class are those of rows that are stored in full.
+    The methods of this class store rows in full. Codes override those that differ.
     """
 
     name: ClassVar[str]
     rerank: bool  # whether full rows are stored next to the codes
     exact: ClassVar[bool] = True  # whether results are those of brute force over the rows as they are stored
-    settles_ties: ClassVar[bool] = True  # whether one more than k is searched, to detect ties
-    learns_long: ClassVar[bool] = False  # whether landmarks are placed by all coordinates of a projection
+    settles_ties: ClassVar[bool] = True  # whether a search asks for one more than k rows, to detect ties
+    learns_long: ClassVar[bool] = False  # whether landmarks are placed by the long projection (search/cells.py)
 
     @property
     def bits_per_value(self) -> int:
@@ -337,6 +343,16 @@ class Full(Store):
 FULL = Full()
 
 
+def store_from(facts: dict[str, Any]) -> Store:
+    """Return the store that `Store.facts` described."""
+    from kway.search.codecs.bits import Bits
+    from kway.search.codecs.int8 import Int8
+
+    stores: dict[str, type[Store]] = {Int8.name: Int8, Bits.name: Bits}
+    parameters = {key: value for key, value in facts.items() if key != "name"}
+    return stores[facts["name"]](**parameters)
+
+
 class SelectedRows(NamedTuple):
     """Rows (m, d), and the positions (q, k) of the requested rows among them."""
 
@@ -346,8 +362,8 @@ class SelectedRows(NamedTuple):
     @staticmethod
     def select(rows: Any, ids: NDArray[np.int64]) -> SelectedRows:
         """Select the rows at ids (q, k); only these are decoded, or copied from a GPU."""
-        some, places = np.unique(ids, return_inverse=True)
-        return SelectedRows(frozen(np.asarray(rows[some])), places.reshape(ids.shape))
+        positions, places = np.unique(ids, return_inverse=True)
+        return SelectedRows(frozen(np.asarray(rows[positions])), places.reshape(ids.shape))
 
 
 @dataclass(frozen=True)
@@ -359,12 +375,12 @@ class StoredRows:
 
     @property
     def scanned(self) -> Any:
-        """What scans read: an array, CSR, or codes."""
+        """The rows that scans read: an array, CSR, or codes."""
         return self.full if self.codes is None else self.codes
 
     @property
     def best(self) -> Any:
-        """The rows as precisely as they are stored: an array, CSR, or codes if there is nothing else."""
+        """The most precise rows that are stored: an array, CSR, or codes if there are no full rows."""
         return self.codes if self.full is None else self.full
 
     @property
@@ -392,32 +408,32 @@ class StoredRows:
         """Whether rows are CSR."""
         return sp.issparse(self.full)
 
-    def found(self, ids: NDArray[np.int64]) -> SelectedRows:
+    def select_rows(self, ids: NDArray[np.int64]) -> SelectedRows:
         """Return dense rows for ids (q, k): all rows, or only the selected ones if they have to be decoded."""
         return SelectedRows.select(self.codes, ids) if self.full is None else SelectedRows(frozen(self.full), ids)
 
     def on_device(self, device: Device) -> Any:
-        """Return the rows on a device as precisely as they are stored: a tensor, or an object read like one."""
+        """Return the most precise rows on a device: a tensor, or codes that are read like one."""
         return device.put(self.full) if self.codes is None or self.full is not None else self.codes.on_device(device)
 
     def device_bytes(self) -> int:
-        """Return the bytes of a search on a device: the copy of the rows, and what enters its products."""
+        """Return the bytes of a search on a device: the copy of the rows, and the operands of its products."""
         return 2 * int(self.best.nbytes)
 
     def full_on_device(self, device: Device, spare: int) -> Any:
-        """Return the full rows on a device; None if there are none, or no room for them and `spare` more bytes."""
+        """Return the full rows on a device; None if there are none, or if they and `spare` more bytes do not fit."""
         fits = self.full is not None and self.full.nbytes + spare <= device.free_bytes()
         return device.put(self.full) if fits else None
 
     def like(self, rows: Matrix) -> StoredRows:
-        """Store more rows in the same way, dense or CSR as these are."""
+        """Store more rows in the same way: dense or CSR like these rows."""
         if sp.issparse(rows) and not self.sparse:
             rows = rows.toarray()
         full = sp.csr_matrix(rows) if self.sparse else rows
         return StoredRows(None if self.full is None else full, None if self.codes is None else self.codes.like(rows))
 
     def join(self, more: StoredRows) -> StoredRows:
-        """Return these rows followed by more, which `like` made."""
+        """Return these rows followed by the rows that `like` returned."""
         full = None if self.full is None else join_rows(self.full, more.full)
         return StoredRows(full, None if self.codes is None else self.codes.join(more.codes))
 
@@ -437,9 +453,9 @@ class StoredRows:
 
 
 class GpuStoredRows(StoredRows):
-    """Full rows, or codes, that exist on a GPU only, until the CPU reads them.
+    """Full rows or codes on a GPU; they are copied to the host when the CPU first reads them.
 
-    Int8 codes are not computed for full rows, because a GPU searches these directly; reading a file computes them.
+    Int8 codes of full rows are not computed, because a GPU searches the full rows. Loading a model file computes them.
     """
 
     tensor_rows: TensorRows | None
@@ -455,7 +471,7 @@ class GpuStoredRows(StoredRows):
 
     @property
     def _stored(self) -> Any:
-        """The rows as precisely as they are stored, on the GPU."""
+        """The most precise rows, on the GPU."""
         return self.codes if self.tensor_rows is None else self.tensor_rows
 
     @property
@@ -489,14 +505,15 @@ class GpuStoredRows(StoredRows):
         return self._stored.on_device(device) if self.tensor_rows is None else self.tensor_rows.tensor
 
     def device_bytes(self) -> int:
-        """Return the bytes that enter the products."""
+        """Return the bytes of the operands of its products; the rows are on the GPU already."""
         return int(self._stored.nbytes)
 
     def full_on_device(self, device: Device, spare: int) -> Any:
         """Return the full rows, which are on the GPU already, or None."""
         return None if self.tensor_rows is None else self.tensor_rows.tensor
 
-    def found(self, ids: NDArray[np.int64]) -> SelectedRows:
+    def select_rows(self, ids: NDArray[np.int64]) -> SelectedRows:
         """Return the rows at ids (q, k); only these are copied."""
-        whole = self.tensor_rows is None or self.read
-        return super().found(ids) if whole else SelectedRows.select(self.tensor_rows, ids)
+        if self.tensor_rows is None or self.read:
+            return super().select_rows(ids)
+        return SelectedRows.select(self.tensor_rows, ids)
