@@ -11,7 +11,7 @@ from .race import WITH_FIT, Row
 from .records import FOLDER, about, figure_text, load, short, whole_of, wholes
 
 BEGIN, END = "<!-- this table is made by python -m benchmarks.render -->\n\n", "\n<!-- end of the table -->\n"
-HEAD = ("| task | kway | other library | faster | including the build |", "|---|---|---|---|---|")
+HEAD = ("| task | kway | other library | speed-up | including the build |", "|---|---|---|---|---|")
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ LINES = (
     Line("exact 5 nearest neighbors, CLINC150 embeddings", "T1b", "clinc150", "faiss Flat", "faiss Flat"),
     Line("5 nearest neighbors at recall 0.99, MNIST", "T3b", "mnist", "SVS", "SVS Vamana"),
     Line("softmax regression, MNIST, same objective", "T4", "mnist", "LogisticRegression(lbfgs)", "scikit-learn"),
-    Line("tune k-NN (k = 1 to 50, 3 votes, 5 folds)", "T6", "mnist", "GridSearchCV", "GridSearchCV (estimated)"),
+    Line("tune k-NN, MNIST (k = 1 to 50, 3 ways of voting, 5 folds)", "T6", "mnist", "GridSearchCV", "GridSearchCV (estimated)"),
 )
 
 
@@ -84,7 +84,7 @@ def chart(dark: bool, folder: Path = FOLDER) -> str:
     ink, muted, bar = ("#e6edf3", "#8b949e", "#7c8cf8") if dark else ("#1f2328", "#59636e", "#3f51b5")
     rows = [(line, row) for line in LINES if (row := find_row(line, folder)) is not None]
     widest = max((len(str(int(row.ratio))) for _, row in rows), default=1)  # powers of ten
-    parts = [f'<text x="350" y="20" fill="{muted}" font-size="12">times faster, logarithmic scale</text>']
+    parts = [f'<text x="350" y="20" fill="{muted}" font-size="12">speed-up, logarithmic scale</text>']
     for i, (line, row) in enumerate(rows):
         y, width = 56 + 44 * i, max(4.0, 380 * max(0.0, math.log10(row.ratio)) / widest)
         parts.append(f'<text x="0" y="{y}" fill="{ink}" font-size="14">{escape(line.task)}</text>')
@@ -94,7 +94,7 @@ def chart(dark: bool, folder: Path = FOLDER) -> str:
         parts.append(label)
     height = 56 + 44 * len(rows)
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 820 {height}" font-family="sans-serif" role="img">'
-    title = "<title>Times faster than other libraries (logarithmic scale)</title>"
+    title = "<title>Speed-up over other libraries (logarithmic scale)</title>"
     return "\n".join([head, title, *parts, "</svg>\n"])
 
 
