@@ -6,7 +6,7 @@ from scipy.special import expit
 from scipy.special import softmax as scipy_softmax
 from tools.pictures import lessons, planes
 from tools.pictures.costs import cost, exponent
-from tools.pictures.lessons import alterations, as_colour, same_distance
+from tools.pictures.lessons import alterations, as_color, same_distance
 from tools.pictures.maps import landmark_cells
 from tools.pictures.planes import neighbor_regions
 
@@ -192,7 +192,7 @@ def test_softmax_of_two_is_a_sigmoid_and_sigmoids_do_not_add_up():
 @pytest.mark.parametrize("image", [DIGIT, 1 - DIGIT, RNG.random((16, 20, 3)), (DIGIT * 255).astype(np.uint8)])
 @pytest.mark.parametrize("pixels", [1, 2])
 def test_three_alterations_at_exactly_the_same_distance(image, pixels):
-    x = as_colour(image)
+    x = as_color(image)
     made = alterations(image, pixels)
     assert [one.name for one in made] == ["boxed", "shifted", "tinted"]
     distances = [np.linalg.norm(one.image - x) for one in made]
@@ -214,7 +214,7 @@ def test_images_that_cannot_be_altered_are_refused():
     with pytest.raises(InputError, match="does not change"):
         alterations(np.zeros((5, 5)))
     with pytest.raises(InputError, match=r"\(h, w\) or \(h, w, 3\)"):
-        as_colour(np.zeros((5, 5, 2)))
+        as_color(np.zeros((5, 5, 2)))
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 2.0])

@@ -62,14 +62,14 @@ def words(svg):
     return re.findall(r"<text[^>]*>([^<]+)</text>", svg)
 
 
-def test_a_png_comes_out_again_in_few_colours(tool, tmp_path):
+def test_a_png_comes_out_again_in_few_colors(tool, tmp_path):
     import numpy as np
     from PIL import Image
 
     name = "lessons/same-distance.png"
     with Image.open(tool.draw(name, tmp_path)) as new, Image.open(IMAGES / name) as old:
         assert new.size == old.size
-        assert len(new.getcolors()) <= tool.COLOURS
+        assert len(new.getcolors()) <= tool.COLORS
         apart = np.asarray(new.convert("L"), float) - np.asarray(old.convert("L"), float)
         assert np.abs(apart).mean() < 3  # letters may be drawn a little differently elsewhere
 

@@ -27,14 +27,14 @@ def cost(
     figure = style.figure(height=3.9 if len(panels) < 2 else 3.6)
     grid = figure.subplots(1, max(len(panels), 1), squeeze=False)[0]
     names = list(dict.fromkeys(name for curves in panels.values() for name in curves))
-    colours = dict(zip(names, style.class_colors(len(names))))
+    colors = dict(zip(names, style.class_colors(len(names))))
     for axes, (cost_name, curves) in zip(grid, panels.items()):
         style.dress(axes, "", size_name, cost_name)
         axes.set_xscale("log")
         axes.set_yscale("log")
         for name, values in curves.items():
             label = _with_exponent(name, size_name.split()[-1], exponent(n, values))
-            _cost_curve(axes, n, np.asarray(values, float), label, colours[name], names.index(name))
+            _cost_curve(axes, n, np.asarray(values, float), label, colors[name], names.index(name))
         style.powers(axes.xaxis)
         style.powers(axes.yaxis)
         style.legend_above(axes, columns=2 if len(panels) < 2 else 1)
@@ -51,9 +51,9 @@ def _with_exponent(name: str, size: str, slope: float | None) -> str:
     return name if slope is None else f"{name}:  {size}^{round(slope, 2) + 0.0:.2f}"
 
 
-def _cost_curve(axes: Any, n: NDArray, values: NDArray, label: str, colour: str, code: int) -> None:
+def _cost_curve(axes: Any, n: NDArray, values: NDArray, label: str, color: str, code: int) -> None:
     axes.plot(
-        n, values, color=colour, linewidth=1.6, marker=style.class_marker(code), markersize=4.5,
+        n, values, color=color, linewidth=1.6, marker=style.class_marker(code), markersize=4.5,
         markeredgecolor="white", markeredgewidth=0.5, label=label,
     )  # fmt: skip
 

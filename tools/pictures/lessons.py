@@ -37,9 +37,9 @@ def losses_by_margin(low: float = -3.0, high: float = 3.0, n_classes: int = 10) 
     figure = style.figure(height=4.4)
     axes = style.dress(figure.subplots(), "Losses against the margin", "margin  t = y f", "loss")
     axes.plot(t, (t <= 0).astype(float), color=style.INK, linewidth=2.2, drawstyle="steps-mid", label="0-1")
-    colours = dict(zip(("squared", "perceptron", "hinge", "logistic"), style.PALETTE))
-    for name, colour in colours.items():
-        axes.plot(t, loss_at_margins(name, t), color=colour, linewidth=1.8, label=name)
+    colors = dict(zip(("squared", "perceptron", "hinge", "logistic"), style.PALETTE))
+    for name, color in colors.items():
+        axes.plot(t, loss_at_margins(name, t), color=color, linewidth=1.8, label=name)
     joint = LOSSES["softmax"].joint
     scores = np.zeros((len(t), n_classes))
     scores[:, 0] = t
@@ -147,9 +147,9 @@ def softmax_and_sigmoid(scores: ArrayLike, labels: ArrayLike | None = None) -> F
     style.dress(right, "", "class", "", grid="y")
     place, width = np.arange(len(f)), 0.4
     pairs = (("softmax", softmax(f[None])[0], style.ACCENT), ("sigmoid of each", sigmoid(f), style.CONTRAST))
-    for shift, (name, values, colour) in zip((-width / 2, width / 2), pairs):
+    for shift, (name, values, color) in zip((-width / 2, width / 2), pairs):
         label = f"{name}: adds up to {values.sum():.2f}"
-        right.bar(place + shift, values, width, color=colour, label=label)
+        right.bar(place + shift, values, width, color=color, label=label)
     right.set_xticks(place, names)
     right.set_ylim(0, 1.02)
     style.legend_above(right, columns=1)
@@ -166,17 +166,17 @@ def _two_classes(axes: Any) -> None:
         ("σ(f)", sigmoid(f), "softmax(f, 0)", np.stack([dots, zero], 1), style.PALETTE[0], "o"),
         ("σ(2f)", sigmoid(2 * f), "softmax(f, −f)", np.stack([dots, -dots], 1), style.PALETTE[2], "s"),
     )
-    for line, values, name, two, colour, marker in pairs:
-        axes.plot(f, values, color=colour, linewidth=1.5, label=line)
-        axes.plot(dots, softmax(two)[:, 0], marker, color=colour, markersize=4.5, markeredgecolor="white", label=name)
+    for line, values, name, two, color, marker in pairs:
+        axes.plot(f, values, color=color, linewidth=1.5, label=line)
+        axes.plot(dots, softmax(two)[:, 0], marker, color=color, markersize=4.5, markeredgecolor="white", label=name)
     axes.set_ylim(-0.02, 1.02)
     style.legend_above(axes, columns=2)
 
 
-def _bars(axes: Any, values: NDArray, names: list[str], title: str, colours: Any, room: int) -> None:
+def _bars(axes: Any, values: NDArray, names: list[str], title: str, colors: Any, room: int) -> None:
     style.dress(axes, "", "", "", grid="y")
     axes.set_title(title, fontsize=style.TEXT, color=style.INK)
-    axes.bar(np.arange(len(values)), values, width=0.75, color=colours)
+    axes.bar(np.arange(len(values)), values, width=0.75, color=colors)
     upright = max(map(len, names)) > 2
     step = -(-len(names) // room)  # so that names stay apart
     axes.set_xticks(np.arange(0, len(values), step), names[::step])
@@ -184,10 +184,10 @@ def _bars(axes: Any, values: NDArray, names: list[str], title: str, colours: Any
 
 
 def _probability_bars(axes: Any, p: NDArray, names: list[str], title: str, room: int, true: int | None = None) -> None:
-    """Bars of a distribution; the largest, or the true class, in the strong colour."""
-    colours = [style.tint(style.ACCENT, 0.5)] * len(p)
-    colours[int(p.argmax()) if true is None else true] = style.ACCENT
-    _bars(axes, p, names, title, colours, room)
+    """Bars of a distribution; the largest, or the true class, in the strong color."""
+    colors = [style.tint(style.ACCENT, 0.5)] * len(p)
+    colors[int(p.argmax()) if true is None else true] = style.ACCENT
+    _bars(axes, p, names, title, colors, room)
     axes.set_ylim(0, 1.05)
     axes.set_yticks([0, 0.5, 1])
 
@@ -200,8 +200,8 @@ class Altered(NamedTuple):
     distance: float
 
 
-def as_colour(image: ArrayLike) -> NDArray:
-    """(h, w, 3) in [0, 1] from grey levels or colours, 0..1 or 0..255; grey becomes ink on white."""
+def as_color(image: ArrayLike) -> NDArray:
+    """(h, w, 3) in [0, 1] from gray levels or colors, 0..1 or 0..255; gray becomes ink on white."""
     pixels = np.asarray(image, float)
     if pixels.ndim not in (2, 3) or (pixels.ndim == 3 and pixels.shape[2] != 3):
         raise InputError(f"an image has shape (h, w) or (h, w, 3), got {pixels.shape}")
@@ -211,7 +211,7 @@ def as_colour(image: ArrayLike) -> NDArray:
 
 def alterations(image: ArrayLike, pixels: int = 1) -> list[Altered]:
     """The image boxed, shifted and tinted, all at one L2 distance from it."""
-    x = as_colour(image)
+    x = as_color(image)
     shifted = _shift(x, pixels)
     far = float(np.linalg.norm(shifted - x))
     if far == 0:
@@ -241,7 +241,7 @@ def _boxed(x: NDArray, far: float) -> NDArray:
 
 def _tinted(x: NDArray, far: float) -> NDArray:
     fulls = [np.broadcast_to(np.asarray(c), x.shape) for c in _TINTS]
-    full = max(fulls, key=lambda colour: float(np.linalg.norm(colour - x)))
+    full = max(fulls, key=lambda color: float(np.linalg.norm(color - x)))
     if np.linalg.norm(full - x) < far:
         raise InputError(f"no tint is as far from the image as {far:.3g}; alter it by fewer pixels")
     return _blend(x, full, far)
@@ -253,10 +253,10 @@ def _blend(x: NDArray, full: NDArray, far: float) -> NDArray:
 
 def same_distance(image: ArrayLike, pixels: int = 1, other: ArrayLike | None = None, other_name: str = "") -> Figure:
     """The original and its three alterations with their distances; `other` adds an image of another class."""
-    x = as_colour(image)
+    x = as_color(image)
     shown = [Altered("original", x, 0.0), *alterations(image, pixels)]
     if other is not None:
-        y = as_colour(other)
+        y = as_color(other)
         shown.append(Altered(other_name or "another class", y, float(np.linalg.norm(y - x))))
     figure = style.figure(height=0.95 + style.FIGURE_WIDTH / len(shown) * x.shape[0] / x.shape[1])
     for axes, one in zip(figure.subplots(1, len(shown)), shown):

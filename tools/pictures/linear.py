@@ -23,7 +23,7 @@ def digits(n: int = SHOWN) -> tuple[Any, Any]:
 
 
 def outliers() -> Any:
-    """Least squares and logistic, without and with far rows on the right side."""
+    """Least squares and logistic, without and with distant rows on the correct side."""
     scenes = []
     for title, n_outliers in (("two classes", 0), ("and 20 far rows of one of them", 20)):
         data = kway.datasets.outliers(n_outliers=n_outliers)
@@ -69,9 +69,46 @@ def alpha() -> Any:
     return report.cross_validation(alphas, found.scan.accuracy.T, found.best["alpha"], "alpha", log=True)
 
 
+def balls() -> Any:
+    """Draw the point of an L2 and of an L1 ball at which a squared loss of two weights is smallest."""
+    figure = style.figure(height=3.4)
+    for axes, (name, power) in zip(figure.subplots(1, 2), (("L2", 2.0), ("L1", 1.0))):
+        _ball(axes, f"{name} ball", power)
+    return figure
+
+
+MINIMUM, CURVATURE = np.array([1.6, 0.6]), np.array([[1.0, 0.3], [0.3, 0.7]])  # of the loss in `balls`
+
+
+def _ball(axes: Any, title: str, power: float) -> None:
+    """Draw the ball |w1|^power + |w2|^power <= 1, contours of the loss and the best point of the ball."""
+    angles = np.linspace(0, 2 * np.pi, 361)
+    directions = np.column_stack([np.cos(angles), np.sin(angles)])
+    border = directions / (np.abs(directions) ** power).sum(axis=1, keepdims=True) ** (1 / power)
+    losses = _loss_of_weights(border)
+    best = border[losses.argmin()]
+    w1, w2 = np.meshgrid(np.linspace(-1.3, 2.6, 60), np.linspace(-1.3, 1.6, 60))
+    grid = _loss_of_weights(np.column_stack([w1.ravel(), w2.ravel()])).reshape(w1.shape)
+    axes.contour(w1, w2, grid, levels=sorted([0.12, losses.min(), 1.5]), colors=style.MUTED, linewidths=0.9)
+    axes.fill(*border.T, facecolor=style.tint(style.ACCENT, 0.25), edgecolor=style.ACCENT, linewidth=1.4)
+    axes.plot(*MINIMUM, "x", color=style.INK, markersize=7)
+    axes.annotate("smallest loss", MINIMUM, xytext=(0, 8), textcoords="offset points", ha="center", fontsize=style.TEXT)
+    axes.plot(*best, "o", color=style.INK, markersize=6)
+    label = f"w = ({best[0]:.2f}, {best[1] + 0.0:.2f})"
+    axes.annotate(label, best, xytext=(8, -14), textcoords="offset points", fontsize=style.TEXT)
+    style.dress(axes, title, "w1", "w2")
+    axes.set_aspect("equal")
+
+
+def _loss_of_weights(w: Any) -> Any:
+    """Return the squared loss (m,) of m pairs of weights (m, 2)."""
+    gaps = w - MINIMUM
+    return ((gaps @ CURVATURE) * gaps).sum(axis=1)
+
+
 def templates_l2() -> Any:
     """Rows of W as images."""
-    return _templates("l2", "Softmax with L2, alpha = 0.01: what each class looks for", 0.01)
+    return _templates("l2", "Softmax with L2, alpha = 0.01: weights per class", 0.01)
 
 
 def templates_l1() -> Any:

@@ -24,7 +24,7 @@ def landmark_cells(
     probes: int = 4,
     box: tuple[float, float, float, float] = (-125.5, -66.0, 24.0, 50.0),
 ) -> Any:
-    """Places (n, 2) in degrees, coloured by the cell of their landmark; a query's nearest cells stand out.
+    """Places (n, 2) in degrees, colored by the cell of their landmark; a query's nearest cells stand out.
 
     `box` is (west, east, south, north): what of the earth is shown; the landmarks are those of all places.
     """

@@ -102,9 +102,9 @@ def decision_lines(scenes: Sequence[Scene], title: str = "") -> Figure:
     for axes, scene in zip(figure.subplots(1, len(scenes), squeeze=False)[0], scenes):
         _points(axes, np.asarray(scene.X, float), np.asarray(scene.y))
         for name, model in scene.models.items():
-            colour, dashes = looks[name]
+            color, dashes = looks[name]
             for segment in boundary_segments(class_rows(model), extent):
-                axes.plot(*segment.ends.T, color=colour, linestyle=dashes, linewidth=1.8, label=name, zorder=4)
+                axes.plot(*segment.ends.T, color=color, linestyle=dashes, linewidth=1.8, label=name, zorder=4)
         axes.set(xlim=extent[:2], ylim=extent[2:], aspect="equal")
         style.bare(axes, scene.title, style.TEXT)
     _line_legend(figure, looks)
@@ -115,9 +115,9 @@ def decision_lines(scenes: Sequence[Scene], title: str = "") -> Figure:
 
 def _points(axes: Any, X: NDArray, y: NDArray) -> None:
     classes = np.unique(y)
-    for c, colour in enumerate(style.class_colors(len(classes))):
+    for c, color in enumerate(style.class_colors(len(classes))):
         rows = X[y == classes[c]]
-        axes.scatter(*rows.T, s=15, c=colour, marker=style.class_marker(c), edgecolors="white", linewidths=0.4)
+        axes.scatter(*rows.T, s=15, c=color, marker=style.class_marker(c), edgecolors="white", linewidths=0.4)
 
 
 def _line_legend(figure: Figure, looks: Mapping[str, tuple[str, Any]]) -> None:
@@ -156,7 +156,7 @@ def neighbor_regions(
     metrics: Sequence[str] = ("euclidean", "manhattan"),
     resolution: int = 400,
 ) -> Any:
-    """Regions of k nearest neighbours: k across, metrics down."""
+    """Regions of k nearest neighbors: k across, metrics down."""
     X, y = np.asarray(X, float), np.asarray(y)
     figure = style.figure(height=0.7 + len(metrics) * ((style.FIGURE_WIDTH - 0.3) / len(ks) + 0.2))
     table = figure.subplots(len(metrics), len(ks), squeeze=False)
@@ -166,7 +166,7 @@ def neighbor_regions(
             draw_regions(axes, predict_around(model, X, y, resolution), len(model.classes_))
             style.bare(axes, f"k = {k}, {_NAMES.get(metric, metric)}", style.TEXT)
     style.class_legend(figure, np.unique(y))
-    style.headline(figure, "The answer of the k nearest rows, everywhere in the plane")
+    style.headline(figure, "Prediction of k nearest neighbors at each point")
     return figure
 
 

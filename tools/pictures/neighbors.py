@@ -1,4 +1,4 @@
-"""Pictures of the lessons about neighbours: regions, voters, folds, landmarks."""
+"""Pictures of the lessons about neighbors: regions, voters, folds, landmarks."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ HOBOKEN = (40.74627, -74.02431)  # on the Hudson, between New Jersey and Manhatt
 
 
 def regions() -> Any:
-    """k = 1, 3, 15 neighbours under L2 and L1 on three overlapping classes."""
+    """k = 1, 3, 15 neighbors under L2 and L1 on three overlapping classes."""
     data = kway.datasets.overlapping(300, n_classes=3, seed=4)
     return planes.neighbor_regions(data.x_train, data.y_train)
 
 
 def voters() -> Any:
-    """Three mistakes of five neighbours with those who voted."""
+    """Three mistakes of five neighbors with those who voted."""
     X, y = digits(2000)
     test = kway.datasets.digits()
     rows = (test.x_test / 255).astype(np.float32)
@@ -34,7 +34,7 @@ def voters() -> Any:
     near, sure = X[told.voters], told.probabilities[:, 0]  # (3, 5, d) and (3,)
     columns = rows[wrong], test.y_test[wrong], told.labels, near, told.voter_labels, told.distances, sure
     mistakes = [report.Mistake(*values) for values in zip(*columns)]
-    return report.worst_mistakes(mistakes, (28, 28), "Three mistakes, and who voted")
+    return report.worst_mistakes(mistakes, (28, 28), "Three mistakes, and the rows that voted")
 
 
 def same_distance() -> Any:
