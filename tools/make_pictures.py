@@ -3,7 +3,7 @@
     python tools/make_pictures.py                   all of them
     python tools/make_pictures.py losses folds      those of these names
 
-Every picture is drawn from seeded data, so the same picture comes out again.
+Every picture is drawn from seeded data, so it is reproducible.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from PIL import Image
 from kway import report
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
-COLORS = 128  # of a png: flat regions and gray images need no more, and it halves the file
+COLORS = 128  # of a PNG, which halves the file; flat regions and gray images need no more
 
-PICTURES: dict[str, Callable[[], Any]] = {  # file under docs/images -> what draws it
+PICTURES: dict[str, Callable[[], Any]] = {  # file below docs/images: function that draws it
     "regions.png": neighbors.regions,
     "lessons/outliers.svg": linear.outliers,
     "lessons/softmax-sigmoid.svg": linear.softmax_and_sigmoid,
@@ -52,7 +52,7 @@ PICTURES: dict[str, Callable[[], Any]] = {  # file under docs/images -> what dra
 
 
 def draw(name: str, folder: Path = IMAGES) -> Path:
-    """Draw one picture of the list into its place under `folder`."""
+    """Draw one picture of the table into its file below `folder`."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     report.save(PICTURES[name](), path)
@@ -69,7 +69,7 @@ def _few_colors(path: Path) -> None:
 
 
 def main(wanted: Sequence[str]) -> None:
-    """Draw the pictures of these names (without folder and ending), or all."""
+    """Draw the pictures with these names (without folder and extension), or all pictures."""
     known = {Path(name).stem for name in PICTURES}
     if unknown := sorted(set(wanted) - known):
         sys.exit(f"no picture is called {', '.join(unknown)}; known: {', '.join(sorted(known))}")

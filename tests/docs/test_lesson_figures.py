@@ -1,4 +1,4 @@
-"""The figures of the lessons show what they say."""
+"""The figures of the lessons show what their titles state."""
 
 import numpy as np
 import pytest
@@ -94,7 +94,7 @@ def test_a_panel_a_model_with_its_lines_and_score(four):
     shown = [axes for axes in figure.axes if axes.get_visible()]
     assert len(shown) == 4
     for axes, (name, model) in zip(shown, models.items()):
-        assert axes.get_title() == f"{name}: {model.score(*four):.1%} right"
+        assert axes.get_title() == f"{name}: {model.score(*four):.1%} correct"
         expected = planes.boundary_segments(planes.class_rows(model), (*axes.get_xlim(), *axes.get_ylim()))
         assert len(axes.lines) == len(expected)
 

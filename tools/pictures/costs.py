@@ -1,4 +1,4 @@
-"""cost: seconds or bytes against n on two logarithmic axes, with the exponent of each curve."""
+"""Figures of cost: seconds or bytes against n on two logarithmic axes, with the exponent of each curve."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ def cost(
     size_name: str = "rows n",
     title: str = "Cost against size",
 ) -> Figure:
-    """Cost curves on two logarithmic axes, a panel a kind of cost: {"seconds": {"kway": ..., "other": ...}, ...}.
+    """Draw cost curves on two logarithmic axes, one panel per kind of cost.
 
-    A curve through at least two points carries its exponent b, the least-squares slope of log cost over log n:
-    cost ~ n^b, the size being called by the last word of `size_name`. Missing measurements are NaN.
+    `panels` has the form {"seconds": {"kway": [...], "other": [...]}, ...}, and missing measurements are NaN. The label
+    of a curve with at least two points contains its exponent b, the least-squares slope of log cost over log n, so that
+    cost ~ n^b. The last word of `size_name` is the symbol of n in the label.
     """
     n = np.asarray(sizes, float)
     figure = style.figure(height=3.9 if len(panels) < 2 else 3.6)
@@ -43,7 +44,7 @@ def cost(
 
 
 def _with_exponent(name: str, size: str, slope: float | None) -> str:
-    """The name of a curve with its exponent, of the size's own letter.
+    """Return the name of a curve with its exponent.
 
     >>> _with_exponent("weights", "K", 1.0), _with_exponent("lists", "K", -1e-17)
     ('weights:  K^1.00', 'lists:  K^0.00')
@@ -59,7 +60,7 @@ def _cost_curve(axes: Any, n: NDArray, values: NDArray, label: str, color: str, 
 
 
 def exponent(sizes: ArrayLike, costs: ArrayLike | Sequence[float]) -> float | None:
-    """Least-squares slope of log cost over log size; None for fewer than two positive measurements.
+    """Return the least-squares slope of log cost over log size, or None for fewer than two positive measurements.
 
     >>> round(exponent([10, 100, 1000], [1.0, 10.0, 100.0]), 6)
     1.0
