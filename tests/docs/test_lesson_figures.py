@@ -123,10 +123,10 @@ def test_pictures_are_drawn_without_a_display(clouds, tmp_path):
     assert (tmp_path / "cells.png").stat().st_size > 5_000
 
 
-def test_the_map_says_how_many_places_a_query_looks_at():
+def test_the_title_of_the_map_has_the_number_of_searched_places():
     figure = landmark_cells(datasets.load("post-offices").x_train[::20], n_landmarks=12, query=(40.7, -74.0), probes=12)
-    said = [text.get_text() for text in figure.texts]
-    assert said == ["1,500 places in the cells of 12 landmarks", "the query looks into 12 cells: 1,500 places"]
+    titles = [text.get_text() for text in figure.texts]
+    assert titles == ["1,500 places in the cells of 12 landmarks", "the query probes 12 cells with 1,500 places"]
 
 
 def curves(axes):
