@@ -71,7 +71,7 @@ def alpha() -> Any:
 
 def balls() -> Any:
     """Draw the point of an L2 and of an L1 ball at which a squared loss of two weights is smallest."""
-    figure = style.figure(height=3.4)
+    figure = style.figure(height=2.5)
     for axes, (name, power) in zip(figure.subplots(1, 2), (("L2", 2.0), ("L1", 1.0))):
         _ball(axes, f"{name} ball", power)
     return figure
@@ -92,10 +92,18 @@ def _ball(axes: Any, title: str, power: float) -> None:
     axes.contour(w1, w2, grid, levels=sorted([0.12, losses.min(), 1.5]), colors=style.MUTED, linewidths=0.9)
     axes.fill(*border.T, facecolor=style.tint(style.ACCENT, 0.25), edgecolor=style.ACCENT, linewidth=1.4)
     axes.plot(*MINIMUM, "x", color=style.INK, markersize=7)
-    axes.annotate("smallest loss", MINIMUM, xytext=(0, 8), textcoords="offset points", ha="center", fontsize=style.TEXT)
+    axes.annotate(
+        "smallest loss",
+        MINIMUM,
+        xytext=(0, 8),
+        textcoords="offset points",
+        ha="center",
+        fontsize=style.TEXT,
+        color=style.INK,
+    )
     axes.plot(*best, "o", color=style.INK, markersize=6)
     label = f"w = ({best[0]:.2f}, {best[1] + 0.0:.2f})"
-    axes.annotate(label, best, xytext=(8, -14), textcoords="offset points", fontsize=style.TEXT)
+    axes.annotate(label, best, xytext=(8, -14), textcoords="offset points", fontsize=style.TEXT, color=style.INK)
     style.dress(axes, title, "w1", "w2")
     axes.set_aspect("equal")
 
