@@ -1,12 +1,13 @@
-"""A million classes on a laptop, in about a minute: class means, searched exactly and as bits.
+"""Learn a million classes on a laptop, in about a minute: class means, searched exactly and as bits.
 
     python examples/million_classes.py [--classes 1e6 --features 64]
     python examples/million_classes.py --way softmax --classes 1e5 [--epochs 6]
 
-Rows come from a seeded generator with known labels: unit centres in all directions, a row is its class's centre plus
-noise. First the plan says what each way would take. `--way means` keeps the mean of each class: one pass over the rows,
-and an answer is the nearest mean, looked for among all numbers or among codes of one bit a number. `--way softmax`
-learns weights, each step summing over a sample of the classes; a minute for 100,000 of them, ten for a million.
+The rows come from a seeded generator with known labels. The centers of the classes are unit vectors in random
+directions, and a row is the center of its class plus noise. First, `kway.plan` estimates the cost of three approaches.
+`--way means` computes the mean of each class in one pass over the rows. A prediction is the nearest mean, searched
+exactly or among codes of one bit per feature. `--way softmax` learns weights with steps that sum over a sample of the
+classes. This takes a minute for 100,000 classes, and ten minutes for a million.
 """
 
 from __future__ import annotations
@@ -25,113 +26,113 @@ from sklearn.exceptions import ConvergenceWarning
 import kway
 from kway.search import Bits, Flat
 
-UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
-FRESH = 1000  # rows asked for
+RUSAGE_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes per unit of ru_maxrss
+N_TEST = 1000  # rows to predict
 
 
 @dataclass(frozen=True)
-class Run:
-    """What a run of softmax showed."""
+class SoftmaxRun:
+    """The result of a fit of sampled softmax."""
 
-    rows_a_second: float
+    rows_per_second: float
     losses: list[float]
-    right: float  # share of fresh rows
-    bytes: int
+    accuracy: float  # on new rows
+    bytes: int  # peak memory
 
 
 @dataclass(frozen=True)
-class Found:
-    """What class means showed: seconds to fit and of an answer, share of fresh rows that were right."""
+class MeansRun:
+    """The result of class means: seconds to fit and per prediction, and the accuracy on new rows."""
 
-    fit: float
-    answer: float
-    right: float
+    fit_seconds: float
+    predict_seconds: float
+    accuracy: float
 
 
-def means(n_classes: int, n_features: int, rows_per_class: int = 2, noise: float = 0.4) -> dict[str, Found]:
-    """Class means, asked exactly and through codes of one bit a number."""
-    data = kway.datasets.many_classes(n_classes, n_features, rows_per_class, FRESH, noise, seed=0)
-    found = {}
+def means(n_classes: int, n_features: int, rows_per_class: int = 2, noise: float = 0.4) -> dict[str, MeansRun]:
+    """Fit class means, and search them exactly and among codes of one bit per feature."""
+    data = kway.datasets.many_classes(n_classes, n_features, rows_per_class, N_TEST, noise, seed=0)
+    runs = {}
     for name, index in {"exactly": "auto", "as bits": Flat(store=Bits(1, rerank=False))}.items():
-        begun = time.perf_counter()
+        started = time.perf_counter()
         model = kway.CentroidClassifier(metric="cosine", index=index).fit(data.x_train, data.y_train)
-        fitted = time.perf_counter()
-        model.predict(data.x_test[:2])  # kernels are loaded
-        asked = time.perf_counter()
-        right = float((model.predict(data.x_test) == data.y_test).mean())
-        found[name] = Found(fitted - begun, (time.perf_counter() - asked) / FRESH, right)
-    return found
+        fit_seconds = time.perf_counter() - started
+        model.predict(data.x_test[:2])  # loads the kernels
+        started = time.perf_counter()
+        accuracy = float((model.predict(data.x_test) == data.y_test).mean())
+        runs[name] = MeansRun(fit_seconds, (time.perf_counter() - started) / N_TEST, accuracy)
+    return runs
 
 
-def learn(n_classes: int, n_features: int, epochs: int, rows_per_class: int = 3, noise: float = 0.4) -> Run:
-    """Sampled softmax: train and ask."""
-    rows = kway.datasets.many_classes(n_classes, n_features, rows_per_class, 2000, noise, seed=0)
-    # a class has one row in K, so a penalty that should not drown it is far below 1 / K
+def learn(n_classes: int, n_features: int, epochs: int, rows_per_class: int = 3, noise: float = 0.4) -> SoftmaxRun:
+    """Fit a sampled softmax and predict new rows."""
+    data = kway.datasets.many_classes(n_classes, n_features, rows_per_class, 2000, noise, seed=0)
+    # a class has a share of 1 / K of the mean loss, so its penalty has to be far below 1 / K
     model = kway.SoftmaxClassifier(solver="sampled", alpha=1e-3 / n_classes, max_iter=epochs, random_state=0)
     started = time.perf_counter()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the epochs are counted, not the gain
-        model.fit(rows.x_train, rows.y_train)
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the number of epochs is fixed
+        model.fit(data.x_train, data.y_train)
     seconds = time.perf_counter() - started
-    right = float((model.predict_topk(rows.x_test, 1).ids[:, 0] == rows.y_test).mean())
-    return Run(model.n_iter_ * len(rows.y_train) / seconds, model.history_, right, peak())
+    accuracy = float((model.predict_topk(data.x_test, 1).ids[:, 0] == data.y_test).mean())
+    return SoftmaxRun(model.n_iter_ * len(data.y_train) / seconds, model.history_, accuracy, peak_bytes())
 
 
-def peak() -> int:
-    """Bytes of memory at most, so far."""
-    return UNIT * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def peak_bytes() -> int:
+    """Return the peak memory of this process."""
+    return RUSAGE_UNIT * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 @contextmanager
-def counted() -> Iterator[None]:
-    """Say at the end how long it took and what memory."""
-    begun = time.perf_counter()
+def print_totals() -> Iterator[None]:
+    """Print the total time and the peak memory at the end."""
+    started = time.perf_counter()
     yield
-    print(f"in all              {time.perf_counter() - begun:.0f} s, {peak() / 2**20:,.0f} MiB of memory at most")
+    print(f"total               {time.perf_counter() - started:.0f} s, peak memory {peak_bytes() / 2**20:,.0f} MiB")
 
 
 def show_plan(n_classes: int, n_features: int) -> None:
-    """Three ways, before anything is begun."""
-    found = kway.plan(2 * n_classes, n_features, n_classes)
-    print(f"{n_classes:,} classes x {n_features} features, {2 * n_classes:,} rows; what the plan expects:")
+    """Print the estimated cost of three approaches."""
+    plan = kway.plan(2 * n_classes, n_features, n_classes)
+    print(f"{n_classes:,} classes x {n_features} features, {2 * n_classes:,} rows. The plan estimates:")
     for name in "softmax", "sampled softmax", "centroids":
-        way = found[name]
-        fits = "" if found.fits(way) else ", more than there is"
-        print(f"  {name:17} {way.fit_seconds:9,.0f} s to fit, {way.fit_bytes / 2**30:5.1f} GiB{fits}")
+        cost = plan[name]
+        fits = "" if plan.fits(cost) else ", does not fit into memory"
+        print(f"  {name:17} {cost.fit_seconds:9,.0f} s to fit, {cost.fit_bytes / 2**30:5.1f} GiB{fits}")
 
 
 def show_means(n_classes: int, n_features: int) -> None:
-    """Class means."""
-    for name, found in means(n_classes, n_features).items():
+    """Run class means and print the results."""
+    for name, run in means(n_classes, n_features).items():
         print(
-            f"means, asked {name}  fitted in {found.fit:.1f} s, {1000 * found.answer:.2f} ms an answer, "
-            f"{found.right:.1%} of {FRESH:,} fresh rows right"
+            f"means, searched {name}: fitted in {run.fit_seconds:.1f} s, {1000 * run.predict_seconds:.2f} ms per "
+            f"prediction, {run.accuracy:.1%} of {N_TEST:,} new rows correct"
         )
 
 
 def show_softmax(n_classes: int, n_features: int, epochs: int) -> None:
-    """Sampled softmax."""
+    """Run sampled softmax and print the results."""
     run = learn(n_classes, n_features, epochs)
-    print(f"rows a second       {run.rows_a_second:,.0f}")
+    print(f"rows per second     {run.rows_per_second:,.0f}")
     print(f"exact loss          {', '.join(f'{loss:.3f}' for loss in run.losses)}")
-    print(f"fresh rows right    {run.right:.1%}")
+    print(f"new rows correct    {run.accuracy:.1%}")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Parse, run, print."""
+    """Parse the options, run, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--way", choices=("means", "softmax"), default="means")
     parser.add_argument("--classes", type=float, default=1e6)
     parser.add_argument("--features", type=int, default=64)
-    parser.add_argument("--epochs", type=int, default=6, help="of softmax")
-    asked = parser.parse_args(arguments)
-    n_classes = int(asked.classes)
-    with counted():
-        show_plan(n_classes, asked.features)
-        if asked.way == "means":
-            show_means(n_classes, asked.features)
+    parser.add_argument("--epochs", type=int, default=6, help="number of epochs of the softmax")
+    options = parser.parse_args(arguments)
+    n_classes = int(options.classes)
+    with print_totals():
+        show_plan(n_classes, options.features)
+        if options.way == "means":
+            show_means(n_classes, options.features)
         else:
-            show_softmax(n_classes, asked.features, asked.epochs)
+            show_softmax(n_classes, options.features, options.epochs)
 
 
 if __name__ == "__main__":

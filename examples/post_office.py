@@ -1,9 +1,9 @@
-"""Where is the nearest post office? One question, every index, one answer.
+"""Find the nearest post office with every index.
 
     python examples/post_office.py [--lat 37.77 --lon=-122.42] [--map post_office.png]
 
-30,000 places are in the package. Each index says which is nearest on the great circle, how far it is, how many places
-it had to measure and how long that took.
+The package contains 30,000 places. For each index, the script prints the nearest place by great-circle distance, the
+distance, the number of places whose distance was computed, and the time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RECIPES = (Flat(), Landmarks(), KDTree(), LSH(), Sharded())
 
 @dataclass(frozen=True)
 class Answer:
-    """What one index said, how many places it measured for it, and how long that took."""
+    """The result of one index, with the number of distances that it computed and its time."""
 
     index: str
     row: int
@@ -34,19 +34,19 @@ class Answer:
 
 
 def ask(points: Any, latitude: float, longitude: float) -> list[Answer]:
-    """The nearest of the points (n, 2), degrees, by every index."""
+    """Return the nearest of the points (n, 2), in degrees, according to every index."""
     return [_ask_one(recipe, points, [[latitude, longitude]]) for recipe in RECIPES]
 
 
 def agree(answers: list[Answer]) -> bool:
-    """Whether all named the same place at the same distance."""
+    """Return whether all indexes found the same place at the same distance."""
     first = answers[0]
     return all(a.row == first.row and abs(a.km - first.km) < 1e-6 for a in answers)
 
 
 def _ask_one(recipe: Any, points: Any, query: Any) -> Answer:
     index = recipe.build(points, metric=kway.Haversine(degrees=True))
-    index.nearest(query, 1)  # kernels are compiled before the clock starts
+    index.nearest(query, 1)  # compiles the kernels before the time is measured
     start = time.perf_counter()
     found = index.nearest(query, 1)
     spent = time.perf_counter() - start
@@ -54,23 +54,23 @@ def _ask_one(recipe: Any, points: Any, query: Any) -> Answer:
 
 
 def main() -> None:
-    """Ask, print, and draw the map where one is wanted."""
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--lat", type=float, default=HOBOKEN[0], help="latitude in degrees")
-    options.add_argument("--lon", type=float, default=HOBOKEN[1], help="longitude in degrees")
-    options.add_argument("--map", help="file for the map, such as post_office.png")
-    here = options.parse_args()
+    """Search, print the results, and draw the map if --map is given."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--lat", type=float, default=HOBOKEN[0], help="latitude in degrees")
+    parser.add_argument("--lon", type=float, default=HOBOKEN[1], help="longitude in degrees")
+    parser.add_argument("--map", help="file for the map, such as post_office.png")
+    options = parser.parse_args()
     offices = kway.datasets.load("post-offices")
-    answers = ask(offices.x_train, here.lat, here.lon)
+    answers = ask(offices.x_train, options.lat, options.lon)
     for a in answers:
         place = f"{offices.extras['names'][a.row]} {offices.extras['zips'][a.row]}"
-        print(f"{a.index:10} {place}  {a.km:.3f} km  {a.touched:6,.0f} places measured  {a.milliseconds:.2f} ms")
-    print("all agree" if agree(answers) else "they do not agree; flat is exact")
-    if here.map:
+        print(f"{a.index:10} {place}  {a.km:.3f} km  {a.touched:6,.0f} distances computed  {a.milliseconds:.2f} ms")
+    print("all agree" if agree(answers) else "the indexes do not agree; flat is exact")
+    if options.map:
         sys.path.append(str(Path(__file__).parents[1] / "tools"))
         from pictures.maps import landmark_cells
 
-        landmark_cells(offices.x_train, query=(here.lat, here.lon)).savefig(here.map, dpi=110)
+        landmark_cells(offices.x_train, query=(options.lat, options.lon)).savefig(options.map, dpi=110)
 
 
 if __name__ == "__main__":

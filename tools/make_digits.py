@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-OUT = Path(__file__).parents[1] / "src" / "kway" / "data" / "datasets" / "embedded" / "digits.npz"
+OUT = Path(__file__).parents[1] / "src" / "kway" / "tables" / "datasets" / "embedded" / "digits.npz"
 
 
 def balanced(y: np.ndarray, per_class: int, seed: int) -> np.ndarray:

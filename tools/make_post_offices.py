@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-OUT = Path(__file__).parents[1] / "src" / "kway" / "data" / "datasets" / "embedded" / "post_offices.npz"
+OUT = Path(__file__).parents[1] / "src" / "kway" / "tables" / "datasets" / "embedded" / "post_offices.npz"
 N = 30_000
 QUERY = (40.74627, -74.02431)
 

@@ -50,5 +50,5 @@ def names() -> str:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put the table in place of the marker."""
+    """Replace the marker by the table."""
     return markdown.replace(MARKER, names()) if MARKER in markdown else markdown

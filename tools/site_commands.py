@@ -13,7 +13,7 @@ MARKER = "<!-- commands -->"
 
 
 def verbs(group: Any, before: str = "kway") -> Iterator[tuple[str, Any]]:
-    """(full name, command) of every verb, those of sub-groups included."""
+    """Yield the full name and the command of every verb, including those of groups such as `kway data`."""
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
             yield from verbs(command, f"{before} {name}")
@@ -22,7 +22,7 @@ def verbs(group: Any, before: str = "kway") -> Iterator[tuple[str, Any]]:
 
 
 def described(name: str, command: Any) -> str:
-    """One verb as markdown."""
+    """Return the description of one verb as Markdown."""
     arguments = [p.name.upper() for p in command.params if p.param_type_name == "argument"]
     usage = " ".join([name, *arguments, "[OPTIONS]"])
     rows = [f"| {_call(p)} | {_escaped(p.help)}{_default(p)} |" for p in command.params]
@@ -31,7 +31,7 @@ def described(name: str, command: Any) -> str:
 
 
 def commands() -> str:
-    """Every verb as markdown."""
+    """Return the descriptions of all verbs as Markdown."""
     from typer.main import get_command
 
     from kway.cli import app
@@ -40,7 +40,7 @@ def commands() -> str:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put the commands where the marker stands."""
+    """Replace the marker by the commands."""
     return markdown.replace(MARKER, commands()) if MARKER in markdown else markdown
 
 

@@ -16,12 +16,12 @@ _MARKED = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>',
 
 
 def mathml(latex: str, display: str) -> str:
-    """One formula; `display` is "inline" or "block"."""
+    """Return a formula as MathML; `display` is "inline" or "block"."""
     return convert(latex.strip(), display=display)
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    """Every marked formula of a page."""
+    """Replace every marked formula of a page by MathML."""
 
     def drawn(found: re.Match[str]) -> str:
         tag, latex = found.group(1), html.unescape(found.group(2))

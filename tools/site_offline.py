@@ -11,8 +11,8 @@ _FETCHED = re.compile(r'<(?:script|img|iframe|link rel="(?:stylesheet|preconnect
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:
-    """Look at the finished page."""
-    found = _FETCHED.findall(output)
-    if found:
-        raise PluginError(f"{page.file.src_uri} fetches {', '.join(found)}; keep a copy under docs/ instead")
+    """Raise an error if the finished page fetches anything from another server."""
+    addresses = _FETCHED.findall(output)
+    if addresses:
+        raise PluginError(f"{page.file.src_uri} fetches {', '.join(addresses)}; keep a copy under docs/ instead")
     return output

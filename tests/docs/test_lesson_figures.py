@@ -1,4 +1,4 @@
-"""The figures of the lessons show what they say."""
+"""The figures of the lessons show what their titles state."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from scipy.special import expit
 from scipy.special import softmax as scipy_softmax
 from tools.pictures import lessons, planes
 from tools.pictures.costs import cost, exponent
-from tools.pictures.lessons import alterations, as_colour, same_distance
+from tools.pictures.lessons import alterations, as_color, same_distance
 from tools.pictures.maps import landmark_cells
 from tools.pictures.planes import neighbor_regions
 
@@ -94,7 +94,7 @@ def test_a_panel_a_model_with_its_lines_and_score(four):
     shown = [axes for axes in figure.axes if axes.get_visible()]
     assert len(shown) == 4
     for axes, (name, model) in zip(shown, models.items()):
-        assert axes.get_title() == f"{name}: {model.score(*four):.1%} right"
+        assert axes.get_title() == f"{name}: {model.score(*four):.1%} correct"
         expected = planes.boundary_segments(planes.class_rows(model), (*axes.get_xlim(), *axes.get_ylim()))
         assert len(axes.lines) == len(expected)
 
@@ -123,10 +123,10 @@ def test_pictures_are_drawn_without_a_display(clouds, tmp_path):
     assert (tmp_path / "cells.png").stat().st_size > 5_000
 
 
-def test_the_map_says_how_many_places_a_query_looks_at():
+def test_the_title_of_the_map_has_the_number_of_searched_places():
     figure = landmark_cells(datasets.load("post-offices").x_train[::20], n_landmarks=12, query=(40.7, -74.0), probes=12)
-    said = [text.get_text() for text in figure.texts]
-    assert said == ["1,500 places in the cells of 12 landmarks", "the query looks into 12 cells: 1,500 places"]
+    titles = [text.get_text() for text in figure.texts]
+    assert titles == ["1,500 places in the cells of 12 landmarks", "the query probes 12 cells with 1,500 places"]
 
 
 def curves(axes):
@@ -192,7 +192,7 @@ def test_softmax_of_two_is_a_sigmoid_and_sigmoids_do_not_add_up():
 @pytest.mark.parametrize("image", [DIGIT, 1 - DIGIT, RNG.random((16, 20, 3)), (DIGIT * 255).astype(np.uint8)])
 @pytest.mark.parametrize("pixels", [1, 2])
 def test_three_alterations_at_exactly_the_same_distance(image, pixels):
-    x = as_colour(image)
+    x = as_color(image)
     made = alterations(image, pixels)
     assert [one.name for one in made] == ["boxed", "shifted", "tinted"]
     distances = [np.linalg.norm(one.image - x) for one in made]
@@ -214,7 +214,7 @@ def test_images_that_cannot_be_altered_are_refused():
     with pytest.raises(InputError, match="does not change"):
         alterations(np.zeros((5, 5)))
     with pytest.raises(InputError, match=r"\(h, w\) or \(h, w, 3\)"):
-        as_colour(np.zeros((5, 5, 2)))
+        as_color(np.zeros((5, 5, 2)))
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 2.0])

@@ -1,4 +1,4 @@
-"""Links of the pages outside the site (mkdocs checks those inside, when the site is built)."""
+"""Links of the Markdown files outside the site. mkdocs checks those of the site when it is built."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 def slug(heading: str) -> str:
-    """The anchor that a heading gets."""
+    """Return the anchor of a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
 
 
 def broken(page: Path) -> list[str]:
-    """Links of a page that lead nowhere."""
+    """Return the links of a page whose target does not exist."""
     found = []
     for link in LINK.findall(page.read_text()):
         if link.startswith(("http://", "https://", "mailto:")):

@@ -1,11 +1,11 @@
-"""What the pages show works: each page is one program, run from its top to its end in an empty folder.
+"""The code of the pages runs and prints what they show: each page is one program, run in an empty folder.
 
     ```python   runs; all such blocks of a page share their names; warnings are errors
-    ```text     directly after a block that runs: what it printed ("..." stands for anything, spaces do not count)
+    ```text     directly after a block that runs: its output ("..." matches anything, spaces do not matter)
     ```bash     runs, with `kway` on the PATH
 
-A block under the line `<!-- not run -->` is left alone. Under `<!-- numbers vary -->`, numbers may differ by a
-fifth, and times by any factor. New pages are found by themselves.
+A block below the line `<!-- not run -->` is not run. Below `<!-- numbers vary -->`, the numbers of an output
+may differ by a fifth, and times by any factor. All pages below docs/ are tested.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 class Block(NamedTuple):
-    """A fenced block that runs, and what the page says it prints (None: nothing is said)."""
+    """A fenced block that runs, and the output that the page shows (None: the page shows none)."""
 
     language: str
     source: str
@@ -53,7 +53,7 @@ class Block(NamedTuple):
 
 
 def blocks(text: str) -> list[Block]:
-    """The blocks of a page that run."""
+    """Return the blocks of a page that run."""
     found: list[Block] = []
     end = None  # of the last block, if it runs
     for fence in FENCE.finditer(text):
@@ -75,7 +75,7 @@ def blocks(text: str) -> list[Block]:
 
 
 def same_output(block: Block, printed: str) -> bool:
-    """Whether a program printed what the page shows."""
+    """Return whether a program printed what the page shows."""
     shown = block.printed or ""
     if doctest.OutputChecker().check_output(shown, printed, FLAGS) or not block.varies:
         return bool(doctest.OutputChecker().check_output(shown, printed, FLAGS))
@@ -102,7 +102,7 @@ def run_bash(block: Block, page: Path, environment: dict[str, str]) -> str:
 
 @pytest.fixture(autouse=True)
 def _tables_as_before():
-    """A page that adds a part to one of kway's tables adds it for itself only."""
+    """Remove what a page added to the tables of kway."""
     before = [(table, dict(table)) for table in (INDEXES, LOSSES, METRICS, VOTES)]
     yield
     for table, entries in before:
@@ -125,7 +125,7 @@ def test_every_block_runs_and_prints_what_the_page_shows(page, tmp_path, monkeyp
             assert same_output(block, printed), f"{page}:{block.line} shows\n{block.printed}\nbut it printed\n{printed}"
 
 
-def test_a_page_that_lies_is_caught():
+def test_a_wrong_output_is_detected():
     text = "```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n\n<!-- not run -->\n```bash\nrm -rf x\n```\n"
     (block,) = blocks(text)
     assert block == Block("python", "print(1 + 1)\n", 1, "3\n")
@@ -142,7 +142,7 @@ def test_numbers_that_vary_may_differ_by_a_fifth():
         assert not same_output(block, other)
 
 
-def test_text_that_follows_prose_is_nobodys_output():
+def test_text_after_prose_is_not_an_output():
     (block,) = blocks("```python\nx = 1\n```\n\nA file:\n\n```text\na,b\n```\n")
     assert block.printed is None
     with pytest.raises(AssertionError, match="notest"):

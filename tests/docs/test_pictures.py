@@ -1,4 +1,4 @@
-"""The pictures of the pages: each is drawn by the tool, used by a page, small, and comes out again."""
+"""The pictures of the pages: each is drawn by the tool, used by a page, small and reproducible."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images"
-MOST_BYTES = 150_000
+MAX_BYTES = 150_000
 PICTURE = re.compile(r"!\[[^\]]+\]\(([^)\s]+\.(?:png|svg))\)")
 
 
@@ -26,7 +26,7 @@ def tool():
 
 
 def used():
-    """Pictures that the README, the tutorial and the lessons show, as paths under docs/images."""
+    """Return the pictures that the README, the tutorial and the lessons show, as paths below docs/images."""
     pages = [
         ROOT / "README.md",
         ROOT / "docs" / "index.md",
@@ -48,11 +48,11 @@ def test_every_lesson_has_a_picture():
 
 
 def test_pictures_are_small(tool):
-    assert {name: size for name in tool.PICTURES if (size := (IMAGES / name).stat().st_size) > MOST_BYTES} == {}
+    assert {name: size for name in tool.PICTURES if (size := (IMAGES / name).stat().st_size) > MAX_BYTES} == {}
 
 
 @pytest.mark.parametrize("name", ["lessons/losses.svg", "lessons/temperature.svg", "lessons/many-classes.svg"])
-def test_a_picture_comes_out_again(tool, tmp_path, name):
+def test_a_picture_is_reproducible(tool, tmp_path, name):
     new, old = tool.draw(name, tmp_path).read_text(), (IMAGES / name).read_text()
     assert words(new) == words(old)
     assert new.count("<path") == old.count("<path")
@@ -62,14 +62,14 @@ def words(svg):
     return re.findall(r"<text[^>]*>([^<]+)</text>", svg)
 
 
-def test_a_png_comes_out_again_in_few_colours(tool, tmp_path):
+def test_a_png_is_reproducible_and_has_few_colors(tool, tmp_path):
     import numpy as np
     from PIL import Image
 
     name = "lessons/same-distance.png"
     with Image.open(tool.draw(name, tmp_path)) as new, Image.open(IMAGES / name) as old:
         assert new.size == old.size
-        assert len(new.getcolors()) <= tool.COLOURS
+        assert len(new.getcolors()) <= tool.COLORS
         apart = np.asarray(new.convert("L"), float) - np.asarray(old.convert("L"), float)
         assert np.abs(apart).mean() < 3  # letters may be drawn a little differently elsewhere
 

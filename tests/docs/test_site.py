@@ -29,6 +29,38 @@ def test_every_page_is_in_the_menu():
     assert menu == {str(p.relative_to(DOCS)) for p in DOCS.rglob("*.md")}
 
 
+TERMS = ("regularization", "hyperparameter", "logits", "k-nearest", "overfitting", "calibration")
+QUESTIONS = {  # words that a user types into the search box: the heading of the FAQ that answers them
+    "add a class without retraining": "How do I add a class without retraining?",
+    "index 5 million rows 768": "Which index for 5 million rows of 768 columns?",
+    "alpha compared C": "What does alpha mean compared with C?",
+    "unknown class": 'How do I predict "unknown" for rows of an unknown class?',
+    "export onnx": "Can I export a model to ONNX?",
+    "save model without pickle": "How do I save a model without pickle?",
+    "gpu out of memory": "What do I do if the GPU is out of memory?",
+    "class imbalance": "How do I deal with class imbalance?",
+    "explain prediction": "How do I explain a prediction?",
+    "wrong labels": "How do I find wrong labels?",
+    "split time series": "How do I split a time series?",
+    "million classes": "How do I work with a million classes?",
+    "excel": "Can kway read Excel files?",
+    "exclude column": "How do I exclude a column?",
+    "cost matrix": "How do I predict with a cost matrix?",
+}
+
+
+def test_the_glossary_has_the_standard_terms():
+    glossary = (DOCS / "glossary.md").read_text().lower()
+    assert [term for term in TERMS if term not in glossary] == []
+
+
+@pytest.mark.parametrize("words", QUESTIONS)
+def test_the_heading_that_answers_a_question_has_its_words(words):
+    heading = QUESTIONS[words]
+    assert f"## {heading}\n" in (DOCS / "faq.md").read_text()
+    assert set(words.lower().split()) <= set(re.findall(r"\w+", heading.lower()))
+
+
 def test_every_public_name_is_in_the_reference():
     shown = set(re.findall(r"^::: kway\.([\w.]+)", "\n".join(p.read_text() for p in DOCS.rglob("*.md")), re.MULTILINE))
     last = {name.split(".")[-1] for name in shown}

@@ -12,7 +12,7 @@ def test_the_example_finds_the_classes(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "billion_classes", example)
     spec.loader.exec_module(example)
     run = example.on_cpu(20_000, 64, 0.6)
-    assert run.right >= 0.98
+    assert run.accuracy >= 0.98
     assert run.bytes > 0
     monkeypatch.setattr(sys, "argv", ["billion_classes.py", "--classes", "2e3", "--queries", "16"])
     example.main()

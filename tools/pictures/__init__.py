@@ -1,1 +1,1 @@
-"""What the pictures of the lessons show: one function a picture, each returns a matplotlib Figure."""
+"""The pictures of the lessons: one function per picture, which returns a matplotlib Figure."""

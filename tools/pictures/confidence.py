@@ -19,12 +19,12 @@ def _test() -> tuple[Any, Any]:
 
 
 def temperature() -> Any:
-    """Five scores at five temperatures."""
+    """Draw the softmax of five scores at five temperatures."""
     return lessons.temperature([2.0, 1.0, 0.1, -1.0, 0.5], labels=["cat", "dog", "ship", "car", "bird"])
 
 
 def reliability() -> Any:
-    """A softmax with little penalty: surer than it is right."""
+    """Draw the reliability diagram of a softmax with a small penalty, which is overconfident."""
     X, y = digits(1000)
     rows, truth = _test()
     p = kway.SoftmaxClassifier(alpha=1e-5).fit(X, y).predict_proba(rows)
@@ -32,7 +32,7 @@ def reliability() -> Any:
 
 
 def smoothing() -> Any:
-    """Targets of three values of eps, and the mean answer of models trained on them to test images of a 3."""
+    """Draw the targets of three values of eps, and the mean predictions of models trained on them."""
     X, y = digits(2000)
     rows, truth = _test()
     eps = (0.0, 0.1, 0.3)
@@ -41,7 +41,7 @@ def smoothing() -> Any:
 
 
 def many_classes() -> Any:
-    """Bytes against the number of classes: 1,000 features, answers to 10,000 rows, float32 and 8-byte ids."""
+    """Draw bytes against the number of classes, for 1,000 features and the predictions of 10,000 rows."""
     classes = np.logspace(1, 9, 9)
     curves = {
         "weights, 1,000 features": 4 * 1000 * classes,

@@ -2,14 +2,14 @@
 
 The curves and bars come from kway's own losses, softmax and sigmoid, so that a picture cannot differ from the code.
 
-same_distance shows why raw pixels are a poor space: three altered images at exactly the same L2 distance D.
+same_distance shows why raw pixels are a poor representation: three altered images at exactly the same L2 distance D.
 
     shifted   moved by some pixels; its distance is D
     boxed     x + s (box - x) on the smallest square for which s <= 1
     tinted    x + s (color - x) everywhere
 
-The distance of a blend is s times that of s = 1, so s = D / ||full - x|| meets D to the last digit, and a blend stays
-within the range of its ends: nothing is clipped. Images are (h, w, 3) in [0, 1]; gray ones are ink on white paper.
+The distance of a blend x + s (full - x) from x is s ||full - x||, so s = D / ||full - x|| gives the distance D exactly.
+The values of a blend lie between those of its ends, so nothing is clipped. Images are (h, w, 3) in [0, 1].
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ _TINTS = ((1.0, 0.75, 0.2), (0.25, 0.55, 1.0))
 
 
 def losses_by_margin(low: float = -3.0, high: float = 3.0, n_classes: int = 10) -> Figure:
-    """0-1, squared, perceptron, hinge and logistic loss over the margin t = y f, and cross-entropy of K classes.
+    """Draw the binary losses over the margin t = y f, and the cross-entropy of K classes.
 
-    For the last the margin is the lead of the true class over K - 1 rivals of equal score; K = 2 is the logistic loss.
+    For the cross-entropy, the margin is the score of the true class minus the equal scores of the K - 1 others. With
+    K = 2, it equals the logistic loss.
     """
     t = np.linspace(low, high, 601)
     figure = style.figure(height=4.4)
     axes = style.dress(figure.subplots(), "Losses against the margin", "margin  t = y f", "loss")
     axes.plot(t, (t <= 0).astype(float), color=style.INK, linewidth=2.2, drawstyle="steps-mid", label="0-1")
-    colours = dict(zip(("squared", "perceptron", "hinge", "logistic"), style.PALETTE))
-    for name, colour in colours.items():
-        axes.plot(t, loss_at_margins(name, t), color=colour, linewidth=1.8, label=name)
+    colors = dict(zip(("squared", "perceptron", "hinge", "logistic"), style.PALETTE))
+    for name, color in colors.items():
+        axes.plot(t, loss_at_margins(name, t), color=color, linewidth=1.8, label=name)
     joint = LOSSES["softmax"].joint
     scores = np.zeros((len(t), n_classes))
     scores[:, 0] = t
@@ -72,13 +73,13 @@ def updates_by_margin(low: float = -3.0, high: float = 3.0) -> Figure:
 
 
 def slope_at_margins(name: str, margins: NDArray) -> NDArray:
-    """Return the derivative of a binary loss at margins (m,), by kway's own kernel."""
+    """Return the derivatives of a binary loss at margins (m,), computed by kway's kernel."""
     scores = np.asarray(margins, float)[:, None].copy()
     return LOSSES[name].columns.value_gradient(scores, Targets(np.ones(len(scores), np.int64)))[1][:, 0]
 
 
 def loss_at_margins(name: str, margins: NDArray) -> NDArray:
-    """Value of a binary loss at margins (m,), by kway's own kernel."""
+    """Return the values of a binary loss at margins (m,), computed by kway's kernel."""
     scores = np.asarray(margins, float)[:, None]
     return LOSSES[name].columns.value_gradient(scores, Targets(np.ones(len(scores), np.int64)))[0]
 
@@ -88,7 +89,7 @@ def temperature(
     temperatures: Sequence[float] = (0.25, 0.5, 1, 2, 10),
     labels: ArrayLike | None = None,
 ) -> Figure:
-    """softmax(f / T) of one vector of scores (K,): near one-hot when T is small, near uniform when it is large."""
+    """Draw softmax(f / T) of scores (K,): almost one-hot if T is small, almost uniform if T is large."""
     f = np.asarray(scores, float)
     if f.ndim != 1 or min(temperatures) <= 0:
         raise InputError(f"one vector of scores and temperatures above 0 are needed, got {f.shape} and {temperatures}")
@@ -110,9 +111,9 @@ def temperature(
 def label_smoothing(
     eps: Sequence[float], probabilities: ArrayLike, true: int, labels: ArrayLike | None = None
 ) -> Figure:
-    """Targets 1 - eps and eps / (K - 1) above; below, what models trained on them answer, probabilities (E, K).
+    """Draw the targets 1 - eps and eps / (K - 1), and below them the probabilities (E, K) of models trained with them.
 
-    `true` is the code of the true class of the row (or of the rows whose mean answer is given).
+    `true` is the code of the true class of the rows.
     """
     p = np.asarray(probabilities, float)
     if p.ndim != 2 or len(p) != len(eps):
@@ -127,18 +128,18 @@ def label_smoothing(
         target[true] = 1 - smooth
         _probability_bars(grid[0, column], target, names, f"eps = {smooth:g}", room, true)
         _probability_bars(grid[1, column], answer, names, "", room, true)
-    for row, words in zip(grid, ("target", "answer of the model")):
+    for row, words in zip(grid, ("target", "prediction")):
         row[0].set_ylabel(words, fontsize=style.TEXT, color=style.INK)
         for axes in row[1:]:
             axes.set_yticklabels([])
     style.headline(
-        figure, "Label smoothing", "targets 1 − eps and eps / (K − 1), and the answers of models trained on them"
+        figure, "Label smoothing", "targets 1 − eps and eps / (K − 1), and the predictions of models trained on them"
     )
     return figure
 
 
 def softmax_and_sigmoid(scores: ArrayLike, labels: ArrayLike | None = None) -> Figure:
-    """Left: two classes, where softmax is a sigmoid. Right: scores (K,) of K classes, where sigmoids do not add up."""
+    """Draw softmax and sigmoid: for two classes, where they are equal, and for the scores (K,) of K classes."""
     f = np.asarray(scores, float)
     names = [style.shorten(n, 10) for n in style.class_names(labels, len(f))]
     figure = style.figure(height=3.7)
@@ -147,9 +148,9 @@ def softmax_and_sigmoid(scores: ArrayLike, labels: ArrayLike | None = None) -> F
     style.dress(right, "", "class", "", grid="y")
     place, width = np.arange(len(f)), 0.4
     pairs = (("softmax", softmax(f[None])[0], style.ACCENT), ("sigmoid of each", sigmoid(f), style.CONTRAST))
-    for shift, (name, values, colour) in zip((-width / 2, width / 2), pairs):
+    for shift, (name, values, color) in zip((-width / 2, width / 2), pairs):
         label = f"{name}: adds up to {values.sum():.2f}"
-        right.bar(place + shift, values, width, color=colour, label=label)
+        right.bar(place + shift, values, width, color=color, label=label)
     right.set_xticks(place, names)
     right.set_ylim(0, 1.02)
     style.legend_above(right, columns=1)
@@ -158,7 +159,7 @@ def softmax_and_sigmoid(scores: ArrayLike, labels: ArrayLike | None = None) -> F
 
 
 def _two_classes(axes: Any) -> None:
-    """sigma(f) and sigma(2 f) as lines; softmax of two scores as dots on them."""
+    """Draw sigma(f) and sigma(2 f) as lines, and the softmax of two scores as dots on them."""
     style.dress(axes, "", "score f", "probability of the first class")
     f, dots = np.linspace(-5, 5, 201), np.linspace(-5, 5, 21)
     zero = np.zeros_like(dots)
@@ -166,17 +167,17 @@ def _two_classes(axes: Any) -> None:
         ("σ(f)", sigmoid(f), "softmax(f, 0)", np.stack([dots, zero], 1), style.PALETTE[0], "o"),
         ("σ(2f)", sigmoid(2 * f), "softmax(f, −f)", np.stack([dots, -dots], 1), style.PALETTE[2], "s"),
     )
-    for line, values, name, two, colour, marker in pairs:
-        axes.plot(f, values, color=colour, linewidth=1.5, label=line)
-        axes.plot(dots, softmax(two)[:, 0], marker, color=colour, markersize=4.5, markeredgecolor="white", label=name)
+    for line, values, name, two, color, marker in pairs:
+        axes.plot(f, values, color=color, linewidth=1.5, label=line)
+        axes.plot(dots, softmax(two)[:, 0], marker, color=color, markersize=4.5, markeredgecolor="white", label=name)
     axes.set_ylim(-0.02, 1.02)
     style.legend_above(axes, columns=2)
 
 
-def _bars(axes: Any, values: NDArray, names: list[str], title: str, colours: Any, room: int) -> None:
+def _bars(axes: Any, values: NDArray, names: list[str], title: str, colors: Any, room: int) -> None:
     style.dress(axes, "", "", "", grid="y")
     axes.set_title(title, fontsize=style.TEXT, color=style.INK)
-    axes.bar(np.arange(len(values)), values, width=0.75, color=colours)
+    axes.bar(np.arange(len(values)), values, width=0.75, color=colors)
     upright = max(map(len, names)) > 2
     step = -(-len(names) // room)  # so that names stay apart
     axes.set_xticks(np.arange(0, len(values), step), names[::step])
@@ -184,10 +185,10 @@ def _bars(axes: Any, values: NDArray, names: list[str], title: str, colours: Any
 
 
 def _probability_bars(axes: Any, p: NDArray, names: list[str], title: str, room: int, true: int | None = None) -> None:
-    """Bars of a distribution; the largest, or the true class, in the strong colour."""
-    colours = [style.tint(style.ACCENT, 0.5)] * len(p)
-    colours[int(p.argmax()) if true is None else true] = style.ACCENT
-    _bars(axes, p, names, title, colours, room)
+    """Draw the bars of a distribution, and highlight the largest or the true class."""
+    colors = [style.tint(style.ACCENT, 0.5)] * len(p)
+    colors[int(p.argmax()) if true is None else true] = style.ACCENT
+    _bars(axes, p, names, title, colors, room)
     axes.set_ylim(0, 1.05)
     axes.set_yticks([0, 0.5, 1])
 
@@ -200,8 +201,8 @@ class Altered(NamedTuple):
     distance: float
 
 
-def as_colour(image: ArrayLike) -> NDArray:
-    """(h, w, 3) in [0, 1] from grey levels or colours, 0..1 or 0..255; grey becomes ink on white."""
+def as_color(image: ArrayLike) -> NDArray:
+    """Convert gray levels or colors, 0 to 1 or 0 to 255, to (h, w, 3) in [0, 1]; gray images become ink on white."""
     pixels = np.asarray(image, float)
     if pixels.ndim not in (2, 3) or (pixels.ndim == 3 and pixels.shape[2] != 3):
         raise InputError(f"an image has shape (h, w) or (h, w, 3), got {pixels.shape}")
@@ -210,8 +211,8 @@ def as_colour(image: ArrayLike) -> NDArray:
 
 
 def alterations(image: ArrayLike, pixels: int = 1) -> list[Altered]:
-    """The image boxed, shifted and tinted, all at one L2 distance from it."""
-    x = as_colour(image)
+    """Return the image boxed, shifted and tinted, all at the same L2 distance from it."""
+    x = as_color(image)
     shifted = _shift(x, pixels)
     far = float(np.linalg.norm(shifted - x))
     if far == 0:
@@ -221,7 +222,7 @@ def alterations(image: ArrayLike, pixels: int = 1) -> list[Altered]:
 
 
 def _shift(x: NDArray, pixels: int) -> NDArray:
-    """Moved right and down; the edge that appears repeats the old one."""
+    """Move the image right and down, and repeat its left and upper edges."""
     rows = np.clip(np.arange(x.shape[0]) - pixels, 0, None)
     columns = np.clip(np.arange(x.shape[1]) - pixels, 0, None)
     return x[rows][:, columns]
@@ -241,7 +242,7 @@ def _boxed(x: NDArray, far: float) -> NDArray:
 
 def _tinted(x: NDArray, far: float) -> NDArray:
     fulls = [np.broadcast_to(np.asarray(c), x.shape) for c in _TINTS]
-    full = max(fulls, key=lambda colour: float(np.linalg.norm(colour - x)))
+    full = max(fulls, key=lambda color: float(np.linalg.norm(color - x)))
     if np.linalg.norm(full - x) < far:
         raise InputError(f"no tint is as far from the image as {far:.3g}; alter it by fewer pixels")
     return _blend(x, full, far)
@@ -252,11 +253,11 @@ def _blend(x: NDArray, full: NDArray, far: float) -> NDArray:
 
 
 def same_distance(image: ArrayLike, pixels: int = 1, other: ArrayLike | None = None, other_name: str = "") -> Figure:
-    """The original and its three alterations with their distances; `other` adds an image of another class."""
-    x = as_colour(image)
+    """Draw an image and its three alterations with their distances; `other` is an image of another class."""
+    x = as_color(image)
     shown = [Altered("original", x, 0.0), *alterations(image, pixels)]
     if other is not None:
-        y = as_colour(other)
+        y = as_color(other)
         shown.append(Altered(other_name or "another class", y, float(np.linalg.norm(y - x))))
     figure = style.figure(height=0.95 + style.FIGURE_WIDTH / len(shown) * x.shape[0] / x.shape[1])
     for axes, one in zip(figure.subplots(1, len(shown)), shown):

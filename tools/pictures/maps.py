@@ -24,9 +24,9 @@ def landmark_cells(
     probes: int = 4,
     box: tuple[float, float, float, float] = (-125.5, -66.0, 24.0, 50.0),
 ) -> Any:
-    """Places (n, 2) in degrees, coloured by the cell of their landmark; a query's nearest cells stand out.
+    """Draw places (n, 2) in degrees, colored by cell, and highlight the cells that a query probes.
 
-    `box` is (west, east, south, north): what of the earth is shown; the landmarks are those of all places.
+    `box` is the part of the map that is shown: (west, east, south, north). The landmarks are those of all places.
     """
     places = np.asarray(points, float)
     index: Any = kway.search.Landmarks(n_landmarks=n_landmarks).build(places, metric=kway.Haversine(degrees=True))
@@ -37,24 +37,24 @@ def landmark_cells(
     shades = _shades(owner, len(marks))
     figure = style.figure(height=4.1)
     axes = figure.subplots()
-    looked = np.zeros(len(marks), bool)
+    probed = np.zeros(len(marks), bool)
     if query is not None:
-        looked[np.argsort(-(_unit(np.array([query])) @ _unit(marks).T)[0])[:probes]] = True
-    _draw_cells(axes, grid, owner, looked)
-    _draw_places(axes, places, index.cells_, shades, looked, query is not None)
+        probed[np.argsort(-(_unit(np.array([query])) @ _unit(marks).T)[0])[:probes]] = True
+    _draw_cells(axes, grid, owner, probed)
+    _draw_places(axes, places, index.cells_, shades, probed, query is not None)
     _draw_marks(axes, marks, query, box)
-    seen = looked[index.cells_].sum()
-    asked = f"the query looks into {probes} cells: {seen:,} places" if query is not None else ""
+    seen = probed[index.cells_].sum()
+    asked = f"the query probes {probes} cells with {seen:,} places" if query is not None else ""
     style.bare(axes)
     style.headline(figure, f"{len(places):,} places in the cells of {len(marks)} landmarks", asked)
     return figure
 
 
-def _draw_cells(axes: Any, grid: Grid, owner: NDArray, looked: NDArray[np.bool_]) -> None:
-    """Borders of the cells; those that are looked into filled."""
-    if looked.any():
+def _draw_cells(axes: Any, grid: Grid, owner: NDArray, probed: NDArray[np.bool_]) -> None:
+    """Draw the borders of the cells, and fill the probed ones."""
+    if probed.any():
         shade = style.tint(style.PALETTE[1], 0.35)
-        axes.contourf(looked[owner].astype(float), levels=[0.5, 1.5], colors=[shade], extent=grid.extent)
+        axes.contourf(probed[owner].astype(float), levels=[0.5, 1.5], colors=[shade], extent=grid.extent)
     edges = np.zeros(owner.shape, bool)
     edges[:-1] |= owner[:-1] != owner[1:]
     edges[:, :-1] |= owner[:, :-1] != owner[:, 1:]
@@ -64,11 +64,11 @@ def _draw_cells(axes: Any, grid: Grid, owner: NDArray, looked: NDArray[np.bool_]
 
 
 def _draw_places(
-    axes: Any, places: NDArray, cells: NDArray, shades: NDArray, looked: NDArray[np.bool_], faint: bool
+    axes: Any, places: NDArray, cells: NDArray, shades: NDArray, probed: NDArray[np.bool_], faint: bool
 ) -> None:
     for s, shade in enumerate(_SHADES):
         for inside in (False, True):
-            some = (shades[cells] == s) & (looked[cells] == inside)
+            some = (shades[cells] == s) & (probed[cells] == inside)
             size, alpha = (1.5, 0.95) if inside else (0.8, 0.45 if faint else 0.7)
             axes.scatter(places[some, 1], places[some, 0], s=size, c=shade, alpha=alpha, linewidths=0, zorder=2)
 
@@ -93,7 +93,7 @@ def _map_grid(box: tuple[float, float, float, float], height: int = 500) -> Grid
 
 
 def _shades(owner: NDArray, n_cells: int) -> NDArray[np.int64]:
-    """A shade for each cell, so that cells that touch on the map differ where that is possible."""
+    """Return a shade per cell. Neighboring cells get different shades if there are enough."""
     touching: list[set[int]] = [set() for _ in range(n_cells)]
     for a, b in ((owner[:-1], owner[1:]), (owner[:, :-1], owner[:, 1:])):
         for i, j in np.unique(np.column_stack([a.ravel(), b.ravel()])[(a != b).ravel()], axis=0):
@@ -107,19 +107,19 @@ def _shades(owner: NDArray, n_cells: int) -> NDArray[np.int64]:
 
 
 def _unit(degrees: NDArray) -> NDArray[np.float64]:
-    """(n, 2) latitude and longitude -> (n, 3) points on the unit sphere."""
+    """Convert latitude and longitude (n, 2) to points (n, 3) on the unit sphere."""
     lat, lon = np.radians(degrees).T
     return np.column_stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])
 
 
 def _degrees(points: NDArray) -> NDArray[np.float64]:
-    """(n, 3) points in space -> (n, 2) latitude and longitude."""
+    """Convert points (n, 3) in space to latitude and longitude (n, 2)."""
     x, y, z = points.T
     return np.degrees(np.column_stack([np.arctan2(z, np.hypot(x, y)), np.arctan2(y, x)]))
 
 
 def tree_boxes(points: ArrayLike, query: ArrayLike, k: int = 5, leaf_size: int = 12) -> Any:
-    """Draw the boxes of a KD-tree over points (n, 2); those that a search for the k nearest rows visits stand out."""
+    """Draw the boxes of a KD-tree over points (n, 2), and highlight those that a search visits."""
     rows, q = np.asarray(points, float), np.asarray(query, float)
     tree = cKDTree(rows, leafsize=leaf_size)
     radius = float(tree.query(q, k)[0][-1])
@@ -157,7 +157,7 @@ def _leaves(node: Any, low: NDArray, high: NDArray) -> Iterator[tuple[NDArray, N
 
 
 def hash_buckets(points: ArrayLike, query: ArrayLike, n_bits: int = 6, seed: int = 0) -> Any:
-    """Draw two tables of hyperplane keys over points (n, 2): each key is a cell, and the query looks into its own."""
+    """Draw two hash tables of points (n, 2), and highlight the bucket of the query in each."""
     rows, q = np.asarray(points, float), np.asarray(query, float)
     rng = np.random.default_rng(seed)
     middle, reach = rows.mean(axis=0), float(np.abs(rows - rows.mean(axis=0)).max())

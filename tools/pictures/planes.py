@@ -31,16 +31,18 @@ class Scene(NamedTuple):
 
 
 class Planes(NamedTuple):
-    """One row of weights W (K, d) and one bias b (K,) a class: the largest W x + b is the answer."""
+    """Weights (K, d) and biases (K,) of K classes: the class with the largest W x + b is predicted."""
 
     weights: NDArray
     biases: NDArray
 
 
 def class_rows(model: Any) -> Planes:
-    """The rows of a fitted linear model, also where it keeps one row: two classes, or regression on the class number.
+    """Return one row of weights per class of a fitted linear model.
 
-    Rounding f to the nearest of 0..K-1 is choosing the largest 2 c f - c^2, which is linear in x.
+    Some models have a single row: with two classes, or for regression on the class number. In the second case, rounding
+    the score f to the nearest of 0 to K - 1 is the same as choosing the class c with the largest 2 c f - c^2, which is
+    linear in x.
     """
     w, b = np.asarray(model.coef_, float), np.atleast_1d(np.asarray(model.intercept_, float))
     if len(w) > 1:
@@ -52,7 +54,7 @@ def class_rows(model: Any) -> Planes:
 
 
 class BoundarySegment(NamedTuple):
-    """Where classes `first` and `second` are level and no class is above them: the two ends (2, 2)."""
+    """The ends (2, 2) of a segment on which classes `first` and `second` share the largest score."""
 
     first: int
     second: int
@@ -60,9 +62,10 @@ class BoundarySegment(NamedTuple):
 
 
 def boundary_segments(rows: Planes, extent: tuple[float, float, float, float]) -> list[BoundarySegment]:
-    """Segments between the regions of K linear scores in the plane, inside extent (left, right, bottom, top).
+    """Return the segments between the regions of K linear scores, inside (left, right, bottom, top).
 
-    On the line f_a = f_b, p + t u, every other class c and every side of the box leaves t an interval.
+    The scores of classes a and b are equal on a line p + t u. Every other class, and every side of the extent,
+    restricts t to an interval. The segment is the intersection of these intervals.
     """
     left, right, bottom, top = extent
     sides = np.array([[1.0, 0], [-1, 0], [0, 1], [0, -1]]), np.array([-left, right, -bottom, top])
@@ -82,7 +85,7 @@ def boundary_segments(rows: Planes, extent: tuple[float, float, float, float]) -
 
 
 def _interval(slopes: NDArray, heights: NDArray) -> tuple[float, float] | None:
-    """All t with slopes * t + heights >= 0."""
+    """Return the interval of all t with slopes * t + heights >= 0, or None if it is empty."""
     level = np.abs(slopes) < 1e-15
     if (heights[level] < 0).any():
         return None
@@ -93,7 +96,7 @@ def _interval(slopes: NDArray, heights: NDArray) -> tuple[float, float] | None:
 
 
 def decision_lines(scenes: Sequence[Scene], title: str = "") -> Figure:
-    """A panel a scene: points of two classes and the line of each fitted linear model, on one scale for all."""
+    """Draw one panel per scene, all with the same scale: points of two classes and the line of each linear model."""
     whole = np.concatenate([np.asarray(scene.X, float) for scene in scenes])
     extent = grid_over(whole, 2).extent
     names = list(dict.fromkeys(name for scene in scenes for name in scene.models))
@@ -102,9 +105,9 @@ def decision_lines(scenes: Sequence[Scene], title: str = "") -> Figure:
     for axes, scene in zip(figure.subplots(1, len(scenes), squeeze=False)[0], scenes):
         _points(axes, np.asarray(scene.X, float), np.asarray(scene.y))
         for name, model in scene.models.items():
-            colour, dashes = looks[name]
+            color, dashes = looks[name]
             for segment in boundary_segments(class_rows(model), extent):
-                axes.plot(*segment.ends.T, color=colour, linestyle=dashes, linewidth=1.8, label=name, zorder=4)
+                axes.plot(*segment.ends.T, color=color, linestyle=dashes, linewidth=1.8, label=name, zorder=4)
         axes.set(xlim=extent[:2], ylim=extent[2:], aspect="equal")
         style.bare(axes, scene.title, style.TEXT)
     _line_legend(figure, looks)
@@ -115,9 +118,9 @@ def decision_lines(scenes: Sequence[Scene], title: str = "") -> Figure:
 
 def _points(axes: Any, X: NDArray, y: NDArray) -> None:
     classes = np.unique(y)
-    for c, colour in enumerate(style.class_colors(len(classes))):
+    for c, color in enumerate(style.class_colors(len(classes))):
         rows = X[y == classes[c]]
-        axes.scatter(*rows.T, s=15, c=colour, marker=style.class_marker(c), edgecolors="white", linewidths=0.4)
+        axes.scatter(*rows.T, s=15, c=color, marker=style.class_marker(c), edgecolors="white", linewidths=0.4)
 
 
 def _line_legend(figure: Figure, looks: Mapping[str, tuple[str, Any]]) -> None:
@@ -128,7 +131,7 @@ def _line_legend(figure: Figure, looks: Mapping[str, tuple[str, Any]]) -> None:
 
 
 def linear_boundaries(models: Mapping[str, Any], X: ArrayLike, y: ArrayLike, title: str = "") -> Figure:
-    """The same data (n, 2) under each fitted linear model: regions, the segments between classes, and the score."""
+    """Draw the same data (n, 2) for each fitted linear model, with its regions, boundaries and accuracy."""
     rows, labels = np.asarray(X, float), np.asarray(y)
     columns = min(3, len(models))
     lines = -(-len(models) // columns)
@@ -141,8 +144,8 @@ def linear_boundaries(models: Mapping[str, Any], X: ArrayLike, y: ArrayLike, tit
         draw_regions(axes, predict_around(model, rows, labels, 200), len(model.classes_))
         for segment in boundary_segments(class_rows(model), extent):
             axes.plot(*segment.ends.T, color=style.INK, linewidth=1.2, zorder=2)
-        right = np.mean(model.predict(rows) == labels)
-        style.bare(axes, f"{name}: {right:.1%} right", style.TEXT)
+        accuracy = np.mean(model.predict(rows) == labels)
+        style.bare(axes, f"{name}: {accuracy:.1%} correct", style.TEXT)
     style.class_legend(figure, np.unique(labels))
     if title:
         style.headline(figure, title)
@@ -156,7 +159,7 @@ def neighbor_regions(
     metrics: Sequence[str] = ("euclidean", "manhattan"),
     resolution: int = 400,
 ) -> Any:
-    """Regions of k nearest neighbours: k across, metrics down."""
+    """Draw the regions of k nearest neighbors, with one column per k and one row per metric."""
     X, y = np.asarray(X, float), np.asarray(y)
     figure = style.figure(height=0.7 + len(metrics) * ((style.FIGURE_WIDTH - 0.3) / len(ks) + 0.2))
     table = figure.subplots(len(metrics), len(ks), squeeze=False)
@@ -166,12 +169,12 @@ def neighbor_regions(
             draw_regions(axes, predict_around(model, X, y, resolution), len(model.classes_))
             style.bare(axes, f"k = {k}, {_NAMES.get(metric, metric)}", style.TEXT)
     style.class_legend(figure, np.unique(y))
-    style.headline(figure, "The answer of the k nearest rows, everywhere in the plane")
+    style.headline(figure, "Prediction of k nearest neighbors at each point")
     return figure
 
 
 def model_regions(models: Mapping[str, Any], X: ArrayLike, y: ArrayLike, columns: int = 2) -> Figure:
-    """Draw the regions of each fitted model over two features, with its accuracy on other rows if the name has it."""
+    """Draw the regions of fitted models of two features; the names are the titles of the panels."""
     X, y = np.asarray(X, float), np.asarray(y)
     rows = -(-len(models) // columns)
     figure = style.figure(height=0.7 + rows * ((style.FIGURE_WIDTH - 0.3) / columns + 0.1))

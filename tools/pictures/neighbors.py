@@ -1,4 +1,4 @@
-"""Pictures of the lessons about neighbours: regions, voters, folds, landmarks."""
+"""Pictures of the lessons about neighbors: regions, voters, folds, landmarks."""
 
 from __future__ import annotations
 
@@ -18,42 +18,51 @@ HOBOKEN = (40.74627, -74.02431)  # on the Hudson, between New Jersey and Manhatt
 
 
 def regions() -> Any:
-    """k = 1, 3, 15 neighbours under L2 and L1 on three overlapping classes."""
+    """Draw the regions of 1, 3 and 15 neighbors with L2 and L1 distance, for three overlapping classes."""
     data = kway.datasets.overlapping(300, n_classes=3, seed=4)
     return planes.neighbor_regions(data.x_train, data.y_train)
 
 
 def voters() -> Any:
-    """Three mistakes of five neighbours with those who voted."""
+    """Draw three misclassified digits with the five rows that voted."""
     X, y = digits(2000)
     test = kway.datasets.digits()
     rows = (test.x_test / 255).astype(np.float32)
     model = kway.NeighborsClassifier(5, weights="distance").fit(X, y)
     wrong = np.flatnonzero(model.predict(rows) != test.y_test)[:3]
-    told = model.explain(rows[wrong])
-    near, sure = X[told.voters], told.probabilities[:, 0]  # (3, 5, d) and (3,)
-    columns = rows[wrong], test.y_test[wrong], told.labels, near, told.voter_labels, told.distances, sure
+    explained = model.explain(rows[wrong])
+    voter_rows = X[explained.voters]  # (3, 5, d)
+    confidence = explained.probabilities[:, 0]
+    columns = (
+        rows[wrong],
+        test.y_test[wrong],
+        explained.labels,
+        voter_rows,
+        explained.voter_labels,
+        explained.distances,
+        confidence,
+    )
     mistakes = [report.Mistake(*values) for values in zip(*columns)]
-    return report.worst_mistakes(mistakes, (28, 28), "Three mistakes, and who voted")
+    return report.worst_mistakes(mistakes, (28, 28), "Three mistakes, and the rows that voted")
 
 
 def same_distance() -> Any:
-    """A digit boxed, shifted and tinted at one L2 distance, and the nearest digit of another class."""
+    """Draw a digit, three alterations at the same L2 distance from it, and the nearest digit of another class."""
     X, y = digits(2000)
-    row = _with_near_stranger(X, y)
+    row = _digit_near_another_class(X, y)
     gaps = kway.pairwise(X[[row]], X)[0]
     other = int(np.flatnonzero(y != y[row])[gaps[y != y[row]].argmin()])
     return lessons.same_distance(X[row].reshape(28, 28), 1, X[other].reshape(28, 28), f"a {y[other]}")
 
 
-def _with_near_stranger(X: Any, y: Any) -> int:
-    """The digit that has another class nearest, among the first of the set."""
+def _digit_near_another_class(X: Any, y: Any) -> int:
+    """Return which of the first 200 digits is nearest to a digit of another class."""
     gaps = kway.pairwise(X[:200], X)
     return int(np.where(y[:200, None] == y, np.inf, gaps).min(axis=1).argmin())
 
 
 def folds() -> Any:
-    """Accuracy of k = 1..25 on five folds."""
+    """Draw the accuracy of k = 1 to 25 on five folds."""
     found = kway.tune(kway.NeighborsClassifier(), *digits(2000))
     plain = [s for s, setting in enumerate(found.scan.settings) if setting["weights"] == "uniform"][:25]
     k = [found.scan.settings[s]["n_neighbors"] for s in plain]
@@ -62,7 +71,7 @@ def folds() -> Any:
 
 
 def cells() -> Any:
-    """Post offices of the north-east in the cells of landmarks, and the four cells that the query looks into."""
+    """Draw the post offices of the north-east in the cells of landmarks, and the four cells that a query probes."""
     return maps.landmark_cells(kway.datasets.load("post-offices").x_train, 250, HOBOKEN, box=(-81.0, -69.0, 38.0, 44.0))
 
 
