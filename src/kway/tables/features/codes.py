@@ -1,12 +1,11 @@
 """LevelCodes: one number per level of a column, for trees.
 
-Levels are in alphabetical order, because forests compare codes by their order, and names such as "A1", "A2", "A3" often
-follow an order. Missing values and levels that no training row has are NaN.
+Missing values and levels that no training row has are NaN. If a column has more than MAX_CATEGORIES levels, the levels
+of a single row get no code, because a tree cannot learn from one row.
 
-If a column has more than MAX_CATEGORIES levels, they are in order of their frequency instead, and the levels of a
-single row get no code, because a tree cannot learn from one row. If at most MAX_CATEGORIES levels have a code, the
-codes are categories, which boosted trees divide into sets. Otherwise trees compare the codes, that is, the frequencies
-of the levels.
+If at most MAX_CATEGORIES levels have a code, the codes are categories, which boosted trees divide into sets. They are
+in alphabetical order, because forests compare codes by their order, and names such as "A1", "A2", "A3" often follow an
+order. Otherwise the levels are in order of their frequency, and trees compare the codes.
 """
 
 from __future__ import annotations
@@ -59,10 +58,11 @@ def learn_codes(column: Any, name: str) -> LevelCodes:
     """Learn the levels of a column from training rows."""
     counted = pc.value_counts(as_words(column).drop_null())
     names, counts = counted.field("values").to_pylist(), counted.field("counts").to_numpy()
-    if len(names) <= MAX_CATEGORIES:
-        return LevelCodes(name, tuple(sorted(names)))
-    by_frequency = sorted(range(len(names)), key=lambda i: (-counts[i], names[i]))
-    return LevelCodes(name, tuple(names[i] for i in by_frequency if counts[i] > 1))
+    min_rows = 2 if len(names) > MAX_CATEGORIES else 1
+    levels = [i for i in range(len(names)) if counts[i] >= min_rows]
+    is_category = len(levels) <= MAX_CATEGORIES
+    order = sorted(levels, key=lambda i: names[i] if is_category else (-counts[i], names[i]))
+    return LevelCodes(name, tuple(names[i] for i in order))
 
 
 def repeats_levels(column: Any) -> bool:

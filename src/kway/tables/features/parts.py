@@ -391,8 +391,8 @@ def _learn_codes(column: Any, name: str, kind: ColumnKind) -> _LearnedColumn:
     codes = learn_codes(column, name)
     if not codes.levels:
         return _LearnedColumn(None, None, "dropped: no level occurs twice")
-    done = f"{len(codes.levels):,} levels as numbers"
-    done += "" if codes.is_category else ", compared by their frequency because they are too many for sets of levels"
+    order = "in alphabetical order" if codes.is_category else "compared by frequency, too many for sets of levels"
+    done = f"{len(codes.levels):,} levels as numbers, {order}"
     return _LearnedColumn(WordsPart(name, codes), codes.apply(column), _noted(done, kind))
 
 
