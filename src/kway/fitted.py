@@ -233,7 +233,7 @@ def fit(data: Any, target: Any = None, *, test: Any = None, **options: Any) -> F
         Regularization of linear families; None chooses it by cross-validation.
     budget : float or str, default=None
         Time limit for the whole job, in seconds or as "60s", "2m" or "1h". With None, the limit grows with the table
-        (60 seconds for 10,000 rows of 50 columns) and is counted in estimated instead of real time, so that every
+        (60 seconds for 10,000 rows of 50 columns) and applies to estimated rather than measured time, so that every
         machine chooses the same model.
     embed : str, default=None
         Name or folder of a sentence-transformers model that turns text or images into vectors.

@@ -120,7 +120,7 @@ class FitOptions:
     budget: float | None = option(
         None,
         "Time limit for the whole job, such as 60s, 2m or 1h. By default, the limit grows with the table (60 s for "
-        "10,000 rows of 50 columns) and is counted in estimated instead of real time, so that every machine chooses "
+        "10,000 rows of 50 columns) and applies to estimated rather than measured time, so that every machine chooses "
         "the same model.",
         check=_seconds,
         metavar="TIME",

@@ -72,7 +72,7 @@ AddressOption = Annotated[
     ),
 ]
 _PANELS = {ReadOptions: "How DATA is read", FitOptions: "How models are chosen and fitted"}  # headings of --help
-_IGNORED_LABELS = "Column that contains the labels, if there is one. It is ignored."
+_IGNORED_LABELS = "Label column of DATA, if it has one. The column is then not used as a feature."
 _LABELS_OF_MODEL = "Column that contains the labels. By default, the column with which MODEL was fitted."
 _GROUPS = "Column that groups the rows, such as a patient ID. Rows of the same group are never split between folds."
 _COMMAND_HELP: dict[str, dict[str, str]] = {  # help of options whose meaning differs between commands
@@ -86,7 +86,7 @@ _COMMAND_HELP: dict[str, dict[str, str]] = {  # help of options whose meaning di
         "metric": "Metric that decides which models judge the labels: accuracy, balanced (mean recall per class), "
         "macro-f1 or log-loss.",
         "budget": "Time limit for the comparison of models, such as 60s, 2m or 1h. By default, it grows with the table "
-        "and is counted in estimated instead of real time.",
+        "and applies to estimated rather than measured time.",
         "also": "Also score a classifier of another library on the same folds, such as sklearn.svm.SVC. It does not "
         "judge the labels.",
     },

@@ -198,8 +198,8 @@ def explain(
         str | None,
         typer.Argument(
             metavar="DATA",
-            help="Labeled rows on which to measure which columns matter. Required if MODEL is not linear and `kway "
-            "fit` did not store these values in it.",
+            help="Labeled rows on which to measure the importance of the columns. Required if MODEL is not linear and "
+            "contains no importances from `kway fit`.",
         ),
     ] = None,
     columns: Annotated[
@@ -209,7 +209,7 @@ def explain(
             "-n",
             min=1,
             metavar="N",
-            help="Number of columns to list, per class or for all classes together.",
+            help="Number of columns to list: for each class if the result is per class, otherwise in total.",
         ),
     ] = 8,
     seconds: Annotated[
@@ -224,9 +224,9 @@ def explain(
     For any other model, it lists how much the accuracy drops when the values of
     a column are shuffled (permutation importance), as `kway fit` measured it.
 
-    With DATA, the drop is measured on DATA instead. Trees, kernel softmax and
-    blends then list the mean contribution of each column to the score of a
-    class.
+    With DATA, the drop in accuracy is measured on DATA instead. For trees, kernel
+    softmax and blends, kway then also lists the mean contribution of each column
+    to the score of each class.
 
     Example: kway explain model.kway
     """
@@ -280,7 +280,7 @@ def neighbors(
     embed: EmbedOption = None,
     json: JsonOption = False,
 ) -> None:
-    """List the training rows that vote on the label of each row, with their labels, distances and weights.
+    """List the nearest training rows of each row, which vote on its label, with their labels, distances and weights.
 
     Example: kway neighbors model.kway new.csv --rows 3
     """

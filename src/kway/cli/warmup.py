@@ -30,10 +30,11 @@ def announce_compilation(seconds: int = 20) -> None:
 
 
 def warmup(json: JsonOption = False) -> None:
-    """Compile the kernels, so that later commands start without a delay.
+    """Compile kway's numerical code in advance, so that later commands start without a delay.
 
-    Kernels are compiled when they are first used, once per machine and version
-    of kway. This command compiles the most common ones in advance.
+    Each function of numerical code is otherwise compiled when it is first used,
+    once per machine and version of kway. This command compiles the most common
+    ones.
 
     Example: kway warmup
     """
