@@ -10,7 +10,8 @@ flat_search.py       a flat index on the device: full rows or codes
 bit_codes.py         codes of a few bits per column: encoding and search
 sign_codes.py        codes of 512 signs: search among a billion rows
 generated_rows.py    test rows that are computed from their number
-search_kernels.py    Triton kernels of search
+int8_kernels.py      Triton kernels of that filter
+code_kernels.py      Triton kernels of bit codes and of generated rows
 tile_plans.py        pipeline stages of the Triton kernels that fit the shared memory of the GPU
 cuda_kernels.py      CUDA C++ kernels, compiled at run time
 passes.py            passes of linear models: losses, gradients, Hessian-vector products, preconditioners

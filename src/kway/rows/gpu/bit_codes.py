@@ -279,7 +279,7 @@ def _first_kept(k: int) -> int:
 
 def unpack_bits(words: Tensor, out: Tensor, bits: int) -> None:
     """Unpack words into `out` (m, D) by a kernel, in one pass."""
-    from kway.rows.gpu.search_kernels import unpack_planes
+    from kway.rows.gpu.code_kernels import unpack_planes
 
     m, wide = out.shape
     with Device(str(out.device)).selected():

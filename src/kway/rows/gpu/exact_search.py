@@ -41,8 +41,8 @@ class DeviceMetric(ABC):
     centered: ClassVar[bool] = False
 
     def operand(self, rows: Tensor, center: Tensor | None) -> Tensor:
-        """Return rows or queries (n, d) float64 as they enter the products."""
-        return rows if center is None else rows - center
+        """Return rows or queries (n, d) as they enter the products, in float64."""
+        return rows.double() if center is None else rows - center  # the center is float64, so the difference is
 
     def scales(self, lengths: Tensor) -> Tensor:
         """Return the factors (n,) from products of the given rows to products of their operands."""
@@ -92,7 +92,7 @@ class CosineMetric(DeviceMetric):
 
     def operand(self, rows: Tensor, center: Tensor | None) -> Tensor:
         """Return the rows divided by their lengths; zero rows stay zero."""
-        return unit_rows(rows)
+        return unit_rows(rows.double())
 
     def scales(self, lengths: Tensor) -> Tensor:
         """Return 1 / |x|, and 0 for zero rows."""
@@ -278,12 +278,17 @@ def resolve_ties(search: ListSearch, queries: Tensor, k: int) -> NearestRows:
     """
     if queries.dtype == load_torch().float64:
         return search.nearest(queries, k)
-    count, most = k + search.spare, search.n if search.brute is None else min(MAX_NEIGHBORS, search.n)
-    found = search.nearest(queries, count)
+    found = search.nearest(queries, k + search.spare)
     away = round_to_float32(found.distances)
-    ids, distances = found.ids[:, :k].contiguous(), away[:, :k].contiguous()
-    left = (away[:, 1:] == away[:, :-1]).any(1).nonzero()[:, 0]
-    more = NearestRows(found.ids[left], found.distances[left])
+    return extend_ties(search, queries, k, found, (away[:, 1:] == away[:, :-1]).any(1).nonzero()[:, 0])
+
+
+def extend_ties(search: ListSearch, queries: Tensor, k: int, found: NearestRows, tied: Tensor) -> NearestRows:
+    """Return the answer of `resolve_ties` from lists (q, k + spare); `tied` are the queries with ties in float32."""
+    count = found.ids.shape[1]
+    most = search.n if search.brute is None else min(MAX_NEIGHBORS, search.n)
+    ids, distances = found.ids[:, :k].contiguous(), round_to_float32(found.distances[:, :k])
+    left, more = tied, NearestRows(found.ids[tied], found.distances[tied])
     while len(left):
         more = _sort_rounded(more)
         ids[left], distances[left] = more.ids[:, :k], more.distances[:, :k]
@@ -296,6 +301,12 @@ def resolve_ties(search: ListSearch, queries: Tensor, k: int) -> NearestRows:
         for some in left.split(16):
             ids[some], distances[some] = search.brute(queries[some], k)
     return NearestRows(ids, distances)
+
+
+def all_within(queries: Tensor, limit: float) -> bool:
+    """Return whether each query (q, d) is zero or has its largest absolute value between 1 / limit and limit."""
+    peaks = queries.abs().amax(1)
+    return bool(((peaks == 0) | ((peaks > 1 / limit) & (peaks < limit))).all())  # false for NaN and infinity
 
 
 def _sort_rounded(found: NearestRows) -> NearestRows:

@@ -78,11 +78,13 @@ class DeviceSearch:
         self.touched = float(k)
         return exact_search.by_distance(ids, self.scan.measure(frozen(dense.astype(np.float64)), ids))
 
-    def answer(self, queries: Any, k: int) -> Any:
-        """Return the k nearest rows of queries in a tensor, as tensors."""
-        rows = self.search.rows
-        brute = lambda some, k: rows.brute(some.double(), k, rounded=True)  # noqa: E731
-        return exact_search.resolve_ties(exact_search.ListSearch(len(rows), self.search.nearest, brute), queries, k)
+    def answer(self, queries: Tensor, k: int, limit: float) -> NearestRows | None:
+        """Return the k < n nearest rows of queries (q, d) on the device, by (distance in float32, position).
+
+        Return None if a query has NaN, infinity, or a largest absolute value outside of 1 / limit to limit.
+        """
+        nearest: NearestRows | None = self.search.nearest_in_float32(queries, k, limit)
+        return nearest
 
 
 @dataclass
@@ -149,8 +151,13 @@ class DeviceBits:
             ids, self.scan.measure(exact, frozen(ids)) if self.rows is not None else distances
         )
 
-    def answer(self, queries: Tensor, k: int) -> Any:
-        """Return the k nearest of queries (q, d) on the device by (distance in float32, position), as tensors."""
+    def answer(self, queries: Tensor, k: int, limit: float) -> NearestRows | None:
+        """Return the k nearest rows of queries (q, d) on the device, by (distance in float32, position).
+
+        Return None if a query has NaN, infinity, or a largest absolute value outside of 1 / limit to limit.
+        """
+        if not exact_search.all_within(queries, limit):
+            return None
 
         def nearest(some: Tensor, k: int) -> Any:
             exact, rotated = some.double(), self._rotate(some.double())

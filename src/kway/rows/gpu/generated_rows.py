@@ -94,7 +94,7 @@ class CounterRows:
         """
         if not self.device.is_gpu:
             return self.device.put(counter_rows(self.device.fetch(classes)))
-        from kway.rows.gpu.search_kernels import fill_rows
+        from kway.rows.gpu.code_kernels import fill_rows
 
         out = self.device.empty((len(classes), WIDTH))
         with self.device.selected():
@@ -119,7 +119,7 @@ class CounterRows:
         with self.device.room(f"{n:,} codes", 64 * whole):
             words = self.device.empty((whole, WIDTH // 32), "int32")
         if self.device.is_gpu:
-            from kway.rows.gpu.search_kernels import fill_codes
+            from kway.rows.gpu.code_kernels import fill_codes
 
             with self.device.selected():
                 fill_codes[(whole // bm * (WIDTH // bn),)](words, self.turn, bm, bn, bk, num_warps=8, num_stages=3)

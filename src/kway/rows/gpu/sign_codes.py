@@ -166,7 +166,7 @@ class CodeLists:
 
     def measure(self) -> ListedCodes:
         """Compare the listed codes with their queries."""
-        from kway.rows.gpu.search_kernels import measure_codes
+        from kway.rows.gpu.code_kernels import measure_codes
 
         device = self.codes.device
         agree = device.torch.full((self.q, CODE_LIST_SIZE), -1, **_int32(device))
