@@ -31,7 +31,7 @@ def check_bounds(device, kind, metric):
     rows = rows_on(device, data, metric)
     tiles = Int8Tiles.build(rows)
     queries = device.put(np.concatenate([data[:50], data[:50] * np.float32(1.3) + np.float32(0.01)]))
-    int8 = tiles.quantize(queries, (0.0, 1e12))
+    int8 = tiles.quantize(tiles.rotate(queries), float("inf"))
     fetch = lambda t: device.fetch(t).astype(np.float64)  # noqa: E731
     assert not fetch(int8.flags).any()
     digits = fetch(int8.digits)[:, :100]
@@ -72,19 +72,27 @@ def check_answers(device, n, d, k, kind, metric, cap=None, shared=232448, small_
     np.testing.assert_array_equal(device.fetch(found.ids), device.fetch(expected.ids))
 
 
-def check_float32_answers(device, kind, metric):
+def rows_of_length_one(n, d):
+    """Rows whose distances to zero differ in float64, and hardly in float32."""
+    data = hostile("gaussian", n, d)
+    return data / np.linalg.norm(data, axis=1, keepdims=True)
+
+
+def check_float32_answers(device, kind, metric, small_pairs=2**24):
     """Compare the answers by (distance in float32, position) with a sort of all float64 distances."""
     from kway.rows.gpu import int8_search
     from kway.rows.gpu.tile_plans import plan_int8
 
-    data = hostile(kind, 900, 10)
-    queries = device.put(data[:12] + np.float32(0.25))
+    data = rows_of_length_one(900, 10) if kind == "length one" else hostile(kind, 900, 10)
+    queries = device.put(data[:12] * 0 if kind == "length one" else data[:12] + np.float32(0.25))
+    int8_search.SMALL_PAIRS = small_pairs
     rows = rows_on(device, data, metric)
     plan = plan_int8(int8_search.padded_width(10), device.shared_bytes if device.is_gpu else 232448)
     search = int8_search.ExactSearch.filtered(rows, plan)
     found = search.nearest_in_float32(queries, 5, 2.0**40)
     every = rows.brute(queries.double(), 900, rounded=True)
     np.testing.assert_array_equal(device.fetch(found.ids), device.fetch(every.ids)[:, :5])
+    np.testing.assert_array_equal(device.fetch(found.distances), device.fetch(every.distances)[:, :5])
     for wild in (np.nan, np.inf, 1e30, 1e-30):
         broken = queries[:4].clone()
         broken[3] = 0
@@ -106,6 +114,27 @@ def test_answers_on_a_gpu(device, kind, metric):
     check_float32_answers(device, kind, metric)
     for n, d, k in ((200_123, 128, 11), (140_000, 30, 3), (150_000, 200, 33), (140_000, 700, 5), (1500, 64, 10)):
         check_answers(device, n, d, k, kind, metric)
+
+
+def test_recorded_batches_answer_like_brute_force(device):
+    """The second search of a shape records a CUDA graph, which later ones replay with other queries."""
+    if not device.is_gpu:
+        pytest.skip("CUDA graphs need a GPU")
+    import copy
+
+    from kway.rows.gpu.int8_search import build_exact_search
+
+    torch, data = device.torch, device.put(hostile("gaussian", 3000, 24))
+    search = build_exact_search(device, data, "euclidean")
+    for i, q in enumerate((40, 40, 40, 7, 7, 40, 40)):
+        with torch.inference_mode(i % 2 == 0):
+            queries = (data[i * q : (i + 1) * q] + 0.5).requires_grad_(i % 2 == 1)
+            found = search.nearest_in_float32(queries, 5, 2.0**40)
+        expected = search.rows.brute(queries.detach().double(), 5, rounded=True)
+        assert (found.ids == expected.ids).all()
+        assert (found.distances == expected.distances).all()
+    assert search.recorded._graph is not None
+    assert copy.deepcopy(search.recorded)._graph is None
 
 
 def run_by_the_interpreter(code):
@@ -147,4 +176,6 @@ def test_answers_by_distances_in_float32_by_the_interpreter():
         "check_float32_answers(Device('cpu'), 'gaussian', 'euclidean')\n"
         "check_float32_answers(Device('cpu'), 'copies', 'cosine')\n"
         "check_float32_answers(Device('cpu'), 'integers', 'dot')\n"
+        "check_float32_answers(Device('cpu'), 'length one', 'euclidean')\n"
+        "check_float32_answers(Device('cpu'), 'length one', 'euclidean', small_pairs=1)\n"
     )

@@ -1,48 +1,69 @@
-"""Triton kernels of bit codes: lists of sign codes (sign_codes.py), planes of bits (bit_codes.py), generated rows."""
+"""Triton kernels of binary codes: lists of sign codes (sign_codes.py), bit planes (bit_codes.py), generated rows.
+
+A code of D bits is D / 32 words of int32; bit j of word w is feature 32 w + j. A bit of 1 means +1, and of 0 means -1.
+"""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
+WORD = tl.constexpr(32)  # bits of a word
+CODE_BITS = tl.constexpr(512)  # bits of a sign code, and features of a generated row
+CODE_WORDS = tl.constexpr(16)
+
 
 @triton.jit
-def measure_codes(codes, words, queries, ids, cnt, agree, products, rows, CAP: tl.constexpr, BL: tl.constexpr):
-    """Compute the agreeing bits (q, CAP) int32 and sums of q_j (+-1) (q, CAP) of listed codes, except for padding."""
-    b = tl.program_id(0).to(tl.int64)
-    first = tl.program_id(1) * BL
-    n = tl.minimum(tl.load(cnt + b), CAP)
+def measure_codes(
+    codes, query_words, queries, lists, counts, agreeing_bits, products, n_rows,
+    CAPACITY: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Compare queries (q, 512) with the codes on their lists (q, CAPACITY), BLOCK codes per program.
+
+    Write the number of agreeing bits (int32) and the product of the query and the code's signs (float32). Entries for
+    codes beyond `n_rows`, which are padding, are not written.
+    """
+    q = tl.program_id(0).to(tl.int64)
+    first = tl.program_id(1) * BLOCK
+    n = tl.minimum(tl.load(counts + q), CAPACITY)
     if first < n:
-        k, j = first + tl.arange(0, BL), tl.arange(0, 32)
-        i = tl.load(ids + b * CAP + k, mask=k < n, other=0)
-        differ, total = tl.zeros((BL,), tl.int32), tl.zeros((BL,), tl.float32)
-        for w in range(16):
-            held = tl.load(codes + i.to(tl.int64) * 16 + w)
-            other = held ^ tl.load(words + b * 16 + w)
-            differ += tl.sum((other[:, None] >> j[None, :]) & 1, 1)
-            signs = (((held[:, None] >> j[None, :]) & 1) * 2 - 1).to(tl.float32)
-            total += tl.sum(signs * tl.load(queries + b * 512 + w * 32 + j)[None, :], 1)
-        real = (k < n) & (i < rows)
-        tl.store(agree + b * CAP + k, 512 - differ, mask=real)
-        tl.store(products + b * CAP + k, total, mask=real)
+        entry, bit = first + tl.arange(0, BLOCK), tl.arange(0, WORD)
+        code = tl.load(lists + q * CAPACITY + entry, mask=entry < n, other=0)
+        agreement = tl.zeros((BLOCK,), tl.int32)
+        product = tl.zeros((BLOCK,), tl.float32)
+        for w in range(CODE_WORDS):
+            word = tl.load(codes + code.to(tl.int64) * CODE_WORDS + w)
+            equal_bits = ~(word ^ tl.load(query_words + q * CODE_WORDS + w))
+            agreement += tl.sum((equal_bits[:, None] >> bit[None, :]) & 1, 1)
+            signs = (((word[:, None] >> bit[None, :]) & 1) * 2 - 1).to(tl.float32)
+            product += tl.sum(signs * tl.load(queries + q * CODE_BITS + w * WORD + bit)[None, :], 1)
+        is_row = (entry < n) & (code < n_rows)
+        tl.store(agreeing_bits + q * CAPACITY + entry, agreement, mask=is_row)
+        tl.store(products + q * CAPACITY + entry, product, mask=is_row)
 
 
 @triton.jit
-def unpack_planes(words, out, n, W: tl.constexpr, B: tl.constexpr, BL: tl.constexpr):
-    """Set out (n, 32 W) to the sum over planes b of 2^(B - 1 - b) (+-1) of words (n, B W) int32, BL rows each."""
-    w, j = tl.program_id(1), tl.arange(0, 32)
-    r = tl.program_id(0).to(tl.int64) * BL + tl.arange(0, BL)
-    total = tl.zeros((BL, 32), tl.int32)
-    for b in tl.static_range(B):
-        held = tl.load(words + r * (B * W) + b * W + w, mask=r < n, other=0)
-        total = total * 2 + ((held[:, None] >> j[None, :]) & 1) * 2 - 1
-    at = out + r[:, None] * (32 * W) + w * 32 + j[None, :]
-    tl.store(at, total.to(out.dtype.element_ty), mask=(r < n)[:, None])
+def unpack_planes(words, out, n_rows, WORDS: tl.constexpr, PLANES: tl.constexpr, BLOCK: tl.constexpr):
+    """Decode words (n, PLANES * WORDS), stored plane by plane, to odd integers out (n, 32 WORDS), BLOCK rows each.
+
+    The value of a column is the sum over its planes b of 2^(PLANES - 1 - b) times +1 or -1.
+    """
+    w, bit = tl.program_id(1), tl.arange(0, WORD)
+    row = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.zeros((BLOCK, WORD), tl.int32)
+    for b in tl.static_range(PLANES):
+        word = tl.load(words + row * (PLANES * WORDS) + b * WORDS + w, mask=row < n_rows, other=0)
+        value = value * 2 + ((word[:, None] >> bit[None, :]) & 1) * 2 - 1
+    target = out + row[:, None] * (WORD * WORDS) + w * WORD + bit[None, :]
+    tl.store(target, value.to(out.dtype.element_ty), mask=(row < n_rows)[:, None])
+
+
+# ---- generated rows. The hash is that of generated_rows.py; tests/gpu/test_codes.py compares the two
 
 
 @triton.jit
-def mix(h):
-    """Return a 32-bit hash in which every input bit counts."""
+def mix_bits(h):
+    """Return a 32-bit hash in which every output bit depends on every input bit."""
     h ^= h >> 16
     h *= 0x7FEB352D
     h ^= h >> 15
@@ -52,30 +73,34 @@ def mix(h):
 
 
 @triton.jit
-def entry(c, j):
-    """Return entry (class c, feature j): one of 256 values from -127.5 to 127.5, exact in bfloat16."""
-    seed = mix(c.to(tl.uint32) + 12345)
-    return (mix(seed ^ (j.to(tl.uint32) * 0x9E3779B1)) >> 24).to(tl.float32) - 127.5
+def generate_values(row, column):
+    """Return the values of generated rows: one of 256 numbers from -127.5 to 127.5, which bfloat16 holds exactly."""
+    seed = mix_bits(row.to(tl.uint32) + 12345)
+    return (mix_bits(seed ^ (column.to(tl.uint32) * 0x9E3779B1)) >> 24).to(tl.float32) - 127.5
 
 
 @triton.jit
-def fill_rows(out, classes):
-    """Set out (m, 512) float32 to the rows of classes (m,)."""
-    j = tl.arange(0, 512)
-    c = tl.load(classes + tl.program_id(0))
-    tl.store(out + tl.program_id(0) * 512 + j, entry(c, j))
+def generate_rows(out, row_ids):
+    """Write the rows of these ids (m,) to out (m, 512) float32, one row per program."""
+    column = tl.arange(0, CODE_BITS)
+    row = tl.load(row_ids + tl.program_id(0))
+    tl.store(out + tl.program_id(0) * CODE_BITS + column, generate_values(row, column))
 
 
 @triton.jit
-def fill_codes(codes, turn, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """Set codes (n, 16) int32 to the signs of rows @ turn (512, 512) bfloat16; n is a multiple of BM."""
-    pm, pn = tl.program_id(0) // (512 // BN), tl.program_id(0) % (512 // BN)
-    c, on = pm * BM + tl.arange(0, BM), pn * BN + tl.arange(0, BN)
-    acc = tl.zeros((BM, BN), tl.float32)
-    for k in range(0, 512, BK):
-        ok = k + tl.arange(0, BK)
-        block = tl.load(turn + ok[:, None] * 512 + on[None, :])
-        acc = tl.dot(entry(c[:, None], ok[None, :]).to(tl.bfloat16), block, acc)
-    bits = tl.reshape((acc > 0).to(tl.int32), (BM, BN // 32, 32)) << tl.arange(0, 32)[None, None, :]
-    at = codes + c.to(tl.int64)[:, None] * 16 + pn * (BN // 32) + tl.arange(0, BN // 32)[None, :]
-    tl.store(at, tl.sum(bits, 2))
+def generate_codes(codes, rotation, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr):
+    """Write the signs of generated rows @ rotation (512, 512) bfloat16 to codes (n, 16) int32.
+
+    A program computes a tile of ROWS x COLUMNS bits, from DEPTH features at a time; n is a multiple of ROWS.
+    """
+    tiles_across = CODE_BITS // COLUMNS
+    tile_row, tile_column = tl.program_id(0) // tiles_across, tl.program_id(0) % tiles_across
+    row, column = tile_row * ROWS + tl.arange(0, ROWS), tile_column * COLUMNS + tl.arange(0, COLUMNS)
+    rotated = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for first in range(0, CODE_BITS, DEPTH):
+        feature = first + tl.arange(0, DEPTH)
+        block = tl.load(rotation + feature[:, None] * CODE_BITS + column[None, :])
+        rotated = tl.dot(generate_values(row[:, None], feature[None, :]).to(tl.bfloat16), block, rotated)
+    bits = tl.reshape((rotated > 0).to(tl.int32), (ROWS, COLUMNS // WORD, WORD)) << tl.arange(0, WORD)[None, None, :]
+    word = tile_column * (COLUMNS // WORD) + tl.arange(0, COLUMNS // WORD)
+    tl.store(codes + row.to(tl.int64)[:, None] * CODE_WORDS + word[None, :], tl.sum(bits, 2))

@@ -204,6 +204,11 @@ class ExactRows:
             answers.found.ids[some], answers.found.distances[some] = self.brute(queries[some].double(), k)
         return answers.found
 
+    def nearest_in_float32(self, queries: Tensor, k: int) -> NearestRows:
+        """Return the k < n nearest rows of float32 queries (q, d) by (distance in float32, position)."""
+        brute = lambda queries, k: self.brute(queries.double(), k, rounded=True)  # noqa: E731
+        return resolve_ties(ListSearch(len(self), self.nearest, brute), queries, k)
+
     def _filter(self, queries: Tensor, k: int, keep: int) -> tuple[NearestRows, Tensor]:
         """Return the k nearest of the rows of the smallest keys, and whether (q,) no other row can be nearer."""
         operands = self.query_operands(queries)
@@ -278,28 +283,24 @@ def resolve_ties(search: ListSearch, queries: Tensor, k: int) -> NearestRows:
     """
     if queries.dtype == load_torch().float64:
         return search.nearest(queries, k)
-    found = search.nearest(queries, k + search.spare)
-    away = round_to_float32(found.distances)
-    return extend_ties(search, queries, k, found, (away[:, 1:] == away[:, :-1]).any(1).nonzero()[:, 0])
-
-
-def extend_ties(search: ListSearch, queries: Tensor, k: int, found: NearestRows, tied: Tensor) -> NearestRows:
-    """Return the answer of `resolve_ties` from lists (q, k + spare); `tied` are the queries with ties in float32."""
-    count = found.ids.shape[1]
-    most = search.n if search.brute is None else min(MAX_NEIGHBORS, search.n)
-    ids, distances = found.ids[:, :k].contiguous(), round_to_float32(found.distances[:, :k])
-    left, more = tied, NearestRows(found.ids[tied], found.distances[tied])
-    while len(left):
-        more = _sort_rounded(more)
-        ids[left], distances[left] = more.ids[:, :k], more.distances[:, :k]
-        left = left[more.distances[:, -1] == more.distances[:, k - 1]]
-        if count >= most:
+    count = k + search.spare
+    lists = search.nearest(queries, count)
+    ids, distances = lists.ids[:, :k].contiguous(), round_to_float32(lists.distances[:, :k])
+    rounded = round_to_float32(lists.distances)
+    tied = (rounded[:, 1:] == rounded[:, :-1]).any(1).nonzero()[:, 0]
+    lists = NearestRows(lists.ids[tied], lists.distances[tied])
+    longest = search.n if search.brute is None else min(MAX_NEIGHBORS, search.n)
+    while len(tied):
+        lists = _sort_rounded(lists)
+        ids[tied], distances[tied] = lists.ids[:, :k], lists.distances[:, :k]
+        tied = tied[lists.distances[:, -1] == lists.distances[:, k - 1]]
+        if count >= longest:
             break
         count = min(2 * count + 8, search.n)
-        more = search.nearest(queries[left], count) if len(left) else more
-    if search.brute is not None and len(left) and count < search.n:
-        for some in left.split(16):
-            ids[some], distances[some] = search.brute(queries[some], k)
+        lists = search.nearest(queries[tied], count) if len(tied) else lists
+    if search.brute is not None and len(tied) and count < search.n:
+        for part in tied.split(16):
+            ids[part], distances[part] = search.brute(queries[part], k)
     return NearestRows(ids, distances)
 
 

@@ -21,7 +21,7 @@ x = s x^ + e_x with one step s per tile, and a row's score is q.x - o. P = q^.x^
     order                 (nt, 128) int32   number of the row at each place of a tile; -1 for padding
     lists, distances      (q, c)            candidate rows of each query and their float64 distances
     counts                (p,) int32        number of candidates of each query; above c, rows were lost
-    flags                 (q,) uint8        the sum of OVERFLOWED, TIED and UNSAFE
+    flags                 (q,) uint8        0, OVERFLOWED or UNSAFE, or the sum of the two
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ ERROR = tl.constexpr(3)
 FINE_ERROR = tl.constexpr(4)
 
 OVERFLOWED = tl.constexpr(1)  # the list of the query lost rows
-TIED = tl.constexpr(2)  # two of the k nearest rows have the same distance in float32
-UNSAFE = tl.constexpr(4)  # the query has NaN, infinity, or values outside of the range of the filter
+UNSAFE = tl.constexpr(2)  # the query has NaN, infinity, or values outside of the range of the filter
 
 _INF = tl.constexpr(float("inf"))
 _NO_ROW = tl.constexpr(2147483647)  # sorts behind every row
@@ -182,8 +181,11 @@ def set_thresholds(
 ):
     """Set the threshold to the K-th largest lower bound of the tiles' best scores, one query per program.
 
-    The best rows of K tiles are K different rows. With fewer than K tiles, the threshold is -inf. The term with EPS
-    covers the float32 rounding of the final result; the bounds of the tiles cover the roundings before.
+    The best rows of K tiles are K different rows. With fewer than K tiles, the threshold is -inf.
+
+    The margin covers two roundings. A row whose distance equals the K-th one in float32 may be farther by 1.2e-7 of
+    the distance, and its score lower by at most 2.5e-7 (|q|^2 + |score|) under every metric. The threshold itself is
+    rounded to float32. EPS is 16 times the first of the two. The bounds of the tiles cover all roundings before.
     """
     q = tl.program_id(0)
     t = tl.arange(0, SIZE)
@@ -201,7 +203,8 @@ def set_thresholds(
         kth, at = tl.max(score, 0, return_indices=True)
         score = tl.where(t == at, -_INF, score)
     if tl.load(constants + THRESHOLD * n_padded + q) < _INF:
-        tl.store(constants + THRESHOLD * n_padded + q, kth - EPS * tl.abs(kth))
+        margin = EPS * (tl.abs(kth) + norm * norm / inverse_step)
+        tl.store(constants + THRESHOLD * n_padded + q, kth - margin)
 
 
 @triton.jit
@@ -302,30 +305,33 @@ def measure_candidates(
 @triton.jit
 def keep_nearest(
     counts, lists, distances, best_ids, best_distances, flags, constants, norms, steps, n_padded,
-    EPS: tl.constexpr, KIND: tl.constexpr, K: tl.constexpr, CAPACITY: tl.constexpr, SIZE: tl.constexpr,
+    EPS: tl.constexpr, KIND: tl.constexpr, ROUND: tl.constexpr, K: tl.constexpr, CAPACITY: tl.constexpr,
+    SIZE: tl.constexpr,
 ):  # fmt: skip
     """Move the K nearest (distance, then row) of a list to its front and into the answer, one query per program.
 
-    SIZE entries are read at a time: the K nearest so far, and SIZE - K others. The score of a row at the K-th distance
-    becomes the threshold of the query, lowered by its rounding errors: 1e-12 covers those of the float64 distance and
-    of this formula, which are below 1e-15 times the number of columns, and EPS those of float32 arithmetic.
+    With ROUND, distances are rounded to float32 before they are compared. SIZE entries are read at a time: the K
+    nearest so far, and SIZE - K others.
+
+    The score of a row at the K-th distance becomes the threshold of the query. The distance is increased first, by
+    more than the largest difference of two distances that are equal in float32: 2^-23 of them, or 2^-149 near zero.
+    The score is lowered by its rounding errors: 1e-12 covers those of the float64 distance and of this formula, which
+    are below 1e-15 times the number of columns, and EPS those of float32 arithmetic.
     """
     q = tl.program_id(0).to(tl.int64)
     listed = tl.load(counts + q)
     n = tl.minimum(listed, CAPACITY)
     entry = tl.arange(0, SIZE)
     worst = tl.full((), _INF, tl.float64)
-    tied = tl.full((), 0, tl.int32)
     for start in range(0, tl.maximum(n - K, 1), SIZE - K):
         at = entry + tl.where(entry < K, 0, start)
         distance = tl.load(distances + q * CAPACITY + at, mask=at < n, other=_INF)
         row = tl.load(lists + q * CAPACITY + at, mask=at < n, other=_NO_ROW)
-        tied = tl.full((), 0, tl.int32)
+        if ROUND:
+            distance = distance.to(tl.float32).to(tl.float64)
         for k in range(K):
-            previous = worst
             worst = tl.min(distance, 0)
             nearest = tl.min(tl.where(distance == worst, row, _NO_ROW), 0)
-            tied |= ((k > 0) & (worst.to(tl.float32) == previous.to(tl.float32))).to(tl.int32)
             tl.store(best_distances + q * K + k, worst)
             tl.store(best_ids + q * K + k, nearest.to(tl.int64))
             tl.store(distances + q * CAPACITY + k, worst)
@@ -334,10 +340,10 @@ def keep_nearest(
             row = tl.where(row == nearest, _NO_ROW, row)
         tl.debug_barrier()  # the next pass reads the front of the list, which other threads have stored
     tl.store(counts + q, tl.minimum(n, K))
-    lost = tl.load(flags + q).to(tl.int32) & (OVERFLOWED | UNSAFE)
-    tl.store(flags + q, (lost | tl.where(listed > CAPACITY, OVERFLOWED, 0) | tied * TIED).to(tl.uint8))
+    tl.store(flags + q, (tl.load(flags + q) | tl.where(listed > CAPACITY, OVERFLOWED, 0)).to(tl.uint8))
     if worst < _INF:
         norm = tl.load(norms + q)
+        worst += 2.4e-7 * tl.abs(worst) + 2.9e-45  # 2^-22 and 2^-148, twice what is needed
         if KIND == 0:
             score = 0.5 * (norm - worst) * (norm + worst)
         elif KIND == 1:

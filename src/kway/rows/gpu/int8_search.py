@@ -18,26 +18,18 @@ have reached, and then by exact_search.py. int8_kernels.py has the kernels and t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
-from typing import Any
+from threading import Lock
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kway.kernels.float32 import FLOAT32_SAFE
 from kway.rows.gpu.device import Device, Tensor, row_blocks, rows_that_fit
-from kway.rows.gpu.exact_search import (
-    METRICS,
-    DeviceMetric,
-    ExactRows,
-    ListSearch,
-    NearestRows,
-    all_within,
-    extend_ties,
-    resolve_ties,
-)
+from kway.rows.gpu.exact_search import METRICS, DeviceMetric, ExactRows, NearestRows, all_within
 from kway.rows.gpu.tile_plans import TILE, Int8Plan, plan_int8
 
 FLOAT32_EPS = float(np.finfo(np.float32).eps)  # also the finest step, relative to the largest norm
@@ -49,9 +41,16 @@ MAX_SAMPLE = 8192  # tiles of a sample: set_thresholds holds their scores in reg
 SAMPLE_SHARE, ROUNDS = 0.01, 4  # share of the tiles in the sample of larger work, and its rounds (gpu_search)
 MAX_INT8_NEIGHBORS = 64  # the largest k for which the lists hold enough candidates (gpu_search)
 GATHERED = 32  # flagged queries that are multiplied together with a tile (gpu_search)
-OVERFLOWED, TIED, UNSAFE = 1, 2, 4  # flags of int8_kernels.py
+RECORDED_QUERIES = 2048  # queries of a batch up to which its arrays, 48 KB each, may stay allocated (gpu_flashlib)
+OVERFLOWED, UNSAFE = 1, 2  # flags of int8_kernels.py
 _KINDS = {name: kind for kind, name in enumerate(METRICS)}  # the kernels' numbers of the metrics
-SafeRange = tuple[float, float]  # a query is zero, or its largest absolute value is between the two
+
+
+class RotatedQueries(NamedTuple):
+    """Queries (q, d) as given, and their rotated operands (q, w) float64."""
+
+    queries: Tensor
+    operands: Tensor
 
 
 @dataclass(frozen=True)
@@ -130,13 +129,20 @@ class Int8Tiles:
         """Number of columns w, with padding."""
         return int(self.values.shape[2])
 
-    def quantize(self, queries: Tensor, safe: SafeRange) -> Int8Queries:
-        """Quantize contiguous queries (q, d), and flag those outside of the safe range."""
+    def rotate(self, queries: Tensor) -> RotatedQueries:
+        """Rotate the operands of contiguous queries (q, d)."""
+        return RotatedQueries(queries, self.metric.operand(queries, self.center) @ self.rotation)
+
+    def quantize(self, rotated: RotatedQueries, limit: float) -> Int8Queries:
+        """Quantize queries, and flag those that are unsafe.
+
+        A query is safe if it is zero, or if its largest absolute value is between 1 / limit and limit, and float32
+        holds its products.
+        """
         from kway.rows.gpu.int8_kernels import quantize_queries
 
-        device, (q, d), width = self.device, queries.shape, self.width
-        padded = -(-q // TILE) * TILE
-        operands = self.metric.operand(queries, self.center) @ self.rotation
+        device, (q, d), width = self.device, rotated.queries.shape, self.width
+        padded = _padded(q)
         int8 = Int8Queries(
             digits=device.empty((2, padded, width), "int8"),
             constants=device.empty((5, padded)),
@@ -146,8 +152,9 @@ class Int8Tiles:
             flags=device.empty(q, "uint8"),
         )
         quantize_queries[(padded,)](
-            queries, operands, int8.digits[0], int8.digits[1], int8.constants, int8.norms, int8.steps, int8.counts,
-            int8.flags, q, padded, d, self.finest, *safe, width, min(width, TILE), EPS, num_warps=1,
+            *rotated, int8.digits[0], int8.digits[1], int8.constants, int8.norms, int8.steps, int8.counts,
+            int8.flags, q, padded, d, self.finest, 1 / limit, min(limit, FLOAT32_SAFE[1]), width, min(width, TILE),
+            EPS, num_warps=1,
         )  # fmt: skip
         return int8
 
@@ -164,6 +171,63 @@ def padded_width(d: int) -> int:
     return 32 if d <= 32 else 64 if d <= 64 else -(-d // TILE) * TILE
 
 
+class BatchOrder(NamedTuple):
+    """How a batch is answered: the number of neighbors, the order of distances, and the range of safe queries."""
+
+    k: int
+    in_float32: bool  # distances are rounded to float32 before they are compared
+    limit: float  # of the absolute values of a query, and of their inverse
+
+
+class RecordedBatch:
+    """The CUDA graph of a small batch: six kernels and their launch parameters, which the CPU starts by one call.
+
+    A shape of queries is recorded when it comes a second time in a row. The arrays of the graph serve one thread at a
+    time, until its answer is copied; other threads start the kernels themselves. No library is called in the graph,
+    because the workspace of cuBLAS would be shared with other graphs.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._shape: tuple[tuple[int, ...], Any, BatchOrder] | None = None
+        self._graph: Any = None
+        self._batch: _Batch | None = None
+
+    def __reduce__(self) -> tuple[type[RecordedBatch], tuple[()]]:
+        return RecordedBatch, ()  # a copy of the index records its own batches
+
+    def search(self, search: ExactSearch, queries: Tensor, order: BatchOrder) -> NearestRows | None:
+        """Return the nearest rows of safe queries; None if another search is needed to get them."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            shape = (tuple(queries.shape), queries.dtype, order)
+            if shape != self._shape:
+                self._shape, self._graph, self._batch = shape, None, None
+                return None
+            batch = self._batch or self._record(search, queries, order)
+            for recorded, current in zip(batch.rotated, batch.tiles.rotate(queries)):
+                recorded.copy_(current)
+            self._graph.replay()
+            nearest = NearestRows(*(array.clone() for array in batch.nearest))
+            return None if batch.flags().any() else nearest  # reading the flags waits for the copies as well
+        finally:
+            self._lock.release()
+
+    def _record(self, search: ExactSearch, queries: Tensor, order: BatchOrder) -> _Batch:
+        torch = search.rows.device.torch
+        with torch.inference_mode(False), torch.no_grad():
+            assert search.tiles is not None
+            rotated = search.tiles.rotate(queries.clone())
+            _Batch(search, rotated, order).search(sample=True)  # compiles the kernels, which a recording cannot do
+            graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(queries.device)
+            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+                batch = _Batch(search, rotated, order)
+                batch.search(sample=True)
+        self._graph, self._batch = graph, batch
+        return batch
+
+
 @dataclass(frozen=True)
 class ExactSearch:
     """Exact search over rows on a device, behind the int8 filter if there are int8 rows."""
@@ -171,6 +235,7 @@ class ExactSearch:
     rows: ExactRows
     tiles: Int8Tiles | None = None
     plan: Int8Plan | None = None  # launch parameters of the kernels
+    recorded: RecordedBatch = field(default_factory=RecordedBatch)
 
     @staticmethod
     def filtered(rows: ExactRows, plan: Int8Plan) -> ExactSearch:
@@ -178,95 +243,102 @@ class ExactSearch:
         return ExactSearch(rows, Int8Tiles.build(rows), plan)
 
     def nearest(self, queries: Tensor, k: int) -> NearestRows:
-        """Return the k nearest rows of queries (q, d) by (float64 distance, position)."""
+        """Return the k nearest rows of finite queries (q, d) by (float64 distance, position)."""
         if not self._can_filter(k):
             return self.rows.nearest(queries, k)
-        return self._filter(queries, k, (0.0, FLOAT32_SAFE[1]))[0]
+        return self._filter(queries, BatchOrder(k, in_float32=False, limit=float("inf")))[0]
 
     def nearest_in_float32(self, queries: Tensor, k: int, limit: float) -> NearestRows | None:
         """Return the k < n nearest rows of queries (q, d) by (distance in float32, position).
 
         Return None if a query has NaN, infinity, or a largest absolute value outside of 1 / limit to limit. Float64
-        queries are answered by float64 distances. Distances are not rounded unless there are ties in float32.
+        queries are answered by (float64 distance, position).
         """
-        single = queries.dtype == self.rows.device.torch.float32
-        if single and self._can_filter(k + 1):
-            nearest, flags = self._filter(queries, k + 1, (1 / limit, min(limit, FLOAT32_SAFE[1])))
-            if not flags.any():
-                return NearestRows(nearest.ids[:, :k], nearest.distances[:, :k])
-            if not (flags & UNSAFE).any() or all_within(queries, limit):
-                ties = self.rows.device.put(np.flatnonzero(flags))
-                return extend_ties(self._as_list_search(), queries, k, nearest, ties)
-            return None
+        if queries.dtype == self.rows.device.torch.float32 and self._can_filter(k):
+            nearest, flags = self._filter(queries, BatchOrder(k, in_float32=True, limit=limit))
+            return None if (flags & UNSAFE).any() and not all_within(queries, limit) else nearest
         if not all_within(queries, limit):
             return None
-        return resolve_ties(self._as_list_search(), queries, k)
-
-    def _as_list_search(self) -> ListSearch:
-        brute = lambda queries, k: self.rows.brute(queries.double(), k, rounded=True)  # noqa: E731
-        return ListSearch(len(self.rows), self.nearest, brute)
+        return self.rows.nearest_in_float32(queries, k) if queries.dtype.itemsize == 4 else self.nearest(queries, k)
 
     def _can_filter(self, k: int) -> bool:
         """Return whether the filter can be used: float32 holds the products, and lists hold enough rows."""
         return (
             self.tiles is not None
-            and k <= MAX_INT8_NEIGHBORS + 1  # with one more for ties
+            and k <= MAX_INT8_NEIGHBORS
             and (k <= len(self.tiles) or len(self.rows) <= LIST_SIZE)
             and FLOAT32_SAFE[0] < self.rows.reach < FLOAT32_SAFE[1]
         )
 
-    def _filter(self, queries: Tensor, k: int, safe: SafeRange) -> tuple[NearestRows, NDArray[np.uint8]]:
-        """Return the k nearest rows by (float64 distance, position), and the flags (q,) of the queries.
+    def _filter(self, queries: Tensor, order: BatchOrder) -> tuple[NearestRows, NDArray[np.uint8]]:
+        """Return the nearest rows of queries, and the flags (q,) of the queries.
 
-        The rows of unsafe queries and of those whose lists overflow are right as well.
+        The rows of queries whose lists overflow, and of finite queries that are not safe, are right as well.
         """
         torch = self.rows.device.torch
+        queries = queries.detach().contiguous()
         batches = len(row_blocks(len(queries), 8 * LIST_SIZE))  # 8 bytes per candidate: its distance
         with self.rows.device.selected():
-            parts = [self._filter_batch(part, k, safe) for part in queries.contiguous().tensor_split(batches)]
+            parts = [self._filter_batch(part, order) for part in queries.tensor_split(batches)]
         if batches == 1:
             return parts[0]
         nearest = NearestRows(*(torch.cat(arrays) for arrays in zip(*(part[0] for part in parts))))
         return nearest, np.concatenate([part[1] for part in parts])
 
-    def _filter_batch(self, queries: Tensor, k: int, safe: SafeRange) -> tuple[NearestRows, NDArray[np.uint8]]:
-        first = _Batch(self, queries, k, safe)
-        first.search(sample=True)
-        flags = first.flags()
-        if not (flags & (OVERFLOWED | UNSAFE)).any():
-            return first.nearest, flags
-        device, nearest = self.rows.device, first.nearest
-        lost = device.put(np.flatnonzero(flags & OVERFLOWED))
-        if len(lost):
-            second = _Batch(self, queries[lost], k, safe)
-            second.int8.constants[0, : len(lost)] = first.int8.constants[0, lost]  # the thresholds still hold
-            second.search(sample=False)
-            nearest.ids[lost], nearest.distances[lost] = second.nearest
-            lost = lost[device.put(second.flags() & OVERFLOWED) > 0]
-        lost = device.torch.cat([lost, device.put(np.flatnonzero(flags & UNSAFE))])
-        if len(lost):
-            nearest.ids[lost], nearest.distances[lost] = self.rows.nearest(queries[lost], k)
+    def _filter_batch(self, queries: Tensor, order: BatchOrder) -> tuple[NearestRows, NDArray[np.uint8]]:
+        device = self.rows.device
+        if device.is_gpu and len(queries) <= RECORDED_QUERIES and self._scans_once(len(queries)):
+            nearest = self.recorded.search(self, queries, order)
+            if nearest is not None:
+                return nearest, np.zeros(len(queries), np.uint8)
+        assert self.tiles is not None
+        batch = _Batch(self, self.tiles.rotate(queries), order)
+        batch.search(sample=True)
+        flags, nearest = batch.flags(), batch.nearest
+        if not flags.any():
+            return nearest, flags
+        left = device.put(np.flatnonzero(flags & OVERFLOWED))
+        if len(left):
+            again = _Batch(self, self.tiles.rotate(queries[left]), order)
+            again.int8.constants[0, : len(left)] = batch.int8.constants[0, left]  # the thresholds still hold
+            again.search(sample=False)
+            nearest.ids[left], nearest.distances[left] = again.nearest
+            left = left[device.put(again.flags() & OVERFLOWED) > 0]
+        left = device.torch.cat([left, device.put(np.flatnonzero(flags & UNSAFE))])
+        if len(left):
+            nearest_rows = self.rows.nearest_in_float32 if order.in_float32 else self.rows.nearest
+            nearest.ids[left], nearest.distances[left] = nearest_rows(queries[left], order.k)
         return nearest, flags
+
+    def _scans_once(self, q: int) -> bool:
+        """Return whether one scan of all tiles costs less than rounds with tighter thresholds."""
+        return len(self.tiles or ()) * _padded(q) <= SMALL_PAIRS
+
+
+def _padded(q: int) -> int:
+    """Return the number of queries that the kernels read for q of them: a multiple of a tile."""
+    return -(-q // TILE) * TILE
 
 
 class _Batch:
-    """A batch of contiguous queries, their lists of candidates, and the k nearest rows so far."""
+    """A batch of queries, their lists of candidates, and the nearest rows so far."""
 
-    def __init__(self, search: ExactSearch, queries: Tensor, k: int, safe: SafeRange) -> None:
+    def __init__(self, search: ExactSearch, rotated: RotatedQueries, order: BatchOrder) -> None:
         from kway.rows.gpu import int8_kernels
 
         assert search.tiles is not None
         assert search.plan is not None
 
         self.kernels: Any = int8_kernels
-        self.rows, self.tiles, self.plan, self.k = search.rows, search.tiles, search.plan, k
-        self.queries, self.q = queries, len(queries)
-        device = search.rows.device
-        self.int8 = self.tiles.quantize(queries, safe)
+        self.rows, self.tiles, self.plan = search.rows, search.tiles, search.plan
+        self.rotated, self.queries, self.order = rotated, rotated.queries, order
+        q, device, shape = len(self.queries), search.rows.device, (len(self.queries), order.k)
+        self.once = search._scans_once(q)
+        self.int8 = self.tiles.quantize(rotated, order.limit)
         self.padded = len(self.int8.counts)
-        self.lists = device.empty((self.q, LIST_SIZE), "int32")
-        self.distances = device.empty((self.q, LIST_SIZE), "float64")
-        self.nearest = NearestRows(device.empty((self.q, k), "int64"), device.empty((self.q, k), "float64"))
+        self.lists = device.empty((q, LIST_SIZE), "int32")
+        self.distances = device.empty((q, LIST_SIZE), "float64")
+        self.nearest = NearestRows(device.empty(shape, "int64"), device.empty(shape, "float64"))
 
     def flags(self) -> NDArray[np.uint8]:
         """Wait for the search and return the flags (q,) on the host."""
@@ -299,10 +371,10 @@ class _Batch:
     def _ends(self) -> list[int]:
         """Return the number of tiles of the sample, and those that each round has read at its end."""
         n_tiles = len(self.tiles)
-        if n_tiles * self.padded <= SMALL_PAIRS:
+        if self.once:
             return [min(n_tiles, MAX_SAMPLE), n_tiles]
         shares = [SAMPLE_SHARE ** (1 - i / ROUNDS) for i in range(ROUNDS + 1)]
-        ends = [min(n_tiles, max(4 * self.k, round(share * n_tiles))) for share in shares]
+        ends = [min(n_tiles, max(4 * self.order.k, round(share * n_tiles))) for share in shares]
         return [min(ends[0], MAX_SAMPLE), *ends[1:]]
 
     def _scan(self, first: int, last: int, out: Tensor, flags: bool) -> None:
@@ -318,8 +390,8 @@ class _Batch:
     def _set_thresholds(self, products: Tensor) -> None:
         """Set first thresholds from the largest products (tiles, p) of a sample."""
         size = max(32, 1 << (len(products) - 1).bit_length())
-        self.kernels.set_thresholds[(self.q,)](
-            products, self.int8.constants, self.tiles.lower, self.padded, len(products), self.k, size, EPS,
+        self.kernels.set_thresholds[(len(self.queries),)](
+            products, self.int8.constants, self.tiles.lower, self.padded, len(products), self.order.k, size, EPS,
             num_warps=min(16, max(1, size // 512)),
         )  # fmt: skip
 
@@ -334,16 +406,16 @@ class _Batch:
 
     def _keep_nearest(self) -> None:
         """Measure the candidates in float64, keep the k nearest per query, and tighten the thresholds."""
-        d, kind, int8 = self.queries.shape[1], _KINDS[self.rows.metric.name], self.int8
+        (q, d), kind, int8 = self.queries.shape, _KINDS[self.rows.metric.name], self.int8
         columns = min(128, max(16, 1 << (d - 1).bit_length()))
-        programs = max(1, min(16, 2048 // self.q))  # per query, so that a few queries occupy the GPU as well
-        self.kernels.measure_candidates[(self.q, programs)](
+        programs = max(1, min(16, 2048 // q))  # per query, so that a few queries occupy the GPU as well
+        self.kernels.measure_candidates[(q, programs)](
             self.rows.rows, self.queries, int8.counts, self.lists, self.distances, d, kind, LIST_SIZE,
             min(128, 4096 // columns), columns, num_warps=4, enable_fp_fusion=False,
         )  # fmt: skip
-        self.kernels.keep_nearest[(self.q,)](
+        self.kernels.keep_nearest[(q,)](
             int8.counts, self.lists, self.distances, *self.nearest, int8.flags, int8.constants, int8.norms, int8.steps,
-            self.padded, EPS, kind, self.k, LIST_SIZE, READ_AT_ONCE, num_warps=1,
+            self.padded, EPS, kind, self.order.in_float32, self.order.k, LIST_SIZE, READ_AT_ONCE, num_warps=1,
         )  # fmt: skip
 
 

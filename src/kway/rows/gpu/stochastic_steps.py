@@ -25,7 +25,7 @@ from kway.probabilities import Shares
 from kway.rows.gpu.class_scores import MANY_CLASSES, DeviceClasses
 from kway.rows.gpu.device import GPU_BLOCK_BYTES, row_blocks
 from kway.rows.gpu.losses import BlockSlopes, LabeledRows, Weights, block_slopes
-from kway.rows.gpu.softmax_step import Batch, Descent, RowAdagrad, SoftmaxStep, padded_classes
+from kway.rows.gpu.softmax_step import Batch, Descent, RowAdagrad, SoftmaxStep, padded_columns
 from kway.rows.passes import RowLosses, StepPlan, StepRule
 from kway.threads import spans
 
@@ -126,7 +126,7 @@ class SoftmaxBatches(GpuSteps):
         self._labeled, self._rule, self._columns, self.batch = labeled, rule, theta.shape[1], batch
         self._weight = labeled.device.put(weight)
         K, free = len(theta), labeled.device.free_bytes()
-        W = torch.zeros((K, padded_classes(self._columns)), dtype=torch.float32, device=labeled.X.device)
+        W = torch.zeros((K, padded_columns(self._columns)), dtype=torch.float32, device=labeled.X.device)
         W[:, : self._columns] = labeled.device.put(theta)
         sq_grad_sums = (
             None if rule.sq_grad_sums is None else labeled.device.put(rule.sq_grad_sums[:, 0]).float().clone()
