@@ -6,14 +6,17 @@ q.x = s t q^.x^ + e_q.(s x^) + q.e_x, and by Cauchy-Schwarz, with maxima over th
 
     |q.x - s t q^.x^| <= |q| max|e_x| + |e_q| max|s x^|
 
-So one integer per query and tile decides which products may belong to a neighbor. Operands and errors are float64.
+So one integer per query and tile decides which rows of the tile may be neighbors. Operands and errors are float64.
 EPS covers the float32 arithmetic of that integer. Rows are sorted by norm, so that the offset o of the score q.x - o is
 nearly constant within a tile, and tiles are shuffled, so that any range of them is a sample.
 
-A search scans a sample of the tiles, or all if they are few, for a first threshold. It lists the rows that may reach
-their query's threshold, measures them in float64 and keeps the k nearest. If the sample was not all tiles, it does so
-in rounds, each with a tighter threshold. Queries whose lists overflow are searched again with the threshold that they
-have reached, and then by exact_search.py. int8_kernels.py has the kernels and the meaning of all arrays.
+A search scans a sample of the tiles, or all tiles if they are few, for a first threshold. It lists the rows that may
+reach the threshold of their query, measures them in float64, and keeps the k nearest. If the sample was not all tiles,
+it does so in rounds, each with a tighter threshold. Queries whose lists overflow are searched again with the threshold
+that they have reached, and then by exact_search.py. int8_kernels.py has the kernels and the meaning of all arrays.
+
+Float32 queries are answered by (distance in float32, position). The thresholds are lowered by the rounding to float32,
+so that all rows that tie with the k-th neighbor are listed, and the kernels compare rounded distances.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from kway.rows.gpu.exact_search import METRICS, DeviceMetric, ExactRows, Nearest
 from kway.rows.gpu.tile_plans import TILE, Int8Plan, plan_int8
 
 FLOAT32_EPS = float(np.finfo(np.float32).eps)  # also the finest step, relative to the largest norm
-EPS = 32 * FLOAT32_EPS  # relative error of each term of a bound: eight roundings of at most half an eps, times eight
+EPS = 32 * FLOAT32_EPS  # relative error of each term of a bound: eight roundings by eps / 2, times eight
 LIST_SIZE = 4096  # candidates that are listed per query, at most (decided by the benchmark gpu_search)
 READ_AT_ONCE = 512  # entries of a list that keep_nearest compares at a time; most lists are shorter (gpu_search)
 SMALL_PAIRS = 2**24  # (query, tile) pairs up to which one scan of the tiles costs less than rounds (gpu_flashlib)
