@@ -343,14 +343,14 @@ def keep_nearest(
     tl.store(flags + q, (tl.load(flags + q) | tl.where(listed > CAPACITY, OVERFLOWED, 0)).to(tl.uint8))
     if worst < _INF:
         norm = tl.load(norms + q)
-        worst += 2.4e-7 * tl.abs(worst) + 2.9e-45  # 2^-22 and 2^-148, twice what is needed
+        farthest = worst + 2.4e-7 * tl.abs(worst) + 2.9e-45  # 2^-22 and 2^-148, twice what is needed
         if KIND == 0:
-            score = 0.5 * (norm - worst) * (norm + worst)
+            score = 0.5 * (norm - farthest) * (norm + farthest)
         elif KIND == 1:
-            score = 1.0 - worst
+            score = 1.0 - farthest
         else:
-            score = -worst
-        score -= 1e-12 * (norm * norm + worst * worst)
+            score = -farthest
+        score -= 1e-12 * (norm * norm + farthest * farthest)
         lowered = ((score - EPS * tl.abs(score)) / tl.load(steps + q)).to(tl.float32)
         at_threshold = constants + THRESHOLD * n_padded + q
         tl.store(at_threshold, tl.maximum(tl.load(at_threshold), lowered))
