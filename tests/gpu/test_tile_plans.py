@@ -100,15 +100,26 @@ def test_the_other_kernels_of_the_search_compile():
         constants = {"WIDTH": 128, "BLOCK": 128, "EPS": 1e-6}
         assert compiled(kernels.quantize_queries, f"queries:*{kind} {pointers} {numbers}", constants, 1)
     pointers = "products:*i32 constants:*fp32 lower:*fp32 n_padded:i32 n_tiles:i32"
-    assert compiled(kernels.set_thresholds, pointers, {"K": 65, "SIZE": MAX_SAMPLE, "EPS": 1e-6}, 16)
+    assert compiled(kernels.set_thresholds, pointers, {"K": 64, "SIZE": MAX_SAMPLE, "EPS": 1e-6}, 16)
     for kind in range(3):
         pointers = "rows:*fp32 queries:*fp32 counts:*i32 lists:*i32 distances:*fp64 D:i32"
         constants = {"KIND": kind, "CAPACITY": 4096, "ROWS": 32, "BLOCK": 128}
         assert compiled(kernels.measure_candidates, pointers, constants, 4)
         pointers = "counts:*i32 lists:*i32 distances:*fp64 best_ids:*i64 best_distances:*fp64 flags:*u8"
         pointers += " constants:*fp32 norms:*fp64 steps:*fp64 n_padded:i32"
-        constants = {"EPS": 1e-6, "KIND": kind, "K": 11, "CAPACITY": 4096, "SIZE": 512}
+        constants = {"EPS": 1e-6, "KIND": kind, "ROUND": kind > 0, "K": 11, "CAPACITY": 4096, "SIZE": 512}
         assert compiled(kernels.keep_nearest, pointers, constants, 1)
+
+    from kway.rows.gpu import code_kernels
+
+    pointers = "codes:*i32 query_words:*i32 queries:*fp32 lists:*i32 counts:*i32 agreeing_bits:*i32 products:*fp32"
+    constants = {"CAPACITY": 8192, "BLOCK": 128}
+    assert compiled(code_kernels.measure_codes, f"{pointers} n_rows:i32", constants, 4)
+    constants = {"WORDS": 16, "PLANES": 2, "BLOCK": 64}
+    assert compiled(code_kernels.unpack_planes, "words:*i32 out:*fp16 n_rows:i32", constants, 4)
+    assert compiled(code_kernels.generate_rows, "out:*fp32 row_ids:*i32", {}, 4)
+    constants = {"ROWS": 128, "COLUMNS": 256, "DEPTH": 64}
+    assert compiled(code_kernels.generate_codes, "codes:*i32 rotation:*bf16", constants, 8)
 
 
 def test_the_drawn_shapes_are_right_on_the_cpu(tmp_path):

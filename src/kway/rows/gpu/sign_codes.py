@@ -8,9 +8,9 @@ On a Hopper GPU, the binary matrix unit multiplies the codes (cuda_kernels.py). 
 and for queries whose list overflowed (very many equal codes), signs are multiplied as numbers.
 
 SignFilter is the first filter of a search over such codes. A row that is as near as the k-th nearest has a cosine to
-the query of at least c, and the number of its differing bits is Binomial(512, arccos(c) / pi). If the mean of that number
-plus z standard deviations is within the bits that were listed, a row outside of the list is nearer with at most the
-probability that belongs to z.
+the query of at least c, and the number of its differing bits is Binomial(512, arccos(c) / pi). If the mean of that
+number plus z standard deviations is within the bits that were listed, a row outside of the list is nearer with at most
+the probability that belongs to z.
 """
 
 from __future__ import annotations
