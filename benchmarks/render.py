@@ -70,8 +70,8 @@ def text(records: dict[str, dict[str, Any]]) -> str:
 
 OPENING = """# Benchmarks
 
-These benchmarks compare kway with other libraries (*peers*) on the same task, on the same machine and at the same quality.
-Each ratio is the time of the peer divided by the time of kway. See also [one command against tuned
+These benchmarks compare kway with other libraries (*peers*) on the same task, on the same machine and at the same
+quality. Each ratio is the time of the peer divided by the time of kway. See also [one command against tuned
 classifiers](main_job.md) and [the vectorization ladder](../ladder.md). `python -m benchmarks` repeats all measurements;
 `python -m benchmarks --quick` runs a small part in less than two minutes.
 """

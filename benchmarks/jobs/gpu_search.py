@@ -1,9 +1,9 @@
-"""G1 and G3, on a GPU: exact neighbors of 10M rows, and the nearest of 1.0 and 1.4 billion classes by codes.
+"""G1 and G3, on a GPU: exact neighbors among 10M rows, and the nearest of 1.0 and 1.4 billion classes by codes.
 
-Times are those between two events on the device, medians; rows and queries are tensors there. Beside them stand a floor
-(a bfloat16 product at its measured rate) and plain torch on the same rows, in the best of several block sizes. Ids are
-held against those of float32 products with survivors in float64 (gpu/search/exact.py), and on a million rows against
-the CPU's.
+Times are medians between two events on the device, and rows and queries are tensors on it. They are compared with a
+limit (a bfloat16 product at its measured rate) and with plain torch on the same rows, in the best of several block
+sizes. Ids are compared with those of the search by float32 products (rows/gpu/exact_search.py), and for a million rows
+with those of the CPU.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from .gpu_bits import coded_rows
 TARGET = "gpu_search"
 K, FEATURES = 10, 128
 EXACT_SECONDS = 0.030  # G1
-BLOCKS = (2**14, 2**16, 2**18, 2**20)  # rows of plain torch's blocks, of which the best is taken
+BLOCKS = (2**14, 2**16, 2**18, 2**20)  # rows of a block of plain torch; the fastest size counts
 PEERS = {"faiss": "faiss-gpu-cu12", "cuvs": "cuvs-cu12"}
-HOST = (1_000_000, 1000)  # rows and queries that the CPU is asked, too
+HOST = (1_000_000, 1000)  # rows and queries of the comparison with the CPU
 CODES = {1_000_000_000: (0.016, 0.020, 0.00025), 1_400_000_000: (0.022, 0.028, 0.00035)}  # G3: 1 query, 64, 1,024 each
-RIGHT = {0.6: 0.9999, 0.4: 0.90}  # share that must be right, by cosine
+RIGHT = {0.6: 0.9999, 0.4: 0.90}  # smallest accuracy by the cosine between a query and its class
 
 
 class Sizes(NamedTuple):
@@ -47,7 +47,7 @@ QUICK = Sizes(400_000, 1000, 256, {4_000_000: (1.0, 1.0, 1.0)}, 1024)
 
 
 def gpu_search(rounds: int, quick: bool) -> list[Row]:
-    """Both."""
+    """Measure exact search and search by codes."""
     try:
         import torch
     except ImportError:
@@ -65,26 +65,26 @@ def gpu_facts() -> dict[str, Any]:
     """Return the GPU, its driver and the versions of the libraries."""
     import torch
 
-    asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    driver = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    driver = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     versions = {name: metadata.version(name) for name in ("torch", "triton")}
     return {"gpu": torch.cuda.get_device_name(), "driver": driver, "cuda": torch.version.cuda, **versions}
 
 
 def seconds(call: Callable[[], Any], rounds: int) -> list[float]:
-    """Seconds of each round between two events on the device, after one to warm up."""
+    """Return the seconds of each round between two events on the device, after one call to warm up."""
     import torch
 
     call()
-    found = []
+    times = []
     for _ in range(rounds):
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         first.record()
         call()
         last.record()
         torch.cuda.synchronize()
-        found.append(first.elapsed_time(last) / 1000)
-    return found
+        times.append(first.elapsed_time(last) / 1000)
+    return times
 
 
 # ---------------------------------------------------------------- G1
@@ -104,16 +104,16 @@ def _exact(sizes: Sizes, rounds: int) -> Iterator[Row]:
         engine = build_exact_search(device, rows, "euclidean")
         torch.cuda.synchronize()
         built = time.perf_counter() - start
-        held = torch.cuda.memory_allocated()
+        index_bytes = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
         ours = seconds(lambda e=engine, q=queries: e.nearest(q, K), max(rounds, 7))
-        added = (torch.cuda.max_memory_allocated() - held) / 1e9
-        some = torch.randperm(sizes.queries, device="cuda")[: sizes.checked]
-        found, exact = engine.nearest(queries, K).ids[some], engine.rows.nearest(queries[some], K).ids
-        same = float((found == exact).all(1).float().mean())
-        said = (
-            f"same ids for {same:.2%} of {len(some):,} queries; {held / 1e9:.1f} GB held, search adds {added:.1f} GB, "
-            f"built in {built:.2f} s"
+        added = (torch.cuda.max_memory_allocated() - index_bytes) / 1e9
+        checked = torch.randperm(sizes.queries, device="cuda")[: sizes.checked]
+        ids, exact = engine.nearest(queries, K).ids[checked], engine.rows.nearest(queries[checked], K).ids
+        same = float((ids == exact).all(1).float().mean())
+        quality = (
+            f"same ids for {same:.2%} of {len(checked):,} queries; {index_bytes / 1e9:.1f} GB, "
+            f"search adds {added:.1f} GB, built in {built:.2f} s"
         )
         plain = min((seconds(lambda b=b, x=rows, q=queries: _plain_torch(x, q, b), 2) for b in BLOCKS), key=median)
         job = f"exact euclidean, k={K}, on the GPU"
@@ -121,8 +121,8 @@ def _exact(sizes: Sizes, rounds: int) -> Iterator[Row]:
         for peer, theirs in peers.items():
             least = None if theirs is plain else 1.0
             times = {"kway": ours, peer: theirs}
-            yield Row(TARGET, job, data, peer, median(ours), median(theirs), least, said, same == 1.0, times)
-        del engine, rows, queries, found, exact
+            yield Row(TARGET, job, data, peer, median(ours), median(theirs), least, quality, same == 1.0, times)
+        del engine, rows, queries, ids, exact
         torch.cuda.empty_cache()
 
 

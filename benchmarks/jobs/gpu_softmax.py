@@ -110,7 +110,7 @@ def _kept_group(X: Any, codes: Any, W: Any) -> dict[str, Callable[[], Any]]:
     from kway.rows.gpu.softmax_step import Batch, RowAdagrad, SoftmaxStep
 
     step = SoftmaxStep(W, keep=True)
-    E = step._exps(len(X))[:, : len(W)]
+    E = step._exp_buffer(len(X))[:, : len(W)]
     adagrad = SoftmaxStep(W, keep=True, rule=RowAdagrad(torch.ones(len(W), device=W.device)), _buffers=step._buffers)
     batch = Batch(X, codes)
 

@@ -143,7 +143,7 @@ def _run(problem: Problem, peer: Peer, way: str, steps: int) -> Reached:
 
 
 def _in_time(run: Callable[[int], Reached], limits: tuple[int, ...], seconds: float) -> Reached:
-    """Return the run with the highest limit that fits into so many seconds, extrapolated from two runs."""
+    """Return the run with the highest limit that fits into the given seconds, extrapolated from two runs."""
     few, more = run(limits[0]), run(limits[len(limits) // 4])
     each = (more.seconds - few.seconds) / (more.steps - few.steps)
     return run(max(s for s in limits if s == few.steps or few.seconds + each * (s - few.steps) <= seconds))

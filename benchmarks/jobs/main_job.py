@@ -1,15 +1,15 @@
 """The main job against scikit-learn: `kway fit DATA` without options, and tuned rivals on the same rows.
 
-python -m benchmarks.jobs.main_job                                every set, every rival (models/tuned_rivals.py): hours
-python -m benchmarks.jobs.main_job --only letter --what boosting  some of them; the others stay as they were written
+python -m benchmarks.jobs.main_job                                all data sets, all rivals (tuned_rivals.py): hours
+python -m benchmarks.jobs.main_job --only letter --what boosting  one of them; other stored results stay
 python -m benchmarks.jobs.main_job --smoke                        a few rows of each, nothing is written
-python -m benchmarks.jobs.main_job --page                         the page again from what was measured
+python -m benchmarks.jobs.main_job --page                         write the page again from the stored results
 
-Writes benchmarks/results/main_job.json and docs/benchmarks/main_job.md. Tables are standardized for the rivals, texts
-go through TF-IDF, embeddings are used as they are, pixels / 255.
+Writes benchmarks/results/main_job.json and docs/benchmarks/main_job.md. For the rivals, tables are standardized, texts
+become TF-IDF, embeddings are used as they are, and pixels are divided by 255.
 
-Both parts, train and test, are those that kway itself makes. A standard error is that of a share on the test rows;
-`holds`: kway is not below the best rival by more than that.
+Training and test rows are split as kway itself splits them. The standard error is that of an accuracy on the test rows.
+kway `holds` a data set if it is at most one standard error below the best rival.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ..race import Row
 
 RESULT = Path(__file__).parents[1] / "results" / "main_job.json"
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks" / "main_job.md"
-FEW_KS = (1, 3, 5, 8, 12)  # where rows are many and wide, a search of all by all takes a minute
+FEW_KS = (1, 3, 5, 8, 12)  # numbers of neighbors for large data, where a search of all rows takes a minute
 SMOKE = 1500  # rows
 
 
@@ -46,7 +46,7 @@ class Plan(NamedTuple):
     left_out: tuple[str, ...] = ()  # rivals that would take an hour
 
     def rivals(self) -> list[str]:
-        """Those that take such rows."""
+        """Return the names of the rivals that accept this kind of rows."""
         return [name for name, rival in RIVALS.items() if self.rows in rival.kinds and name not in self.left_out]
 
 
@@ -65,7 +65,7 @@ PLANS = (
 
 @dataclass
 class Entry:
-    """One contestant on one set."""
+    """The result of one contestant on one data set."""
 
     model: str
     accuracy: float
@@ -75,7 +75,7 @@ class Entry:
 
 
 class Parts(NamedTuple):
-    """Rows and labels of both parts."""
+    """Training rows X with labels y, and test rows Q with labels yq."""
 
     X: Any
     y: np.ndarray
@@ -84,65 +84,66 @@ class Parts(NamedTuple):
 
 
 def kway_job(data: str) -> Entry:
-    """Run the command in its own process."""
+    """Run `kway fit` in its own process, and return its result on the test rows."""
     as_installed()
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "kway", "fit", data, "--json"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
-    setting = ", ".join(f"{k} {v}" for k, v in found["setting"].items())
-    return entry(found["best"], found["test"]["accuracy"], found["test"]["rows"], found["seconds"], setting)
+    report = json.loads(done.stdout)
+    setting = ", ".join(f"{k} {v}" for k, v in report["setting"].items())
+    return entry(report["best"], report["test"]["accuracy"], report["test"]["rows"], report["seconds"], setting)
 
 
 def entry(model: str, accuracy: float, n: int, seconds: float, setting: str) -> Entry:
-    """With the standard error of a share of n rows."""
+    """Return an entry with the standard error of an accuracy on n rows."""
     return Entry(model, accuracy, float(np.sqrt(accuracy * (1 - accuracy) / n)), round(seconds, 1), setting)
 
 
-def read(plan: Plan, most: int | None = None) -> Parts:
-    """Both parts as kway cuts them; `most` rows of each, evenly spaced."""
+def read(plan: Plan, max_rows: int | None = None) -> Parts:
+    """Return training and test rows as kway splits them; at most about `max_rows` of each, evenly spaced."""
     from kway.auto.train_test import read_train_test
 
     parts = read_train_test(plan.data)
     X, Q = parts.rows, parts.test_rows
     if plan.rows == "text":
         X, Q = (np.array(rows.column("text").to_pylist(), object) for rows in (X, Q))
-    own, asked = (slice(None, None, 1 if most is None else max(1, len(y) // most)) for y in (parts.y, parts.test_y))
-    return Parts(X[own], parts.y[own], Q[asked], parts.test_y[asked])
+    steps = [1 if max_rows is None else max(1, len(y) // max_rows) for y in (parts.y, parts.test_y)]
+    train, test = (slice(None, None, step) for step in steps)
+    return Parts(X[train], parts.y[train], Q[test], parts.test_y[test])
 
 
-def prepared(plan: Plan, rival: Rival, parts: Parts) -> Parts:
+def prepare_rows(plan: Plan, rival: Rival, parts: Parts) -> Parts:
     """Prepare the rows for a rival as a careful user of scikit-learn would."""
     from sklearn.preprocessing import StandardScaler
 
     if plan.rows in ("unit", "pixels"):
         scale = np.float32(255 if plan.rows == "pixels" else 1)
         return parts._replace(X=parts.X.astype(np.float32) / scale, Q=parts.Q.astype(np.float32) / scale)
-    ready = StandardScaler() if plan.rows == "table" else words(rival.view == "letters")
-    return parts._replace(X=ready.fit_transform(parts.X), Q=ready.transform(parts.Q))
+    transformer = StandardScaler() if plan.rows == "table" else words(rival.view == "letters")
+    return parts._replace(X=transformer.fit_transform(parts.X), Q=transformer.transform(parts.Q))
 
 
 def race(plan: Plan, name: str, parts: Parts) -> Entry:
     """Measure one rival on one dataset."""
     rival = RIVALS[name]
-    begun = time.perf_counter()
-    rows = prepared(plan, rival, parts)
+    start = time.perf_counter()
+    rows = prepare_rows(plan, rival, parts)
     tuned = rival.tune(rows.X, rows.y, plan.tuning)
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - start
     accuracy = float(np.mean(tuned.model.predict(rows.Q) == rows.yq))
     return entry(rival.title, accuracy, len(rows.yq), seconds, tuned.setting)
 
 
 def measure(plan: Plan, what: tuple[str, ...] = (), smoke: bool = False) -> dict[str, Any]:
     """Measure the named contestants, or all, on one dataset."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     if not smoke and (not what or "kway" in what):
-        found["kway"] = asdict(kway_job(plan.data))
+        results["kway"] = asdict(kway_job(plan.data))
     chosen = [name for name in plan.rivals() if not what or name in what]
     if chosen:
         parts = read(plan, SMOKE if smoke else None)
-        found |= {name: asdict(race(plan, name, parts)) for name in chosen}
-    return found
+        results |= {name: asdict(race(plan, name, parts)) for name in chosen}
+    return results
 
 
 def best_rival(line: dict[str, Any]) -> str:
@@ -180,37 +181,41 @@ def page(record: dict[str, Any]) -> str:
         "|---|---|---|---|---|",
         *(row for name, line in measured.items() for row in _rival_rows(name, line)),
     ]
-    where = record["machine"]
-    said = f"Measured on {where.get('cpu', 'this machine')}, {where.get('cores', '?')} cores. {record.get('note', '')}"
-    return "\n".join([*lines, "", said.strip(), "`python -m benchmarks.jobs.main_job` repeats the measurements.", ""])
+    computer = record["machine"]
+    cores = f"{computer.get('cpu', 'this machine')}, {computer.get('cores', '?')} cores"
+    note = f"Measured on {cores}. {record.get('note', '')}"
+    return "\n".join([*lines, "", note.strip(), "`python -m benchmarks.jobs.main_job` repeats the measurements.", ""])
 
 
 def _verdict(name: str, line: dict[str, Any]) -> str:
     ours, theirs = line["kway"], line[best_rival(line)]
     missing = [rival for plan in PLANS if plan.data == name for rival in plan.rivals() if rival not in line]
-    mark = ("equal or better" if holds(line) else "worse") + (
-        f" ({', '.join(missing)} not measured)" if missing else ""
-    )
+    mark = "equal or better" if holds(line) else "worse"
+    if missing:
+        mark += f" ({', '.join(missing)} not measured)"
     chosen = f"{ours['model']} ({ours['setting']})"
     cells = [name, _share(ours), chosen, _seconds(ours), theirs["model"], _share(theirs), _seconds(theirs), mark]
     return f"| {' | '.join(cells)} |"
 
 
 def _rival_rows(name: str, line: dict[str, Any]) -> list[str]:
-    found = sorted((line[rival] for rival in RIVALS if rival in line), key=lambda e: -e["accuracy"])
-    return [f"| {name} | {e['model']} | {_share(e)} | {_seconds(e)} | {e['setting']} |" for e in found]
+    entries = sorted((line[rival] for rival in RIVALS if rival in line), key=lambda e: -e["accuracy"])
+    return [f"| {name} | {e['model']} | {_share(e)} | {_seconds(e)} | {e['setting']} |" for e in entries]
 
 
-def _share(found: dict[str, Any] | None) -> str:
-    return "–" if found is None else f"{100 * found['accuracy']:.2f} ± {100 * found['error']:.2f}"
+def _share(e: dict[str, Any] | None) -> str:
+    return "–" if e is None else f"{100 * e['accuracy']:.2f} ± {100 * e['error']:.2f}"
 
 
-def _seconds(found: dict[str, Any] | None) -> str:
-    return "–" if found is None else f"{found['seconds']:.0f}"
+def _seconds(e: dict[str, Any] | None) -> str:
+    return "–" if e is None else f"{e['seconds']:.0f}"
 
 
 def main_job(rounds: int, quick: bool) -> list[Row]:
-    """For the runner of the benchmarks: kway against the best rival, one row a set; one round, minutes a set."""
+    """Return one row per data set, kway against the best rival, for the runner of the benchmarks.
+
+    There is one round, which takes minutes per data set.
+    """
     rows = []
     for plan in PLANS[:2] if quick else PLANS:
         line = measure(plan)
@@ -224,32 +229,32 @@ def main_job(rounds: int, quick: bool) -> list[Row]:
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=[plan.data for plan in PLANS])
     parser.add_argument("--what", nargs="+", choices=("kway", *RIVALS), default=[])
     parser.add_argument("--smoke", action="store_true", help="a few rows, no kway, nothing written")
-    parser.add_argument("--page", action="store_true", help="only write the page from what was measured")
+    parser.add_argument("--page", action="store_true", help="only write the page from the stored results")
     chosen = parser.parse_args()
     if datasets.folder() is None:
-        print("KWAY_DATA is not set, so there is nothing to measure on", file=sys.stderr)
+        print("KWAY_DATA is not set; set it to the folder of the data sets", file=sys.stderr)
         return 1
     for plan in () if chosen.page else PLANS:
         if chosen.only is None or plan.data in chosen.only:
-            found = measure(plan, tuple(chosen.what), chosen.smoke)
-            print(plan.data, {name: (e["model"], round(e["accuracy"], 4), e["seconds"]) for name, e in found.items()})
+            results = measure(plan, tuple(chosen.what), chosen.smoke)
+            print(plan.data, {name: (e["model"], round(e["accuracy"], 4), e["seconds"]) for name, e in results.items()})
             if not chosen.smoke:
-                keep(plan.data, found)
+                store(plan.data, results)
     if not chosen.smoke:
         PAGE.parent.mkdir(parents=True, exist_ok=True)
         PAGE.write_text(page(json.loads(RESULT.read_text())))
     return 0
 
 
-def keep(data: str, found: dict[str, Any]) -> None:
-    """Add the results of a dataset to the record."""
+def store(data: str, results: dict[str, Any]) -> None:
+    """Add the results of a data set to the stored record."""
     record = json.loads(RESULT.read_text()) if RESULT.exists() else {"sets": {}}
-    record["sets"].setdefault(data, {}).update(found)
+    record["sets"].setdefault(data, {}).update(results)
     record |= {"target": "JOB", "machine": machine.facts()}
     RESULT.write_text(json.dumps(record, indent=1) + "\n")
 

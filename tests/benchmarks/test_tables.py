@@ -21,7 +21,7 @@ def done():
         rows.append(every)
         splits[str(split)] = {
             name: {
-                "rows": n, "accuracy": float(own.right.mean()), "cpu_seconds": 1.0, "wall_seconds": 1.0, "remark": "",
+                "rows": n, "accuracy": float(own.correct.mean()), "cpu_seconds": 1.0, "wall_seconds": 1.0, "remark": "",
                 "log_loss": None if own.loss is None else float(own.loss.mean()),
                 **tables._differences(every["kway"], own),
             }
@@ -32,7 +32,7 @@ def done():
 
 def test_pooled_differences_are_those_of_all_rows_at_once(done):
     record, rows = done
-    gaps = np.concatenate([each["kway"].right.astype(float) - each["LightGBM"].right for each in rows])
+    gaps = np.concatenate([each["kway"].correct.astype(float) - each["LightGBM"].correct for each in rows])
     found = tables.pooled(list(record["splits"].values()), "LightGBM", "ahead")
     assert found.mean == pytest.approx(gaps.mean())
     assert found.error == pytest.approx(gaps.std(ddof=1) / np.sqrt(len(gaps)))
@@ -59,5 +59,5 @@ def test_rows_are_scored_one_by_one():
     p = np.array([[0.2, 0.8], [1.0, 0.0], [0.5, 0.5]])
     found = tables.Answers(np.array(["b", "a", "a"]), p, np.array(["a", "b"]))
     own = tables.per_row(found, np.array(["b", "b", "a"]))
-    np.testing.assert_array_equal(own.right, [True, False, True])
+    np.testing.assert_array_equal(own.correct, [True, False, True])
     np.testing.assert_allclose(own.loss, -np.log([0.8, 1e-6 / (1 + 1e-6), 0.5]), rtol=1e-5)

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 import kway
 from kway.linear import plan as planning
-from kway.rows.cluster import passes
+from kway.rows.cluster import linear_passes as passes
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
 ray = pytest.importorskip("ray")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import kway
-from kway.rows.cluster.passes import SavedTheta
+from kway.rows.cluster.linear_passes import SavedTheta
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
 pytest.importorskip("ray")
@@ -20,7 +20,7 @@ DRIVER = """
 import json, os, signal, sys
 import numpy as np
 import kway
-from kway.rows.cluster.passes import SavedTheta
+from kway.rows.cluster.linear_passes import SavedTheta
 address, split, place, settings, dies_at = sys.argv[1:]
 save = SavedTheta.save
 def saved(self, theta):

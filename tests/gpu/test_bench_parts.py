@@ -91,6 +91,7 @@ def test_a_peer_that_does_not_fit_is_measured_over_the_classes_that_do(monkeypat
 
 
 def test_every_kind_of_step_runs_and_moves_the_weights():
+    torch.manual_seed(0)  # of some draws, bfloat16 rounds the short step of a benchmark away
     X, codes = torch.randn(16, 8).bfloat16(), torch.arange(16)
     found = set()
     for group, kind in (

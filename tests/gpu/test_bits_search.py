@@ -178,10 +178,10 @@ def test_signs_filter_first_where_a_gpu_has_the_unit_for_it(by_device, device, m
     store = Bits(1, rerank=rerank, miss=1e-6)
     index, oracle = by_device(Flat(store)).build(rows, metric), Flat(store).build(rows, metric)
     assert index._main.codes.filter is not None
-    undecided, multiply = [], type(index._main.codes)._filtered
+    undecided, multiply = [], type(index._main.codes)._filter
     monkeypatch.setattr(
         type(index._main.codes),
-        "_filtered",
+        "_filter",
         lambda self, asked, *rest: undecided.append(len(asked.norms)) or multiply(self, asked, *rest),
     )
     assert_same_neighbors(index, oracle, queries, 1)

@@ -135,7 +135,7 @@ def test_solvers_of_the_host_say_so(solver):
 
 
 def test_sparse_rows_too_large_to_be_dense_are_refused(monkeypatch):
-    monkeypatch.setattr("kway.rows.gpu.passes.MOST_DENSE", 1000)
+    monkeypatch.setattr("kway.rows.gpu.linear_passes.MAX_DENSE_BYTES", 1000)
     X, y = blobs()
     with pytest.raises(InputError, match="X is sparse"):
         kway.SoftmaxClassifier(device="cuda").fit(sp.csr_matrix(X), y)
@@ -186,7 +186,7 @@ def test_memory_that_runs_out_in_the_middle_is_told_and_nothing_is_half_fitted(m
     def short(*_):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr("kway.rows.gpu.passes.GpuRows.value_gradient", short)
+    monkeypatch.setattr("kway.rows.gpu.linear_passes.GpuRows.value_gradient", short)
     model = kway.SoftmaxClassifier(device="cuda", solver="lbfgs")
     with pytest.raises(BudgetError, match="planned for 1 GiB on the device, ran out of memory"):
         model.fit(*blobs())

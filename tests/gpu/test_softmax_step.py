@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from kway.rows.gpu import softmax_step  # noqa: E402
-from kway.rows.gpu.softmax_step import Batch, RowAdagrad, SoftmaxStep, padded_classes  # noqa: E402
+from kway.rows.gpu.softmax_step import Batch, RowAdagrad, SoftmaxStep, padded_columns  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 
@@ -19,9 +19,9 @@ KINDS = [torch.bfloat16, torch.float32]
 
 def drawn(B, K, d, scale, dtype, seed=0):
     g = torch.Generator().manual_seed(seed)
-    X = torch.zeros((B, padded_classes(d)))
+    X = torch.zeros((B, padded_columns(d)))
     X[:, :d] = torch.randn((B, d), generator=g)
-    W = torch.zeros((K, padded_classes(d)))
+    W = torch.zeros((K, padded_columns(d)))
     W[:, :d] = torch.randn((K, d), generator=g) * scale
     codes, weight = torch.randint(0, K, (B,), generator=g), torch.rand(B, generator=g) + 0.5
     return Batch(X.to(torch.bfloat16).to(DEVICE), codes.to(DEVICE), weight.to(DEVICE)), W.to(dtype).to(DEVICE)
@@ -121,7 +121,7 @@ X = torch.randn((130, 72), generator=g).to(half)
 W = (torch.randn((300, 72), generator=g) * 0.1).to(half)
 codes = torch.randint(0, 400, (130,), generator=g)
 r = torch.randn(130, generator=g)
-for how in (dict(), dict(store=False), dict(add=False, less=True)):
+for how in (dict(store=True), dict(store=False), dict(store=True, subtract=True)):
     room = [torch.full((130, 304), 7.0, dtype=half)[:, :300] for _ in range(2)]
     sums = [torch.rand(130, generator=g.manual_seed(1)) for _ in range(2)]
     for f, e, s in zip((exp_tiles, softmax_step.plain_exponentials), room, sums):
@@ -131,10 +131,10 @@ for how in (dict(), dict(store=False), dict(add=False, less=True)):
 V = torch.rand(300, generator=g)
 G = torch.randn((300, 72), generator=g)
 A, B, v = W.float(), W.float(), V.clone()
-adagrad_rows(A, G, v, 0.1, 0.5, 0.2, 70)
-V += (0.5 * G).square().mean(1)
+adagrad_rows(A, G, v, 0.1, 0.2, 70)
+V += G.square().mean(1)
 t = (0.1 / V.sqrt())[:, None]
-B -= t * 0.5 * G
+B -= t * G
 B[:, :70] /= 1 + 0.2 * t
 assert torch.allclose(A, B, rtol=1e-5, atol=1e-6) and torch.allclose(v, V)
 print("same")

@@ -150,3 +150,10 @@ def test_rows_that_are_far_multiply_cut_and_add_up_as_arrays(device, monkeypatch
     units = far.units()
     np.testing.assert_allclose(units, np.where((X != 0).any(0), np.sqrt((X**2).mean(0)), 1))
     np.testing.assert_allclose(np.asarray(far.scale_columns(units)), X / units)
+
+
+def test_tensor_rows_have_means_of_columns_only():
+    rows = TensorRows(torch.tensor([[1.0, 2.0], [3.0, 6.0]], device=NAME))
+    assert rows.mean(axis=0).tolist() == [2.0, 4.0]
+    with pytest.raises(ValueError, match="columns only, got axis=1"):
+        rows.mean(axis=1)

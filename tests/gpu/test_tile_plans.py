@@ -47,7 +47,7 @@ def test_compiled_kernels_need_no_more_than_the_limit(gpu, width):
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from kway.rows.gpu import search_kernels as kernels
+    from kway.rows.gpu import int8_kernels as kernels
 
     plan, target = plan_int8(width, LIMITS[gpu]), GPUTarget("cuda", CAPABILITIES[gpu], 32)
 
@@ -58,16 +58,68 @@ def test_compiled_kernels_need_no_more_than_the_limit(gpu, width):
         options = {"num_warps": 4, "num_stages": stages, "enable_fp_fusion": True}
         return triton.compile(source, target=target, options=options).metadata.shared
 
-    arguments = {"Q": "*i8", "qc": "*fp32", "rows": f"tensordesc<i8[128, {plan.chunk}]>", "tc": "*fp32", "ts": "*fp32"}
-    arguments |= {"out": "*u8", "nqt": "i32", "nqp": "i32", "t0": "i32", "t1": "i32"}
-    constants = {"DP": width, "BK": plan.chunk, "BM": TILE, "TILES": 128, "SAMPLE": False}
+    arguments = {"digits": "*i8", "constants": "*fp32", "tiles": f"tensordesc<i8[128, {plan.chunk}]>", "upper": "*fp32"}
+    arguments |= {"out": "*i32"} | dict.fromkeys(
+        ("n_blocks", "n_padded", "first_tile", "last_tile", "tiles_each"), "i32"
+    )
+    constants = {"WIDTH": width, "CHUNK": plan.chunk, "BLOCK": TILE}
     constants |= {"STAGES": plan.scan_stages, "UNROLL": plan.unroll}
-    assert shared(kernels.scan, arguments, constants, plan.scan_stages) <= scan_bytes(width, plan)
+    for flags, kind in ((True, "*u8"), (False, "*i32")):
+        arguments["out"], constants["FLAGS"] = kind, flags
+        assert shared(kernels.scan_tiles, arguments, constants, plan.scan_stages) <= scan_bytes(width, plan)
 
-    names = {"flags": "*u8", "Q": "*i8", "fine": "*i8", "qc": "*fp32", "X": "*i8", "tc": "*fp32", "cnt": "*i32"}
-    arguments = names | {"ids": "*i32", "room": "*i32", "nqp": "i32", "t0": "i32"}
-    constants = {"DP": width, "BK": plan.chunk, "CAP": 4096, "BQ": 2048, "BH": 32, "STAGES": plan.expand_stages}
-    assert shared(kernels.expand, arguments, constants, plan.expand_stages) <= LIMITS[gpu]
+    arguments = {"scanned": "*u8", "digits": "*i8", "fine_digits": "*i8", "constants": "*fp32", "tiles": "*i8"}
+    arguments |= {"order": "*i32", "upper": "*fp32", "counts": "*i32", "lists": "*i32", "buffer": "*i32"}
+    arguments |= {"n_padded": "i32", "first_tile": "i32"}
+    constants = {"WIDTH": width, "CHUNK": plan.chunk, "CAPACITY": 4096, "GATHERED": 32, "STAGES": plan.expand_stages}
+    for flags, kind, queries in ((True, "*u8", 2048), (False, "*i32", 512)):
+        arguments["scanned"] = kind
+        constants |= {"FLAGS": flags, "QUERIES": queries}
+        assert shared(kernels.list_candidates, arguments, constants, plan.expand_stages) <= LIMITS[gpu]
+
+
+def test_the_other_kernels_of_the_search_compile():
+    """Triton compiles them for an H200; registers for large samples are the limit of MAX_SAMPLE."""
+    triton = pytest.importorskip("triton")
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from kway.rows.gpu import int8_kernels as kernels
+    from kway.rows.gpu.int8_search import MAX_SAMPLE
+
+    target = GPUTarget("cuda", 90, 32)
+
+    def compiled(kernel, arguments, constants, warps):
+        arguments = dict(pair.split(":") for pair in arguments.split())
+        source = ASTSource(fn=kernel, signature=arguments | dict.fromkeys(constants, "constexpr"), constexprs=constants)
+        return triton.compile(source, target=target, options={"num_warps": warps, "enable_fp_fusion": True}).asm["ptx"]
+
+    pointers = "operands:*fp64 digits:*i8 fine_digits:*i8 constants:*fp32 norms:*fp64 steps:*fp64 counts:*i32 flags:*u8"
+    numbers = "n_queries:i32 n_padded:i32 D:i32 finest:fp32 smallest:fp32 largest:fp32"
+    for kind in ("fp32", "fp64"):
+        constants = {"WIDTH": 128, "BLOCK": 128, "EPS": 1e-6}
+        assert compiled(kernels.quantize_queries, f"queries:*{kind} {pointers} {numbers}", constants, 1)
+    pointers = "products:*i32 constants:*fp32 lower:*fp32 n_padded:i32 n_tiles:i32"
+    assert compiled(kernels.set_thresholds, pointers, {"K": 64, "SIZE": MAX_SAMPLE, "EPS": 1e-6}, 16)
+    for kind in range(3):
+        pointers = "rows:*fp32 queries:*fp32 counts:*i32 lists:*i32 distances:*fp64 D:i32"
+        constants = {"KIND": kind, "CAPACITY": 4096, "ROWS": 32, "BLOCK": 128}
+        assert compiled(kernels.measure_candidates, pointers, constants, 4)
+        pointers = "counts:*i32 lists:*i32 distances:*fp64 best_ids:*i64 best_distances:*fp64 flags:*u8"
+        pointers += " constants:*fp32 norms:*fp64 steps:*fp64 n_padded:i32"
+        constants = {"EPS": 1e-6, "KIND": kind, "ROUND": kind > 0, "K": 11, "CAPACITY": 4096, "SIZE": 512}
+        assert compiled(kernels.keep_nearest, pointers, constants, 1)
+
+    from kway.rows.gpu import code_kernels
+
+    pointers = "codes:*i32 query_words:*i32 queries:*fp32 lists:*i32 counts:*i32 agreeing_bits:*i32 products:*fp32"
+    constants = {"CAPACITY": 8192, "BLOCK": 128}
+    assert compiled(code_kernels.measure_codes, f"{pointers} n_rows:i32", constants, 4)
+    constants = {"WORDS": 16, "PLANES": 2, "BLOCK": 64}
+    assert compiled(code_kernels.unpack_planes, "words:*i32 out:*fp16 n_rows:i32", constants, 4)
+    assert compiled(code_kernels.generate_rows, "out:*fp32 row_ids:*i32", {}, 4)
+    constants = {"ROWS": 128, "COLUMNS": 256, "DEPTH": 64}
+    assert compiled(code_kernels.generate_codes, "codes:*i32 rotation:*bf16", constants, 8)
 
 
 def test_the_drawn_shapes_are_right_on_the_cpu(tmp_path):

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.rows.cluster import passes
+from kway.rows.cluster import linear_passes as passes
 from kway.rows.passes import wrap_rows
 
 SOFT = [name for name in LOSSES if LOSSES[name].joint.cross_entropy]  # that take soft targets

@@ -31,7 +31,7 @@ from kway.planning import costs
 from kway.planning.costs import Formula, Size
 from kway.planning.rates import Rates
 from kway.progress import note
-from kway.rows.cluster.passes import ClusterRows, saved_theta
+from kway.rows.cluster.linear_passes import ClusterRows, saved_theta
 from kway.rows.cluster.session import current, format_nodes, n_nodes
 from kway.rows.gpu.device import ChosenDevice, Device, has_gpu, is_tensor, names_gpu, resolve
 from kway.rows.gpu.tensor_rows import TensorRows

@@ -23,8 +23,8 @@ from kway.labels import check_width, column, joined, refuse_masked
 from kway.memory import BLOCK_BYTES
 from kway.rows.gpu.device import on_host
 
-SAMPLE_ROWS = 4096  # rows of a sample that stands for all rows: centers, projections, bounds, shares (T1f, T3, T11)
-FEW_VALUES = 2**13  # values up to which one dot product tells whether all are finite; BLAS starts threads above (T12)
+SAMPLE_ROWS = 4096  # rows of a sample that represents all rows when centers, projections and bounds are chosen
+FEW_VALUES = 2**13  # values up to which one dot product shows whether all are finite; above, BLAS starts threads
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ConvertedRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(n, d)."""
+        """Shape (n, d) of the rows."""
         n, d = self.values.shape
         return n, d
 
@@ -55,16 +55,16 @@ class ValidatedRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(n, d)."""
+        """Shape (n, d) of the rows."""
         n, d = self.rows.shape
         return n, d
 
 
-def row_blocks(rows: Any, most: int | None = None) -> list[slice]:
-    """Return slices that cover rows (n, d), dense or CSR, each of at most `most` rows and BLOCK_BYTES as float64."""
+def row_blocks(rows: Any, max_rows: int | None = None) -> list[slice]:
+    """Return slices that split rows (n, d), dense or CSR, into blocks of at most `max_rows` and BLOCK_BYTES."""
     n, d = rows.shape
     values = max(1, rows.nnz // max(1, n) if sp.issparse(rows) else d)  # per row
-    size = max(1, min(BLOCK_BYTES // (8 * values), n if most is None else most))
+    size = max(1, min(BLOCK_BYTES // (8 * values), n if max_rows is None else max_rows))
     return [slice(start, min(n, start + size)) for start in range(0, n, size)]
 
 
@@ -88,17 +88,17 @@ def count_rows(X: Any) -> int:
     return len(X) if hasattr(X, "__len__") else len(np.asarray(X))
 
 
-def split_rows(X: Any, n: int, most: int) -> Iterator[Any]:
-    """Yield the n rows of X in blocks of at most `most`; X itself if one block is enough."""
-    if n <= most:
+def split_rows(X: Any, n: int, max_rows: int) -> Iterator[Any]:
+    """Yield the n rows of X in blocks of at most `max_rows`; X itself if one block is enough."""
+    if n <= max_rows:
         yield X
         return
-    for start in range(0, n, most):
-        yield take_rows(X, np.arange(start, min(n, start + most)))
+    for start in range(0, n, max_rows):
+        yield take_rows(X, np.arange(start, min(n, start + max_rows)))
 
 
 def concatenate_rows(n: int, blocks: Iterable[NDArray]) -> NDArray:
-    """Return blocks of n rows in total as one array; each block is copied as it comes, so they are never all held."""
+    """Return blocks of n rows in total as one array; each block is copied as it comes, and need not be kept."""
     parts = iter(blocks)
     first = next(parts)
     if len(first) == n:

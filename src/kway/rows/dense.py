@@ -3,7 +3,8 @@
     BlockRows   any rows whose slices are arrays: BLAS computes scores and gradients, and slopes overwrite the scores
     DenseRows   an array (n, d): as BlockRows, or the fused kernel, which reads each row once for scores and gradient
 
-Each worker gets a share of the rows and reads it in blocks that fit into the cache.
+Each worker gets a share of the rows and reads it in blocks that fit into the cache. Shapes: n rows, d features, m rows
+of a block, R scores, D columns (d, or d + 1 with the bias).
 """
 
 from __future__ import annotations
@@ -24,50 +25,50 @@ from kway.rows.matrices import add_gram, rooted_rows, row_squares, transposed_pr
 from kway.rows.passes import DISTINCT, IN_MEMORY, QUICK, ClassSums, RowLosses, Sums
 from kway.threads import pmap, shares, spans, spans_of
 
-# a block of rows has about this many values, and at most this many rows: measured over 16 to 4000 features and 5 to 150
-# scores, smaller blocks lose to the overhead of BLAS, larger ones to the caches (T4, T4b)
+# a block of rows has about this many values, and at most this many rows. Smaller blocks lose time to the overhead of
+# BLAS, larger ones to the caches (decided by the linear benchmarks, for 16 to 4000 features and 5 to 150 scores)
 BLOCK_VALUES = CACHE_BYTES // 2
 BLOCK_ROWS = 2048
-LEAST_SHARE = 256  # least rows of the share of a worker (T4)
-FUSED_FEATURES = 48  # with fewer, the sums across lanes of the fused kernel cost more than its products (T4b: letter)
-FUSED_PRODUCTS = 1 << 26  # products of a pass; with fewer, a fit gains less time than compiling the kernel takes (T8)
+LEAST_SHARE = 256  # smallest number of rows of the share of a worker (decided by the linear benchmarks)
+FUSED_FEATURES = 48  # with fewer, the fused kernel spends more time on sums across lanes than on products
+FUSED_PRODUCTS = 1 << 26  # products of a pass; with fewer, compiling the kernel takes longer than it saves
 
 
 @dataclass(frozen=True, eq=False)
 class BlockRows:
-    """Rows (n, d); X[slice] and X[positions] return some of them as an array."""
+    """Passes over rows (n, d) of any type for which X[slice] and X[positions] return arrays."""
 
     X: Any
-    n_whole: int = 0  # number of rows of the problem, if these are a sample of them
+    n_whole: int = 0  # number of rows of the problem that these rows are a sample of; 0 if they are no sample
     order: ClassVar[Literal["C", "F"]] = "C"  # memory order of theta
 
     @property
     def n(self) -> int:
-        """Return the number of rows."""
+        """Number of rows."""
         return int(self.X.shape[0])
 
     @property
     def d(self) -> int:
-        """Return the number of features."""
+        """Number of features."""
         return int(self.X.shape[1])
 
     @property
     def dtype(self) -> np.dtype:
-        """Return the float type of the rows."""
+        """Floating-point type of the rows."""
         return np.dtype(self.X.dtype)
 
     @property
     def offers(self) -> frozenset[str]:
-        """Return nothing: only passes are possible."""
+        """Capabilities: none, only passes are possible."""
         return frozenset()
 
     @property
     def max_rows_in_memory(self) -> int:
-        """Return the number of rows: `take` may copy all of them."""
+        """Number of rows, because `take` may copy all of them."""
         return self.n
 
     def take(self, chosen: NDArray | slice) -> BlockRows:
-        """Return some of the rows, in memory."""
+        """Return the chosen rows, in memory."""
         return DenseRows(self.X[chosen], max(self.n, self.n_whole))
 
     def sample(self) -> BlockRows:
@@ -85,13 +86,13 @@ class BlockRows:
         return np.asarray(theta, order=self.order)
 
     def scores(self, theta: NDArray, rows: slice) -> NDArray:
-        """Return f = X W' + b of some rows (m, R)."""
+        """Return f = X W' + b of the given rows, (m, R)."""
         scores = np.empty((len(range(*rows.indices(self.n))), len(theta)), theta.dtype)
         self.fill_scores(theta, rows, scores)
         return scores
 
     def fill_scores(self, theta: NDArray, rows: slice, scores: NDArray) -> None:
-        """Write f of some rows to scores (m, R)."""
+        """Write f of the given rows to scores (m, R)."""
         np.matmul(self.X[rows], theta[:, :-1].T, out=scores)
         scores += theta[:, -1]
 
@@ -99,16 +100,16 @@ class BlockRows:
         """Return the sum of the weighted losses."""
         theta = self.with_layout(theta)
         blocks = spans(self.n, self.block_rows(len(theta)))
-        return sum(pmap(lambda rows: losses.values(self.scores(theta, rows), rows), blocks))
+        return sum(pmap(lambda rows: losses.loss_sum(self.scores(theta, rows), rows), blocks))
 
     def value_gradient(self, theta: NDArray, losses: RowLosses) -> Sums:
         """Return the sums of the weighted losses and of their gradients, one share of the rows per worker."""
         theta = self.with_layout(theta)
         parts = pmap(lambda share: self.share_sums(theta, losses, share), shares(self.n, least=LEAST_SHARE))
         total, gradient = parts[0]
-        for value, more in parts[1:]:
-            total += value
-            gradient += more
+        for part in parts[1:]:
+            total += part.value
+            gradient += part.gradient
         return Sums(total, gradient)
 
     def share_sums(self, theta: NDArray, losses: RowLosses, share: slice) -> Sums:
@@ -121,12 +122,10 @@ class BlockRows:
             X, scores = self.X[rows], buffer[: rows.stop - rows.start]  # (m, d), (m, R)
             np.matmul(X, W.T, out=scores)
             scores += bias
-            total += losses.slopes(scores, rows)
+            total += losses.overwrite_with_slopes(scores, rows)
             np.matmul(scores.T, X, out=product)
             gradient[:, :-1] += product
-            gradient[:, -1] += (
-                ones[: len(scores)] @ scores
-            )  # a sum along columns by numpy takes as long as both products
+            gradient[:, -1] += ones[: len(scores)] @ scores  # numpy's sum over rows takes as long as both products
         return Sums(total, gradient)
 
     def block_rows(self, n_scores: int) -> int:
@@ -158,18 +157,18 @@ class BlockRows:
         R, D, dtype = len(theta), self.d + bias, theta.dtype
 
         def part(share: slice) -> ClassSums:
-            found = ClassSums(np.zeros(R), np.zeros(R), np.zeros((R, D), dtype))
+            sums = ClassSums(np.zeros(R), np.zeros(R), np.zeros((R, D), dtype))
             for rows in spans_of(share, BLOCK_ROWS):
                 h = losses.curvatures(self.scores(theta, rows), rows)
-                codes, every = losses.targets.codes[rows], np.arange(len(h))
-                own = sp.csr_matrix((h[every, codes], (codes, every)), (R, len(h)))
-                found.mass[:] += h.sum(axis=0)
-                found.own_mass[:] += np.asarray(own.sum(axis=1)).ravel()
-                found.own_rows[:] += own @ rooted_rows(self.X[rows], None, dtype, bias)
-            return found
+                codes, positions = losses.targets.codes[rows], np.arange(len(h))
+                own = sp.csr_matrix((h[positions, codes], (codes, positions)), (R, len(h)))
+                sums.mass[:] += h.sum(axis=0)
+                sums.own_mass[:] += np.asarray(own.sum(axis=1)).ravel()
+                sums.own_rows[:] += own @ rooted_rows(self.X[rows], None, dtype, bias)
+            return sums
 
         parts = pmap(part, shares(self.n, least=LEAST_SHARE))
-        return ClassSums(*(np.sum(sums, axis=0) for sums in zip(*parts, strict=True)))
+        return ClassSums(*(np.sum(arrays, axis=0) for arrays in zip(*parts, strict=True)))
 
     # ---- sums over the rows
 
@@ -184,10 +183,10 @@ class BlockRows:
             return A
 
         parts = pmap(part, shares(self.n, least=LEAST_SHARE))
-        A = parts[0]
-        for more in parts[1:]:
-            A += more
-        return A
+        total = parts[0]
+        for A in parts[1:]:
+            total += A
+        return total
 
     def squares(self, h: NDArray | None) -> NDArray:
         """Return sum_i h_ki x_ij^2 (R, d); without h (R, n) return sum_i x_ij^2 (1, d)."""
@@ -217,7 +216,7 @@ class BlockRows:
 
     def subtract_mean(self, mean: NDArray) -> BlockRows:
         """Return rows from which the mean (d,) is subtracted when a block is read."""
-        return CenteredRows(X=Centered(self.X, mean), of=self)
+        return CenteredRows(X=Centered(self.X, mean), original=self)
 
     def keys(self, direction: NDArray) -> NDArray[np.float64]:
         """Return x_i . direction (n,); equal rows have equal keys."""
@@ -231,12 +230,10 @@ class BlockRows:
 
     def units(self) -> NDArray[np.float64]:
         """Return the root mean square of the nonzero entries of each column, (d,); 1 for a column of zeros."""
-        top = (
-            np.abs(self.X).max(axis=0).astype(np.float64)
-        )  # values are divided by it first, so that no square overflows
-        top[top == 0] = 1
-        squares, counts = np.square(self.X / top).sum(axis=0), (self.X != 0).sum(axis=0)
-        return np.where(counts > 0, top * np.sqrt(squares / np.maximum(counts, 1)), 1.0)
+        peaks = np.abs(self.X).max(axis=0).astype(np.float64)  # divided out, so that no square overflows
+        peaks[peaks == 0] = 1
+        squares, counts = np.square(self.X / peaks).sum(axis=0), (self.X != 0).sum(axis=0)
+        return np.where(counts > 0, peaks * np.sqrt(squares / np.maximum(counts, 1)), 1.0)
 
     def scale_columns(self, units: NDArray) -> BlockRows:
         """Return rows with each column divided by its unit (d,)."""
@@ -259,7 +256,7 @@ class DenseRows(BlockRows):
 
     @property
     def offers(self) -> frozenset[str]:
-        """Return that X is in memory and that equal rows can be found."""
+        """Capabilities: X is in memory, and equal rows can be merged."""
         return frozenset({IN_MEMORY, QUICK, DISTINCT})
 
     def share_sums(self, theta: NDArray, losses: RowLosses, share: slice) -> Sums:
@@ -270,20 +267,23 @@ class DenseRows(BlockRows):
 
     def fused_share(self, theta: NDArray, losses: RowLosses, share: slice) -> Sums:
         """Return the sums over a share of the rows, each of which is read once."""
-        one, loss = FusedPass.of(theta, self.dtype), losses.loss
-        total = fused.each_fused(loss.kernel, loss.margin, loss.width, *self.fused_rows(losses, share), *one)
-        return Sums(total, one.gradient(self.d))
+        arrays, loss = FusedPass.of(theta, self.dtype), losses.loss
+        total = fused.each_fused(loss.kernel, loss.margin, loss.width, *self.fused_rows(losses, share), *arrays)
+        return Sums(total, arrays.gradient(self.d))
 
     def reads_once(self, losses: RowLosses, n_scores: int) -> bool:
         """Return whether the fused kernel computes gradients: it is faster if rows are long and have few scores."""
         X = self.X
-        passed = max(self.n, self.n_whole)  # a kernel that is compiled for all rows is also used for a sample
-        pays = self.d >= FUSED_FEATURES and passed * self.d * n_scores >= FUSED_PRODUCTS
-        able = n_scores <= MAX_SCORES and losses.loss.compiled and losses.targets.soft is None
-        return pays and able and X.strides[1] == X.itemsize and in_registers()
+        n = max(self.n, self.n_whole)  # a kernel that is compiled for all rows is also used for a sample
+        is_faster = self.d >= FUSED_FEATURES and n * self.d * n_scores >= FUSED_PRODUCTS
+        is_supported = n_scores <= MAX_SCORES and losses.loss.compiled and losses.targets.soft is None
+        return is_faster and is_supported and X.strides[1] == X.itemsize and in_registers()
 
     def fused_rows(self, losses: RowLosses, share: slice) -> tuple[Any, ...]:
-        """Return the arguments of a fused kernel for some rows: address, stride, rows, features, codes, weights."""
+        """Return the arguments of a fused kernel for a share of the rows.
+
+        These are the address, the stride, the numbers of rows and features, the codes and the weights.
+        """
         X, codes, weight = self.X[share], losses.targets.codes[share], losses.weight
         weights = np.empty(0, X.dtype) if weight is None else np.ascontiguousarray(weight[share], X.dtype)
         return X.ctypes.data, X.strides[0], len(X), self.d, codes, weights
@@ -331,17 +331,17 @@ class HostHessian:
         """Return sum_i w_i (B_i f(V)_i) [x_i 1], (R, d + 1)."""
         rows, loss = self.rows, self.losses.loss
         V = rows.with_layout(V)
-        known = loss.cross_entropy or not loss.couples
-        part = self._fused_product if known and rows.reads_once(self.losses, len(V)) else self._product
+        has_kernel = loss.cross_entropy or not loss.couples
+        part = self._fused_product if has_kernel and rows.reads_once(self.losses, len(V)) else self._product
         return np.asarray(np.sum(pmap(lambda share: part(V, share), shares(rows.n, least=LEAST_SHARE)), axis=0))
 
     def _fused_product(self, V: NDArray, share: slice) -> NDArray:
         rows = self.rows
         assert isinstance(rows, DenseRows)
-        one = FusedPass.of(V, rows.dtype)
-        given = rows.fused_rows(self.losses, share)
-        fused.fused_hessian_product(self.losses.loss.couples, self.terms[share], *given, *one)
-        return one.gradient(rows.d)
+        arrays = FusedPass.of(V, rows.dtype)
+        fused_rows = rows.fused_rows(self.losses, share)
+        fused.fused_hessian_product(self.losses.loss.couples, self.terms[share], *fused_rows, *arrays)
+        return arrays.gradient(rows.d)
 
     def _product(self, V: NDArray, share: slice) -> NDArray:
         out = np.zeros(V.shape, V.dtype)
@@ -352,7 +352,7 @@ class HostHessian:
         return out
 
     def _slopes(self, rows: slice, change: NDArray) -> NDArray:
-        """Return the change of the weighted slopes of some rows for a change of their scores."""
+        """Return the change of the weighted slopes of the given rows for a change (m, R) of their scores."""
         losses, terms = self.losses, self.terms[rows]
         if losses.loss.cross_entropy:
             slope = terms * (change - np.einsum("ij,ij->i", terms, change)[:, None])
@@ -371,18 +371,19 @@ def hessian_terms(rows: Any, theta: NDArray, losses: RowLosses) -> NDArray:
 
     def part(share: slice) -> None:
         for block in spans_of(share, _rows_of_terms(rows, len(theta))):
-            found, targets = terms[block], losses.targets.of(block)
-            rows.fill_scores(theta, block, found)
+            scores, targets = rows.scores(theta, block), losses.targets.of(block)
+            labels = np.arange(len(scores)), targets.codes
             if loss.cross_entropy:  # the slopes are p - Y, and Y is added again: twice as fast as softmax by numpy
-                loss.value_gradient(found, targets, found)
+                _, p = loss.value_gradient(scores, targets, scores)
                 if targets.soft is None:
-                    found[np.arange(len(found)), targets.codes] += 1
+                    p[labels] += 1
                 else:
-                    found += targets.soft
+                    p += targets.soft
+                terms[block] = p
             else:
-                found[:] = loss.curvatures(found, targets)
+                terms[block] = loss.curvatures(scores, targets)
             if loss.hinge and loss.couples:
-                found[np.arange(len(found)), targets.codes] = 0
+                terms[block][labels] = 0
 
     pmap(part, shares(rows.n, least=LEAST_SHARE))
     return terms
@@ -397,38 +398,38 @@ def _rows_of_terms(rows: Any, n_scores: int) -> int:
 class Centered:
     """Rows (n, d) from which the mean (d,) is subtracted when a slice or positions are read."""
 
-    given: Any
+    original: Any
     mean: NDArray
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Return (n, d)."""
-        n, d = self.given.shape
+        """Shape (n, d) of the rows."""
+        n, d = self.original.shape
         return n, d
 
     @property
     def dtype(self) -> np.dtype:
-        """Return the float type of the rows."""
-        return np.dtype(self.given.dtype)
+        """Floating-point type of the rows."""
+        return np.dtype(self.original.dtype)
 
     def __len__(self) -> int:
-        return len(self.given)
+        return len(self.original)
 
     def __getitem__(self, where: Any) -> NDArray:
-        return np.asarray(self.given[where] - self.mean)
+        return np.asarray(self.original[where] - self.mean)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CenteredRows(BlockRows):
-    """Passes over rows less their mean."""
+    """Passes over rows from which their mean is subtracted."""
 
     X: Centered
-    of: BlockRows  # the original rows
+    original: BlockRows
 
     def shuffled(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """Return a random order in which the original rows are read fast."""
-        return self.of.shuffled(rng)
+        return self.original.shuffled(rng)
 
     def fingerprint(self) -> str:
         """Return the digest of the original rows."""
-        return self.of.fingerprint()
+        return self.original.fingerprint()

@@ -29,7 +29,7 @@ from kway.rows.passes import RowLosses, Sums
 from kway.rows.sparse import SparseRows, runs
 from kway.validation import plain_rows
 
-RUN_BYTES = 2**16  # bytes of consecutive rows that are read together when rows are shuffled (T9)
+RUN_BYTES = 2**16  # bytes of consecutive rows that are read together when rows are shuffled (scale benchmark)
 MAX_ENTRIES = np.iinfo(np.int32).max  # entries of a sparse matrix: with more, scipy would copy the indices as int64
 
 
@@ -43,31 +43,31 @@ class FileRows:
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
-        """The first row of each part, and n."""
+        """Number of the first row of each part, and n."""
         return np.cumsum([0, *map(len, self.parts)])
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(n, d)."""
+        """Shape (n, d) of the rows."""
         return int(self.starts[-1]), int(self.parts[0].shape[1])
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def rows_in(self, n_bytes: int) -> int:
-        """Return how many rows take so many bytes."""
+        """Return how many rows fit into `n_bytes` bytes."""
         return n_bytes // (self.dtype.itemsize * self.shape[1])
 
     def __getitem__(self, where: slice | NDArray[np.int64]) -> NDArray:
         if isinstance(where, slice) and (run := self._run(*where.indices(len(self)))) is not None:
             return run
         rows = np.arange(*where.indices(len(self))) if isinstance(where, slice) else np.asarray(where)
-        found = np.empty((len(rows), self.shape[1]), self.dtype)
-        part = np.searchsorted(self.starts, rows, side="right") - 1
-        for i in np.unique(part):
-            here = part == i
-            found[here] = self.parts[i][rows[here] - self.starts[i]]
-        return found
+        values = np.empty((len(rows), self.shape[1]), self.dtype)
+        parts = np.searchsorted(self.starts, rows, side="right") - 1
+        for i in np.unique(parts):
+            in_part = parts == i
+            values[in_part] = self.parts[i][rows[in_part] - self.starts[i]]
+        return values
 
     def _run(self, first: int, stop: int, step: int) -> NDArray | None:
         """Return consecutive rows of one part, without a copy if they have this dtype; None for other positions."""
@@ -118,9 +118,9 @@ class FileCSR(sp.csr_matrix):
         return sp.csr_matrix(super().__getitem__(where))
 
     def rows_in(self, n_bytes: int) -> int:
-        """Return about how many rows take so many bytes."""
-        each = (self.data.itemsize + self.indices.itemsize) * self.nnz // max(1, self.shape[0])
-        return max(1, n_bytes // max(1, each))
+        """Return about how many rows fit into `n_bytes` bytes; at least one."""
+        row_bytes = (self.data.itemsize + self.indices.itemsize) * self.nnz // max(1, self.shape[0])
+        return max(1, n_bytes // max(1, row_bytes))
 
 
 def write_sparse_blocks(blocks: Iterable[LabeledRows]) -> LabeledRows:
@@ -148,7 +148,7 @@ def write_sparse_blocks(blocks: Iterable[LabeledRows]) -> LabeledRows:
 
 
 def _mapped(file: IO[bytes], kind: np.dtype) -> NDArray:
-    """Map what was written; copy-on-write, because kernels are compiled for writable arrays."""
+    """Map the written file; copy-on-write, because kernels are compiled for writable arrays."""
     file.flush()
     size = file.tell() // kind.itemsize
     return np.memmap(file, kind, "c", shape=(size,)) if size else np.empty(0, kind)
@@ -162,7 +162,7 @@ class MappedRows(BlockRows):
 
     @property
     def max_rows_in_memory(self) -> int:
-        """Return how many rows may be in memory at once."""
+        """Largest number of rows that may be in memory at the same time."""
         return self.X.rows_in(BLOCK_BYTES)
 
     def shuffled(self, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -182,12 +182,12 @@ class MappedCSR(SparseRows):
 
     @property
     def offers(self) -> frozenset[str]:
-        """Return nothing: only passes are possible."""
+        """Capabilities: none, only passes are possible."""
         return frozenset()
 
     @property
     def max_rows_in_memory(self) -> int:
-        """Return how many rows may be in memory at once."""
+        """Largest number of rows that may be in memory at the same time."""
         return self.X.rows_in(BLOCK_BYTES)
 
     def value_gradient(self, theta: NDArray, losses: RowLosses) -> Sums:
@@ -199,7 +199,7 @@ class MappedCSR(SparseRows):
         total, gradient = 0.0, np.zeros_like(theta)
         for run in runs(self.X, len(theta), share, 1, self.X.rows_in(BLOCK_BYTES // 2)):
             slopes = self.scores(theta, run.rows)
-            total += losses.slopes(slopes, run.rows)
+            total += losses.overwrite_with_slopes(slopes, run.rows)
             run.add_product(slopes, gradient.T[:-1])
             gradient[:, -1] += slopes.sum(axis=0)
         return Sums(total, gradient)

@@ -51,7 +51,7 @@ def row_squares(X: Rows, dtype: Any = np.float64) -> NDArray:
 
 
 def column_spread(X: Any) -> NDArray[np.float64]:
-    """Return the standard deviation (d,) of each column of X (n, d); inf if its squares exceed float64."""
+    """Return the standard deviation (d,) of each column of X (n, d); inf if the squares of a column overflow."""
     n, d = X.shape
     step = n if sp.issparse(X) else rows_per_block(8 * d, BLOCK_BYTES)
     first, second = np.zeros(d), np.zeros(d)
@@ -61,8 +61,8 @@ def column_spread(X: Any) -> NDArray[np.float64]:
             squares = rows.multiply(rows) if sp.issparse(rows) else np.square(rows, dtype=np.float64)
             first += np.asarray(rows.sum(axis=0, dtype=np.float64)).ravel()
             second += np.asarray(squares.sum(axis=0, dtype=np.float64)).ravel()
-        found = np.sqrt(np.maximum(0, second / n - (first / n) ** 2))
-    return np.where(np.isnan(found), np.inf, found)
+        spread = np.sqrt(np.maximum(0, second / n - (first / n) ** 2))
+    return np.where(np.isnan(spread), np.inf, spread)
 
 
 # ---- symmetric matrices
@@ -79,17 +79,17 @@ def _load_routine(library: str, name: str, n_arguments: int) -> Callable[..., No
 def _call(library: str, name: str, dtype: np.dtype, *arguments: Any) -> list[Any]:
     """Call a Fortran routine with pointers to letters, integers, scalars of the matrix's type, and arrays."""
     prefix, real = ("s", ctypes.c_float) if dtype == np.float32 else ("d", ctypes.c_double)
-    kept: list[Any] = []
+    values: list[Any] = []  # also keeps what the pointers point to alive
     for value in arguments:
         if isinstance(value, bytes):
-            kept.append(ctypes.c_char(value))
+            values.append(ctypes.c_char(value))
         elif isinstance(value, int):
-            kept.append(ctypes.c_int(value))
+            values.append(ctypes.c_int(value))
         else:
-            kept.append(value if isinstance(value, np.ndarray) else real(value))
-    pointers = [v.ctypes.data if isinstance(v, np.ndarray) else ctypes.addressof(v) for v in kept]
-    _load_routine(library, prefix + name, len(kept))(*pointers)
-    return kept
+            values.append(value if isinstance(value, np.ndarray) else real(value))
+    pointers = [v.ctypes.data if isinstance(v, np.ndarray) else ctypes.addressof(v) for v in values]
+    _load_routine(library, prefix + name, len(values))(*pointers)
+    return values
 
 
 def add_gram(A: NDArray, X: NDArray, scale: float) -> None:

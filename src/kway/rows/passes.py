@@ -6,11 +6,16 @@ A `RowPasses` object computes the sums of this objective over all rows. The obje
 by n and adds the penalty. Each pass receives `RowLosses`: the loss, the targets and the weights of all rows.
 `wrap_rows` selects the implementation from the type of X.
 
+    n rows, d features, m rows of a block, R scores (1 for two classes, else K), D columns: d, or d + 1 with the bias
+
+Every implementation has all methods of `RowPasses`, except that `keys`, `equal`, `units` and `scale_columns` need the
+capability DISTINCT. `offers` lists the capabilities; solvers ask for them before they use what depends on them.
+
     rows/dense.py            an array in memory: a fused kernel, or BLAS a block at a time
     rows/sparse.py           a CSR matrix in memory
     rows/files.py            rows in memory-mapped files, dense or CSR, read in blocks
-    rows/gpu/passes.py       rows on a GPU
-    rows/cluster/passes.py   rows on the nodes of a cluster
+    rows/gpu/linear_passes.py       rows on a GPU
+    rows/cluster/linear_passes.py   rows on the nodes of a cluster
 """
 
 from __future__ import annotations
@@ -24,8 +29,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 IN_MEMORY = "rows.in-memory"  # X is an array or a CSR matrix in the memory of this process
-FETCHED = "rows.fetched"  # np.asarray(X) copies the rows into the memory of this process
-QUICK = "rows.quick"  # a pass takes computation alone: no row is read from a file
+FETCHED = "rows.fetched"  # np.asarray(X) may copy the rows into the memory of this process
+QUICK = "rows.quick"  # passes are bound by computation: no rows are read from a file
 DISTINCT = "rows.distinct"  # equal rows can be found (`keys`, `equal`) and merged into one
 STEPS = "rows.steps"  # the rows object takes stochastic steps itself (`batch_steps`, `sampled_weights`)
 CLASS_FACTOR = "rows.class-factor"  # the rows object computes an inverse Hessian per class itself (`class_factor`)
@@ -47,39 +52,39 @@ class RowLoss(Protocol):
 
     @property
     def kernel(self) -> int:
-        """Return the number that selects the compiled kernel."""
+        """Number that selects the compiled kernel."""
 
     @property
     def margin(self) -> float:
-        """Return the margin of a hinge loss."""
+        """Margin of a hinge loss."""
 
     @property
     def width(self) -> float:
-        """Return the width over which the kink of a hinge is smoothed."""
+        """Width over which the kink of a hinge is smoothed."""
 
     @property
     def compiled(self) -> bool:
-        """Return whether a compiled kernel computes the loss."""
+        """Whether a compiled kernel computes the loss."""
 
     @property
     def joint(self) -> bool:
-        """Return whether all classes form one joint problem."""
+        """Whether all classes form one joint problem."""
 
     @property
     def hinge(self) -> bool:
-        """Return whether the loss is a hinge."""
+        """Whether the loss is a hinge."""
 
     @property
     def couples(self) -> bool:
-        """Return whether the derivative by one score depends on the other scores."""
+        """Whether the derivative by one score depends on the other scores."""
 
     @property
     def cross_entropy(self) -> bool:
-        """Return whether the Hessian of a row is diag(p) - p p', p = softmax(f)."""
+        """Whether the Hessian of a row is diag(p) - p p', p = softmax(f)."""
 
     @property
     def p_curvatures(self) -> bool:
-        """Return whether the second derivatives are p (1 - p)."""
+        """Whether the second derivatives by the scores are p (1 - p), with probabilities p."""
 
     def value_gradient(
         self, scores: NDArray, targets: Targets, gradient: NDArray | None = None
@@ -98,17 +103,17 @@ class RowLosses:
     targets: Targets
     weight: NDArray | None
 
-    def values(self, scores: NDArray, rows: slice) -> float:
+    def loss_sum(self, scores: NDArray, rows: slice) -> float:
         """Return the weighted sum of the losses of the given rows, from their scores (m, R)."""
-        value, _ = self.loss.value_gradient(scores, self.targets.of(rows))
-        return self.weighted_sum(value, rows)
+        row_losses, _ = self.loss.value_gradient(scores, self.targets.of(rows))
+        return self.weighted_sum(row_losses, rows)
 
-    def slopes(self, scores: NDArray, rows: slice) -> float:
-        """Overwrite scores (m, R) with the weighted derivatives; return the weighted sum of the losses."""
-        value, slope = self.loss.value_gradient(scores, self.targets.of(rows), scores)
+    def overwrite_with_slopes(self, scores: NDArray, rows: slice) -> float:
+        """Overwrite scores (m, R) with the weighted derivatives, and return the weighted sum of the losses."""
+        row_losses, slope = self.loss.value_gradient(scores, self.targets.of(rows), scores)
         if self.weight is not None:
             slope *= self.weight[rows, None]
-        return self.weighted_sum(value, rows)
+        return self.weighted_sum(row_losses, rows)
 
     def curvatures(self, scores: NDArray, rows: slice) -> NDArray:
         """Return the weighted second derivatives (m, R) at the scores of the given rows."""
@@ -144,7 +149,10 @@ class HessianSums(Protocol):
     """Products with the Hessian of the summed losses at one theta."""
 
     def product(self, V: NDArray) -> NDArray:
-        """Return sum_i w_i (B_i f(V)_i) [x_i 1], (R, d + 1); B_i (R, R) is the Hessian of loss i in its scores."""
+        """Return sum_i w_i (B_i f(V)_i) [x_i 1], (R, d + 1), for V like theta.
+
+        f(V)_i are the scores of row i with weights V, and B_i (R, R) is the Hessian of loss i by its scores.
+        """
 
 
 class StepRule(NamedTuple):
@@ -176,27 +184,27 @@ class RowPasses(Protocol):
 
     @property
     def X(self) -> Any:
-        """Return the rows: an array, a CSR matrix, or an object whose slices are blocks of rows."""
+        """Rows: an array, a CSR matrix, or an object whose slices are blocks of rows."""
 
     @property
     def n(self) -> int:
-        """Return the number of rows."""
+        """Number of rows."""
 
     @property
     def d(self) -> int:
-        """Return the number of features."""
+        """Number of features."""
 
     @property
     def dtype(self) -> np.dtype:
-        """Return the floating-point type of the rows."""
+        """Floating-point type of the rows."""
 
     @property
     def offers(self) -> frozenset[str]:
-        """Return the optional capabilities: a subset of IN_MEMORY, FETCHED, QUICK, DISTINCT, STEPS, CLASS_FACTOR."""
+        """Capabilities: a subset of IN_MEMORY, FETCHED, QUICK, DISTINCT, STEPS, CLASS_FACTOR."""
 
     @property
     def max_rows_in_memory(self) -> int:
-        """Return the largest number of rows that `take` may copy into memory."""
+        """Largest number of rows that `take` may copy into memory."""
 
     def take(self, chosen: NDArray | slice) -> RowPasses:
         """Return an object of the chosen rows only."""
@@ -209,9 +217,6 @@ class RowPasses(Protocol):
 
     def scores(self, theta: NDArray, rows: slice) -> NDArray:
         """Return f = X W' + b of the given rows, (m, R)."""
-
-    def fill_scores(self, theta: NDArray, rows: slice, scores: NDArray) -> None:
-        """Write f of the given rows to scores (m, R)."""
 
     def value(self, theta: NDArray, losses: RowLosses) -> float:
         """Return the sum of the weighted losses."""
@@ -241,7 +246,7 @@ class RowPasses(Protocol):
         """Return the mean of the squared entries of X."""
 
     def mean(self) -> NDArray:
-        """Return the mean row (d,); zero if the rows are sparse."""
+        """Return the vector (d,) that centers the rows: their mean, or zeros for sparse rows, which stay sparse."""
 
     def subtract_mean(self, mean: NDArray) -> RowPasses:
         """Return rows from which the mean (d,) is subtracted; sparse rows are returned unchanged."""
@@ -253,7 +258,7 @@ class RowPasses(Protocol):
         """Return a digest of the values, or of the names, sizes and times of the files, that identifies the rows."""
 
     def keys(self, direction: NDArray) -> NDArray[np.float64]:
-        """Return x_i . direction, (n,). Equal rows have equal keys."""
+        """Return the projections x_i . direction, (n,); those of equal rows are equal."""
 
     def equal(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return whether row a[i] equals row b[i], for each i."""
@@ -264,15 +269,15 @@ class RowPasses(Protocol):
     def scale_columns(self, units: NDArray) -> RowPasses:
         """Return rows with each column divided by its unit (d,)."""
 
-    def reads_once(self, losses: RowLosses, n_scores: int) -> bool:
-        """Return whether the fused kernel computes gradients, which reads each row only once."""
-
 
 class BatchSteps(Protocol):
     """SGD steps on weights in memory or on a GPU."""
 
     def run(self, order: NDArray[np.int64], eta: NDArray) -> float:
-        """Take one step per batch of these rows, at these rates; return the sum of their losses before each step."""
+        """Take one step per batch of the rows in `order`, and return the sum of their losses before each step.
+
+        `eta` has one learning rate per batch.
+        """
 
     def fetch(self) -> NDArray:
         """Return the current theta (R, d + 1), in memory."""
@@ -310,7 +315,7 @@ class SteppingRows(RowPasses, Protocol):
         """Return the default batch size of sampled softmax."""
 
     def batch_steps(self, losses: RowLosses, weight: NDArray, theta: NDArray, rule: StepRule, batch: int) -> BatchSteps:
-        """Return an SGD run whose weights are stored next to the rows."""
+        """Return an SGD run whose weights are on the device of the rows."""
 
     def sampled_weights(
         self,
@@ -321,28 +326,36 @@ class SteppingRows(RowPasses, Protocol):
         ridge: float,
         fit_intercept: bool,
     ) -> SampledWeights:
-        """Return the weights of a run of sampled softmax, stored next to the rows."""
+        """Return the weights of a run of sampled softmax, on the device of the rows."""
 
     def class_factor(
         self, theta: NDArray, losses: RowLosses, plain: NDArray, ridges: NDArray, n_drawn: int, share: float
     ) -> Callable[[NDArray], NDArray]:
-        """Return an inverse Hessian per score at theta, from about n_drawn rows and a share of `plain` (D, D)."""
+        """Return a function that multiplies each row of a gradient (R, d + 1) by an approximate inverse Hessian.
+
+        The Hessian of score k is approximated by (1 - share) times an estimate from about n_drawn rows, which are drawn
+        in proportion to their curvature, plus share times `plain` (D, D), the unweighted Gram matrix scaled to the same
+        mean curvature, plus diag(ridges).
+        """
 
 
 def wrap_rows(X: Any, device: Any = None, cluster: bool = False) -> RowPasses:
     """Return the passes over X: in this process, on a `device`, or split over the nodes of the current cluster."""
     if cluster:
-        from kway.rows.cluster.passes import ClusterRows
+        from kway.rows.cluster.linear_passes import ClusterRows
 
         return ClusterRows(X)
     if device is not None:
-        from kway.rows.gpu.passes import GpuRows
+        from kway.rows.gpu.linear_passes import GpuRows
 
         return GpuRows.on(device, X)
-    return _kind(X)(X)
+    if hasattr(X, "value_gradient"):  # a RowPasses already; no type of rows has this method
+        passes: RowPasses = X
+        return passes
+    return _passes_type(X)(X)
 
 
-def _kind(X: Any) -> Callable[[Any], Any]:
+def _passes_type(X: Any) -> Callable[[Any], Any]:
     from kway.rows.dense import BlockRows, DenseRows
     from kway.rows.files import FileCSR, FileRows, MappedCSR, MappedRows
     from kway.rows.gpu.tensor_rows import TensorRows
@@ -355,9 +368,7 @@ def _kind(X: Any) -> Callable[[Any], Any]:
     if isinstance(X, FileRows):
         return MappedRows
     if isinstance(X, TensorRows):
-        from kway.rows.gpu.passes import GpuRows
+        from kway.rows.gpu.linear_passes import GpuRows
 
         return GpuRows
-    if isinstance(X, np.ndarray):
-        return DenseRows
-    return lambda given: given if hasattr(given, "value_gradient") else BlockRows(given)
+    return DenseRows if isinstance(X, np.ndarray) else BlockRows

@@ -1,7 +1,7 @@
 """Passes over CSR rows in memory: the two products of a sparse gradient.
 
-    scores (m, R) = rows W + b, W (d, R)          row by row, a share of the rows per worker
-    sums (d, R) += rows' slopes, slopes (m, R)    column by column, a share of the entries per worker
+    scores = X W + b          X (m, d), W (d, R): row by row, a share of the rows per worker
+    gradient += X' slopes     slopes (m, R): column by column, a share of the entries per worker
 
 Rows are processed in runs, so that their slopes take little memory. The runs are transposed once, for all gradients;
 the transposed runs take as much memory as the rows.
@@ -27,7 +27,7 @@ from kway.rows.matrices import row_squares
 from kway.rows.passes import DISTINCT, IN_MEMORY, QUICK, RowLosses, Sums
 from kway.threads import pmap, shares, spans_of, workers
 
-RUN_ROWS = 1024  # least rows of a run: with fewer, most columns would be empty (T4b: texts)
+RUN_ROWS = 1024  # smallest number of rows of a run: with fewer, most columns would be empty (data set of texts)
 _SQUARED_ROWS = 8 * RUN_ROWS  # rows per block of column sums: a pass over all columns for each block
 
 
@@ -37,10 +37,10 @@ class RowRun:
 
     rows: slice
     columns: sp.csc_matrix  # (m, d)
-    shares: list[slice]  # of the columns, with about as many entries each
+    shares: list[slice]  # slices of the columns with about the same number of entries each
 
     def add_product(self, slopes: NDArray, sums: NDArray) -> None:
-        """Add rows' slopes to sums (d, R)."""
+        """Add X' slopes to sums (d, R), X being the rows of the run."""
         X = self.columns
         pmap(lambda s: csr_product(X.data, X.indices, X.indptr, s.start, slopes, sums[s]), self.shares)
 
@@ -53,15 +53,15 @@ class SparseRows(BlockRows):
 
     @property
     def offers(self) -> frozenset[str]:
-        """Return that X is in memory and that equal rows can be found."""
+        """Capabilities: X is in memory, and equal rows can be merged."""
         return frozenset({IN_MEMORY, QUICK, DISTINCT})
 
     def take(self, chosen: NDArray | slice) -> SparseRows:
-        """Return some of the rows."""
+        """Return the chosen rows."""
         return SparseRows(self.X[chosen], max(self.n, self.n_whole))
 
     def fill_scores(self, theta: NDArray, rows: slice, scores: NDArray) -> None:
-        """Write f of some rows to scores (m, R)."""
+        """Write f of the given rows to scores (m, R)."""
         scores[:] = theta[:, -1]
         add_scores(self.X, rows, np.ascontiguousarray(theta[:, :-1].T), scores)
 
@@ -74,9 +74,9 @@ class SparseRows(BlockRows):
             slopes = np.empty((run.rows.stop - first, len(theta)), theta.dtype)
 
             def block(rows: slice, first: int = first, slopes: NDArray = slopes) -> float:
-                some = slopes[rows.start - first : rows.stop - first]
-                self.fill_scores(theta, rows, some)
-                return losses.slopes(some, rows)
+                scores = slopes[rows.start - first : rows.stop - first]
+                self.fill_scores(theta, rows, scores)
+                return losses.overwrite_with_slopes(scores, rows)
 
             parts = shares(len(slopes), least=64)
             total += sum(pmap(block, [slice(first + s.start, first + s.stop) for s in parts]))
@@ -124,7 +124,7 @@ class SparseRows(BlockRows):
         return f"{X.shape}: {zlib.crc32(X.data, zlib.crc32(X.indices, zlib.crc32(X.indptr)))}"
 
     def mean(self) -> NDArray:
-        """Return zero: sparse rows are not centered, because that would make them dense."""
+        """Return zeros: sparse rows are not centered, because that would make them dense."""
         return np.zeros(self.d, self.dtype)
 
     def subtract_mean(self, mean: NDArray) -> SparseRows:
@@ -142,12 +142,12 @@ class SparseRows(BlockRows):
     def units(self) -> NDArray[np.float64]:
         """Return the root mean square of the nonzero entries of each column, (d,); 1 for a column of zeros."""
         columns, data = self.X.indices, self.X.data.astype(np.float64)
-        top = np.zeros(self.d)
-        np.maximum.at(top, columns, np.abs(data))  # values are divided by it first, so that no square overflows
-        top[top == 0] = 1
-        squares = np.bincount(columns, np.square(data / top[columns]), minlength=self.d)
+        peaks = np.zeros(self.d)
+        np.maximum.at(peaks, columns, np.abs(data))  # divided out, so that no square overflows
+        peaks[peaks == 0] = 1
+        squares = np.bincount(columns, np.square(data / peaks[columns]), minlength=self.d)
         counts = np.bincount(columns, data != 0, minlength=self.d)
-        return np.where(counts > 0, top * np.sqrt(squares / np.maximum(counts, 1)), 1.0)
+        return np.where(counts > 0, peaks * np.sqrt(squares / np.maximum(counts, 1)), 1.0)
 
     def scale_columns(self, units: NDArray) -> SparseRows:
         """Return rows with each column divided by its unit (d,)."""
@@ -156,16 +156,16 @@ class SparseRows(BlockRows):
         return SparseRows(sp.csr_matrix((data, X.indices, X.indptr), shape=X.shape))
 
 
-def runs(X: Any, n_scores: int, share: slice, n_shares: int, most: int | None = None) -> Iterator[RowRun]:
-    """Yield a share of the rows in runs of at most `most` rows."""
+def runs(X: Any, n_scores: int, share: slice, n_shares: int, max_rows: int | None = None) -> Iterator[RowRun]:
+    """Yield a share of the rows in runs of at most `max_rows` rows, each for `n_shares` workers."""
     size = max(RUN_ROWS, rows_per_block(8 * n_scores))
-    for rows in spans_of(share, size if most is None else min(size, most)):
+    for rows in spans_of(share, size if max_rows is None else min(size, max_rows)):
         columns = X[rows].tocsc()
         yield RowRun(rows, columns, _even_shares(columns.indptr, n_shares))
 
 
 def add_scores(X: sp.csr_matrix, rows: slice, weights: NDArray, scores: NDArray) -> None:
-    """Add the product of rows of X and weights (d, R) to scores (m, R)."""
+    """Add the product of the given rows of X and weights (d, R) to scores (m, R)."""
     csr_product(X.data, X.indices, X.indptr, rows.start, weights, scores)
 
 

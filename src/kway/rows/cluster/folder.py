@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kway.errors import ClusterError
 from kway.labels import encode_as
 from kway.memory import rows_per_block
-from kway.rows.cluster.passes import ClusterRows, RowShard
+from kway.rows.cluster.linear_passes import ClusterRows, RowShard
 from kway.rows.cluster.session import import_ray
 from kway.rows.cluster.shards import make_shards
 from kway.rows.passes import Targets, wrap_rows
@@ -49,15 +49,15 @@ def folder_rows(parts: Sequence[FolderPart], known: ClassTable, d: int, dtype: n
     makers: list[Callable[[], RowShard]] = [partial(open_folder_shard, part, known, dtype) for part in parts]
     shards, n = make_shards(makers), sum(part.n for part in parts)
     share = min(1.0, min(8 * d + 1000, rows_per_block(d * dtype.itemsize)) / n)
-    drawn = shards.ask("sample", share)
-    X, codes = (np.concatenate([piece[i] for piece in drawn]) for i in (0, 1))
+    samples = shards.ask("sample", share)
+    X, codes = (np.concatenate([sample[i] for sample in samples]) for i in (0, 1))
     weight: Any = None if known.weight is None else known.weight[codes].astype(X.dtype)
     rows = ClusterRows(wrap_rows(X), n, shards)
     return FolderRows(rows, Targets(codes), None if weight is None else weight / weight.mean())
 
 
 def open_folder_shard(part: FolderPart, known: ClassTable, dtype: np.dtype) -> RowShard:
-    """Read the files of a shard, on its node."""
+    """Read the files of a shard; called on its node."""
     rows, labels = part.read()
     X = np.ascontiguousarray(rows, dtype)
     codes = encode_as(labels, known.classes)
@@ -66,7 +66,7 @@ def open_folder_shard(part: FolderPart, known: ClassTable, dtype: np.dtype) -> R
 
 
 def read_columns(files: Sequence[str], columns: Sequence[str]) -> Any:
-    """Return some columns of the files, as one table."""
+    """Return the given columns of the files, as one table."""
     import pyarrow as pa
 
     dataset = _data().read_parquet(list(files), columns=list(columns), override_num_blocks=len(files))

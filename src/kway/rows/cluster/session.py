@@ -71,11 +71,11 @@ class WorkingNode(NamedTuple):
 def working_nodes() -> list[WorkingNode]:
     """Return the nodes with cores; raise ClusterError if there is none."""
     living = [node for node in import_ray().nodes() if node["Alive"]]
-    found = [WorkingNode(node["NodeID"], node["Resources"].get("CPU", 0.0)) for node in living]
-    able = [node for node in found if node.cores > 0]
-    if not able:
+    nodes = [WorkingNode(node["NodeID"], node["Resources"].get("CPU", 0.0)) for node in living]
+    working = [node for node in nodes if node.cores > 0]
+    if not working:
         raise ClusterError("no node of the cluster has a free core; see `kway cluster status`")
-    return able
+    return working
 
 
 class NodeCores(NamedTuple):
@@ -86,11 +86,11 @@ class NodeCores(NamedTuple):
 
 
 def node_cores() -> NodeCores:
-    """Return more than half of the cores of the smallest node: one worker per node, in addition to small actors."""
-    sizes = [node.cores for node in working_nodes()]
-    least = min(sizes)
-    each = least // 2 + 1 if least > 2 else least / 2  # above 1, Ray takes only whole numbers
-    return NodeCores(each, sum(int(cores // each) for cores in sizes))
+    """Return more than half of the cores of the smallest node, so that one worker fits on it beside small actors."""
+    cores = [node.cores for node in working_nodes()]
+    smallest = min(cores)
+    each = smallest // 2 + 1 if smallest > 2 else smallest / 2  # above 1, Ray accepts only integers
+    return NodeCores(each, sum(int(n // each) for n in cores))
 
 
 @contextmanager
@@ -134,23 +134,23 @@ def cluster(
     ...     kway.SoftmaxClassifier().fit_folder("rows", "label")
     """
     if not (patience > 0 and give_up >= patience):
-        raise InputError(f"patience must be above 0 and give_up no less, got {patience!r} and {give_up!r} seconds")
+        raise InputError(f"patience must be above 0 and give_up no smaller, got {patience!r} and {give_up!r} seconds")
     if split not in _SPLITS:
         raise InputError(f"split must be one of {', '.join(_SPLITS)}, got {split!r}")
     ray = import_ray()
-    mine = not ray.is_initialized()
-    if mine:
+    starts_here = not ray.is_initialized()
+    if starts_here:
         _connect(ray, address)
-    place = None if folder is None else Path(folder).absolute()
-    if place is not None:
-        place.mkdir(parents=True, exist_ok=True)
-    home = Cluster(strict, float(patience), float(give_up), place, split)
+    shared = None if folder is None else Path(folder).absolute()
+    if shared is not None:
+        shared.mkdir(parents=True, exist_ok=True)
+    home = Cluster(strict, float(patience), float(give_up), shared, split)
     token = _current.set(home)
     try:
         yield home
     finally:
         _current.reset(token)
-        if mine:
+        if starts_here:
             ray.shutdown()
 
 
@@ -176,26 +176,26 @@ def _connect(ray: Any, address: str | None) -> None:
 
 def _init(ray: Any, address: str) -> None:
     """Connect to Ray; ray:// starts one server process per client, and another one if it dies at its start."""
-    for more in reversed(range(_SERVERS)):
+    for attempts_left in reversed(range(_SERVERS)):
         try:
             ray.init(address=address, log_to_driver=False, logging_level="error", include_dashboard=None)
         except ConnectionAbortedError:
-            if not more:
+            if not attempts_left:
                 raise
         else:
             return
 
 
 def _check_address(address: str | None) -> None:
-    """Raise OSError at once if no process listens at the address; Ray would try it for minutes."""
-    named = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address or ""
-    host, _, port = named.removeprefix("ray://").rpartition(":")
+    """Raise OSError at once if no process listens at the address; Ray would try for minutes."""
+    target = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address or ""
+    host, _, port = target.removeprefix("ray://").rpartition(":")
     if host and port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
 
 
 class NodeStatus(NamedTuple):
-    """One node."""
+    """The state of one node."""
 
     node: str
     address: str
@@ -213,7 +213,7 @@ def node_status(address: str | None = "auto") -> list[NodeStatus]:
         from ray.util.state import list_actors
 
         nodes, actors = ray.nodes(), _count_actors(list_actors)
-    found = [
+    statuses = [
         NodeStatus(
             node["NodeID"][:12],
             node["NodeManagerAddress"],
@@ -225,7 +225,7 @@ def node_status(address: str | None = "auto") -> list[NodeStatus]:
         )
         for node in nodes
     ]
-    return sorted(found, key=lambda status: (not status.alive, status.address, status.node))
+    return sorted(statuses, key=lambda status: (not status.alive, status.address, status.node))
 
 
 def _count_actors(list_actors: Any) -> dict[str, int]:

@@ -6,9 +6,8 @@
 Actors are made in parallel, each on the node that has the fewest actors and none of the same shard. Ray restarts an
 actor whose worker or node died, on another node if necessary, and repeats its call. In addition:
 
-    slow    a shard that has not answered after `patience` seconds is asked again at its next replica; the first answer
-            counts
-    lost    one that has not answered after `give_up` seconds: an error, or None if the cluster is not strict
+    late    if a shard has not answered after `patience` seconds, its next replica is called; the first answer counts
+    lost    if a shard has not answered after `give_up` seconds, this is an error, or the answer None without `strict`
 
 Rows of a memory map are described by their file and offset, so that the other process maps the file itself. Other rows
 are sent.
@@ -34,7 +33,7 @@ from kway.rows.cluster.session import Cluster, current, format_nodes, import_ray
 class Shards(ABC):
     """Members, one per shard, that all receive the same calls."""
 
-    place: str  # the nodes of the members, as text
+    place: str  # description of the nodes of the members
 
     @abstractmethod
     def ask(self, method: str, *arguments: Any) -> list[Any]:
@@ -94,48 +93,51 @@ class RayShards(Shards):
 
     def __init__(self, makers: Sequence[Callable[[], Any]], replicas: int, home: Cluster) -> None:
         self._ray, self._home = import_ray(), home
-        nodes = [found.node for found in working_nodes()]
+        nodes = [working.node for working in working_nodes()]
         places = spread_over(len(makers), replicas, len(nodes))
         self.place = _describe_places(places, len(nodes))
-        self._kept = [self._ray.put(make) for make in makers]  # kept, because Ray needs them to restart a member
-        self.hosts = [[self._host(make, nodes[node]) for node in own] for make, own in zip(self._kept, places)]
-        self.where = self._made()
+        self._makers = [self._ray.put(make) for make in makers]  # stored, because Ray needs them to restart a member
+        self.hosts = [
+            [self._start_host(make, nodes[node]) for node in replica_nodes]
+            for make, replica_nodes in zip(self._makers, places)
+        ]
+        self.where = self._wait_for_hosts()
 
-    def _host(self, make: Any, node: str) -> Any:
+    def _start_host(self, make: Any, node: str) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        # a small share of a core: an actor without one is placed on any node (seen with Ray 2.60)
+        # Ray 2.60 places an actor that reserves no share of a core on any node
         options = {"num_cpus": 0.01, "max_restarts": -1, "max_task_retries": -1}
-        near = NodeAffinitySchedulingStrategy(node_id=node, soft=True)  # another node if this one has failed
-        return self._ray.remote(Host).options(scheduling_strategy=near, **options).remote([make])
+        strategy = NodeAffinitySchedulingStrategy(node_id=node, soft=True)  # another node if this one has failed
+        return self._ray.remote(Host).options(scheduling_strategy=strategy, **options).remote([make])
 
-    def _made(self) -> list[str]:
+    def _wait_for_hosts(self) -> list[str]:
         """Return the node of every first replica, once all replicas are made."""
         try:
-            found = self._ray.get([host.ready.remote() for hosts in self.hosts for host in hosts])
+            nodes: list[str] = self._ray.get([host.ready.remote() for hosts in self.hosts for host in hosts])
         except self._ray.exceptions.RayError as error:
             self.close()
             raise as_kway_error(error) from error
-        return found[:: len(self.hosts[0])]
+        return nodes[:: len(self.hosts[0])]
 
     def ask(self, method: str, *arguments: Any) -> list[Any]:
         """Call all members in parallel; arrays are sent once to each node."""
         shared = [self._ray.put(value) if isinstance(value, np.ndarray) else value for value in arguments]
-        asking = _Question(self, method, shared)
-        while asking.open:
-            asking.collect()
-            asking.retry_late_members()
-        return asking.answers
+        call = _Call(self, method, shared)
+        while call.open:
+            call.collect()
+            call.retry_late_members()
+        return call.answers
 
     def close(self) -> None:
         """End the actors."""
         for hosts in self.hosts:
             for host in hosts:
                 self._ray.kill(host)
-        self.hosts, self._kept = [], []
+        self.hosts, self._makers = [], []
 
 
-class _Question:
+class _Call:
     """One call to all members: which replicas were called, and since when."""
 
     def __init__(self, shards: RayShards, method: str, shared: list[Any]) -> None:
@@ -143,16 +145,16 @@ class _Question:
         self._method, self._shared = method, shared
         self.answers: list[Any] = [None] * len(shards.hosts)
         self.open = set(range(len(shards.hosts)))
-        self._asked = dict.fromkeys(self.open, 0)  # replicas of a member that were asked
+        self._n_called = dict.fromkeys(self.open, 0)  # number of replicas of each member that were called
         self._since = time.monotonic()
         self._waiting: dict[Any, int] = {}
         for member in self.open:
-            self._ask_next(member)
+            self._call_next_replica(member)
 
-    def _ask_next(self, member: int) -> None:
+    def _call_next_replica(self, member: int) -> None:
         hosts = self._shards.hosts[member]
-        host = hosts[self._asked[member] % len(hosts)]
-        self._asked[member] += 1
+        host = hosts[self._n_called[member] % len(hosts)]
+        self._n_called[member] += 1
         self._waiting[host.call.remote(self._method, *self._shared)] = member
 
     def collect(self) -> None:
@@ -166,7 +168,7 @@ class _Question:
                 self.answers[member] = self._ray.get(answer)
             except (self._ray.exceptions.ActorDiedError, self._ray.exceptions.ObjectLostError):
                 if time.monotonic() - self._since < self._shards._home.give_up:
-                    self._ask_next(member)
+                    self._call_next_replica(member)
                     continue
                 self._lose(member)
             except self._ray.exceptions.RayTaskError as error:
@@ -176,8 +178,8 @@ class _Question:
     def _seconds_left(self) -> float:
         """Return the seconds until the next member is late or lost."""
         home = self._shards._home
-        asked = [self._asked[m] for m in self.open if self._asked[m] < len(self._shards.hosts[m])]
-        deadline = min([home.give_up, *(home.patience * n for n in asked)])
+        n_called = [self._n_called[m] for m in self.open if self._n_called[m] < len(self._shards.hosts[m])]
+        deadline = min([home.give_up, *(home.patience * n for n in n_called)])
         return max(0.001, self._since + deadline - time.monotonic())
 
     def retry_late_members(self) -> None:
@@ -187,8 +189,11 @@ class _Question:
             if waited > home.give_up:
                 self._lose(member)
                 self.open.discard(member)
-            elif self._asked[member] < len(self._shards.hosts[member]) and waited > home.patience * self._asked[member]:
-                self._ask_next(member)
+            elif (
+                self._n_called[member] < len(self._shards.hosts[member])
+                and waited > home.patience * self._n_called[member]
+            ):
+                self._call_next_replica(member)
 
     def _lose(self, member: int) -> None:
         home = self._shards._home
@@ -205,24 +210,26 @@ def spread_over(members: int, replicas: int, nodes: int) -> list[list[int]]:
     >>> spread_over(2, 2, 4), spread_over(3, 2, 3), spread_over(1, 2, 1)
     ([[0, 2], [1, 3]], [[0, 1], [1, 2], [2, 0]], [[0, 0]])
     """
-    held = [0] * nodes
-    found: list[list[int]] = [[] for _ in range(members)]
+    counts = [0] * nodes
+    places: list[list[int]] = [[] for _ in range(members)]
     for _ in range(replicas):
-        for own in found:
-            last = own[-1] if own else 0
-            node = min(range(nodes), key=lambda n: (n in own, held[n], (n - last) % nodes))
-            held[node] += 1
-            own.append(node)
-    return found
+        for replica_nodes in places:
+            last = replica_nodes[-1] if replica_nodes else 0
+            node = min(range(nodes), key=lambda n: (n in replica_nodes, counts[n], (n - last) % nodes))
+            counts[node] += 1
+            replica_nodes.append(node)
+    return places
 
 
 def _describe_places(places: list[list[int]], nodes: int) -> str:
     """Describe on which nodes the members are, with a warning if a node has too many."""
-    held = Counter(node for own in places for node in own)
+    counts = Counter(node for replica_nodes in places for node in replica_nodes)
     text = f"on {format_nodes(nodes)}, {len(places[0])} of each"
     if len(places[0]) > nodes:
         return f"{text}: more replicas than nodes, so a node that dies takes all of a shard with it"
-    return text if held.total() <= nodes else f"{text}: up to {max(held.values())} of the {held.total()} on one node"
+    if counts.total() <= nodes:
+        return text
+    return f"{text}: up to {max(counts.values())} of the {counts.total()} on one node"
 
 
 def as_kway_error(error: Any) -> Exception:
@@ -253,11 +260,11 @@ class FilePlace(NamedTuple):
 class Carried(NamedTuple):
     """Rows (m, d), dense or CSR, that are sent to the other process."""
 
-    held: Any
+    values: Any
 
     def rows(self) -> Any:
         """Return the rows."""
-        return self.held
+        return self.values
 
 
 def row_source(rows: Any, run: slice) -> FilePlace | Carried:

@@ -5,9 +5,9 @@
     task = begin(f, data, 3)             f(rows, 3), on some node, with all of its cores
     task.result()                        what it returned, or the error it raised
 
-Without a cluster items are worked on one after another in this process. A worker, or a call, whose node dies is started
-again with the same item, so it must be possible to do it twice. A caller that reached the cluster as a client (ray://)
-is no part of it, and Ray's datasets have to be: there an actor holds the dataset.
+Without a cluster, the items are processed one after another in this process. If the node of a worker or a call dies, it
+is started again with the same arguments, so workers and calls must be repeatable. Ray's datasets only work in a process
+of the cluster. A client (ray://) is not one, so that an actor holds the dataset for it.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from kway.rows.cluster.session import current, import_ray, node_cores
 from kway.rows.cluster.shards import as_kway_error
 
 Worker = Callable[[Any], dict[str, Any]]
-_ITEM, _WRONG, _REFUSED = "item", "wrong", "refused"
+_ITEM, _ERROR, _IS_INPUT_ERROR = "item", "wrong", "refused"  # columns of the dataset
 
 
 def stream(make: Callable[[], Worker], items: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """Yield the results in the order in which they are finished."""
+    """Yield the results of make()(item) for all items, in the order in which they are finished."""
     if current() is None or not items:
         yield from map(make(), items) if items else ()
         return
     for result in _results(make, items):
-        if result[_WRONG]:
-            raise (InputError if result[_REFUSED] else ClusterError)(result[_WRONG])
-        yield {name: value for name, value in result.items() if name not in (_WRONG, _REFUSED)}
+        if result[_ERROR]:
+            raise (InputError if result[_IS_INPUT_ERROR] else ClusterError)(result[_ERROR])
+        yield {name: value for name, value in result.items() if name not in (_ERROR, _IS_INPUT_ERROR)}
 
 
 def _results(make: Callable[[], Worker], items: Sequence[Any]) -> Iterator[dict[str, Any]]:
@@ -77,11 +77,11 @@ def _dataset(make: Callable[[], Worker], items: Sequence[Any]) -> Any:
     data.DataContext.get_current().enable_progress_bars = False  # kway draws its own
     numbers = data.from_items([{_ITEM: i} for i in range(len(items))], override_num_blocks=len(items))
     cores = node_cores()
-    most = max(1, min(len(items), cores.workers))
+    max_workers = max(1, min(len(items), cores.workers))
     return numbers.map(
         ItemWorker,
         fn_constructor_args=(make, list(items)),
-        compute=data.ActorPoolStrategy(min_size=1, max_size=most),
+        compute=data.ActorPoolStrategy(min_size=1, max_size=max_workers),
         num_cpus=cores.each,
     )
 
@@ -93,14 +93,14 @@ class ItemWorker:
         self.work, self.items = make(), items
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return the result of an item."""
-        no_error = {_WRONG: "", _REFUSED: False}
+        """Return the result of an item, or the message of its error."""
+        no_error = {_ERROR: "", _IS_INPUT_ERROR: False}
         try:
             return {**self.work(self.items[int(row[_ITEM])]), **no_error}
         except KwayError as error:
-            return {_WRONG: str(error), _REFUSED: True}
+            return {_ERROR: str(error), _IS_INPUT_ERROR: True}
         except Exception as error:
-            return {_WRONG: f"a worker of the cluster failed: {type(error).__name__}: {error}", _REFUSED: False}
+            return {_ERROR: f"a worker of the cluster failed: {type(error).__name__}: {error}", _IS_INPUT_ERROR: False}
 
 
 class Task:

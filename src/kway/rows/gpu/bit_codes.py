@@ -1,15 +1,21 @@
 """Codes of a few bits per column (kway.search.codecs.bits) on a device: encoding and search.
 
 EncodedBits, EncodedBytes    codes of rows on the device; they equal the CPU's up to the rounding of a product
-BitCodes                     search for the k nearest among all rows that the codes leave in doubt
-    y_r (D,)    odd integers, sum over planes b of 2^(B - 1 - b) (+-1)
-    key_r       half_r - f_r <q, y_r>, the estimate; half only if distances are roots
+BitCodes                     search for the k nearest rows by their codes
+
+Symbols, for n rows of D rotated columns and B bits per column:
+
+    y_r (D,)    odd integers, the sum over the bit planes b of 2^(B - 1 - b) times +1 or -1
+    f_r         factor of row r: f_r y_r approximates the rotated row
+    key_r       half_r - f_r <q, y_r>, the estimate; half_r is added only if distances are roots
     low_r       key_r - (bar + slack) f_r |q|, where slack covers the rounding of <q, y_r> / |q| in half precision
-    1. Multiply all rows in blocks and keep the `keep` rows of the smallest low.
-    2. Measure them in full if full rows are kept, else estimate their distances in float32.
-    3. If the largest low kept is above the key of the k-th distance, no other row's estimate less its error bar is
-       below it. Otherwise keep more rows, in the end all.
-    If there is a filter of signs (sign_codes.py), it goes first, and the queries that it leaves open are multiplied.
+
+1. Multiply all rows in blocks, and keep the `keep` rows with the smallest low_r.
+2. Measure them in full if full rows are stored, else estimate their distances in float32.
+3. If the largest low_r kept is above the key of the k-th distance, every other row is farther, unless its estimate is
+   wrong by more than its error bar. Otherwise keep more rows, and in the end all.
+
+A filter of signs (sign_codes.py) goes first if there is one. Queries that it does not decide are searched as above.
 """
 
 from __future__ import annotations
@@ -28,51 +34,51 @@ from kway.rows.gpu.exact_search import GROUP, NearestRows
 from kway.rows.gpu.sign_codes import BITS, BLOCK_CODES, CODE_TILE, SignFilter
 from kway.threads import spans
 
-SomeRows = Callable[[slice], Tensor]  # returns a part of the rows, less their center
+CenteredBlock = Callable[[slice], Tensor]  # returns a slice of the rows, with their center subtracted
 
 
 class EncodedBits(NamedTuple):
-    """Codes of n rows: words (n, B D / 32) int32, plane by plane; `room` also has rows of zeros up to whole tiles."""
+    """Codes of n rows."""
 
-    room: Tensor
-    words: Tensor
+    room: Tensor  # the words, with rows of zeros up to a whole number of tiles
+    words: Tensor  # (n, B D / 32) int32, plane by plane
     factor: Tensor  # (n,) float32
     half: Tensor  # (n,) float32, |z|^2 / 2
     widest: float  # the largest error of an estimate, in units of f |q|
 
 
 def encode_bits(
-    device: Device, rows: SomeRows, n: int, rotation: Tensor, bits: int, steps: Sequence[float]
+    device: Device, rows: CenteredBlock, n: int, rotation: Tensor, bits: int, steps: Sequence[float]
 ) -> EncodedBits:
-    """Encode n rows, rotated by rotation (d, D), with the best of some grid steps."""
-    wide = rotation.shape[1]
-    room = device.zeros((-(-n // CODE_TILE) * CODE_TILE, bits * wide // 32), "int32")
+    """Encode n rows, rotated by rotation (d, D); each row uses the grid step of `steps` that fits it best."""
+    width = rotation.shape[1]
+    room = device.zeros((-(-n // CODE_TILE) * CODE_TILE, bits * width // 32), "int32")
     factor, half, widest = device.empty(n), device.empty(n), device.zeros(())
     with device.full_precision():
-        for part in row_blocks(n, 64 * wide):
+        for part in row_blocks(n, 64 * width):
             z = rows(part).to(rotation.dtype) @ rotation  # (m, D)
             square = z.square().sum(1)
             levels, along, length = _best_levels(z, square, bits, steps)
             f = (square / along.where(along > 0, 1.0)).where(along > 0, 0.0)
             error = (length - square / f.where(f > 0, 1.0).square()).clamp(min=0.0).where(f > 0, 0.0)
-            widest = device.torch.maximum(widest, (error.amax() / max(1, wide - 1)).sqrt())
+            widest = device.torch.maximum(widest, (error.amax() / max(1, width - 1)).sqrt())
             room[part], factor[part], half[part] = _words(levels, bits), f, 0.5 * square
     return EncodedBits(room, room[:n], factor, half, float(widest))
 
 
 class _Levels(NamedTuple):
-    """u (m, D), <z, y> (m,) and |y|^2 (m,)."""
+    """Grid levels of rotated rows z (m, D), and how well y, the odd integers of the levels, fits them."""
 
-    levels: Tensor
-    along: Tensor
-    length: Tensor
+    levels: Tensor  # (m, D), 0..2^B - 1
+    along: Tensor  # <z, y> (m,)
+    length: Tensor  # |y|^2 (m,)
 
 
 def _levels(z: Tensor, step: Tensor, bits: int) -> _Levels:
-    most = 2**bits - 1
-    u = (z * (1.0 / step)[:, None] + 0.5 * (most + 1)).floor_().clamp_(0, most)
-    y = 2 * u - most
-    return _Levels(u, (y * z).sum(1), y.square().sum(1))
+    highest = 2**bits - 1
+    levels = (z * (1.0 / step)[:, None] + 0.5 * (highest + 1)).floor_().clamp_(0, highest)
+    y = 2 * levels - highest
+    return _Levels(levels, (y * z).sum(1), y.square().sum(1))
 
 
 def _best_levels(z: Tensor, square: Tensor, bits: int, steps: Sequence[float]) -> _Levels:
@@ -106,28 +112,28 @@ class EncodedBytes:
 
     @staticmethod
     def encode(device: Device, rows: Tensor, center: Tensor) -> EncodedBytes:
-        """Encode rows (n, d) less the center (d,) float32."""
+        """Encode rows (n, d) with the center (d,) float32 subtracted."""
         codes, scale = device.empty(rows.shape, "int8"), device.empty(len(rows))
         for part in row_blocks(len(rows), 16 * rows.shape[1]):
-            moved = rows[part] - center
-            widest = moved.abs().amax(1)
-            scale[part] = (widest / 127.0).where(widest > 0, 1.0).float()
-            codes[part] = (moved / scale[part][:, None]).round_().clamp_(-127, 127).to(codes.dtype)
+            centered = rows[part] - center
+            peaks = centered.abs().amax(1)
+            scale[part] = (peaks / 127.0).where(peaks > 0, 1.0).float()
+            codes[part] = (centered / scale[part][:, None]).round_().clamp_(-127, 127).to(codes.dtype)
         return EncodedBytes(codes, scale, center)
 
     @property
     def shape(self) -> Any:
-        """(n, d)."""
+        """Shape (n, d) of the rows."""
         return self.codes.shape
 
     @property
     def dtype(self) -> Any:
-        """float32."""
+        """Dtype of the decoded rows: float32."""
         return self.scale.dtype
 
     @property
     def device(self) -> Any:
-        """The device of the codes."""
+        """Device of the codes."""
         return self.codes.device
 
     def __len__(self) -> int:
@@ -139,18 +145,21 @@ class EncodedBytes:
 
 _HALF, _SINGLE = (float(np.finfo(kind).eps) / 2 for kind in (np.float16, np.float32))  # relative rounding errors
 
-MeasureSome = Callable[[Tensor, Tensor], Tensor]  # (which queries (m,), ids (m, c)) -> distances (m, c) float64
+MeasureRows = Callable[[Tensor, Tensor], Tensor]  # (which queries (m,), ids (m, c)) -> distances (m, c) float64
 
 
 class CodeQueries(NamedTuple):
-    """Rotated queries (q, D) float32, their norms (q,) and bases (q,) float64: ||q||^2, or distance less key."""
+    """Rotated queries (q, D) float32, their norms (q,) float64, and bases (q,) float64.
+
+    The base is ||q||^2 if distances are roots, else the difference of a distance and its key.
+    """
 
     rotated: Tensor
     norms: Tensor
     base: Tensor
 
     def take(self, which: Tensor) -> CodeQueries:
-        """Return some of the queries."""
+        """Return the queries with these numbers."""
         return CodeQueries(*(values[which] for values in self))
 
 
@@ -170,54 +179,54 @@ class BitCodes:
     def __len__(self) -> int:
         return int(self.words.shape[0])
 
-    def nearest(self, queries: CodeQueries, k: int, measure: MeasureSome) -> NearestRows:
+    def nearest(self, queries: CodeQueries, k: int, measure: MeasureRows) -> NearestRows:
         """Return the k <= n nearest by (measured distance, position)."""
         answers = exact_search.Answers(self.device, len(queries.rotated), k)
         signs, keep = self.filter, min(len(self), _first_kept(k))
         if signs is not None:
             answers.search(
                 exact_search.BLOCK_QUERIES,
-                lambda some: self._search_lists(signs, queries.take(some), k, partial(measure, some)),
+                lambda part: self._search_lists(signs, queries.take(part), k, partial(measure, part)),
             )
         while len(answers.left):
             answers.search(
                 min(exact_search.BLOCK_QUERIES, rows_that_fit(8 * keep)),
-                lambda some, keep=keep: self._filtered(queries.take(some), k, keep, partial(measure, some)),
+                lambda part, keep=keep: self._filter(queries.take(part), k, keep, partial(measure, part)),
             )
             keep = min(len(self), exact_search.MORE_KEPT * keep)
-        return answers.found
+        return answers.nearest
 
     def _search_lists(
         self, signs: SignFilter, queries: CodeQueries, k: int, measure: Callable[[Tensor], Tensor]
     ) -> tuple[NearestRows, Tensor]:
-        """Return the k nearest of the filter's lists, and whether (q,) no other row is in doubt."""
-        listed, norms = signs.lists(queries.rotated), queries.norms.float()[:, None]
+        """Return the k nearest rows of the filter's lists, and whether (q,) every other row is farther."""
+        lists, norms = signs.lists(queries.rotated), queries.norms.float()[:, None]
         slack = 4 * BITS * _SINGLE * queries.rotated.abs().sum(1, keepdim=True)
-        lows = -self.factor[listed.ids] * (listed.products + self.bar * norms + slack)
+        lows = -self.factor[lists.ids] * (lists.products + self.bar * norms + slack)
         if self.half is not None:
-            lows += self.half[listed.ids] * (1 - 2.0**-20)
-        at = exact_search.smallest_keys(lows.where(listed.real, float("inf")), _first_kept(k))
-        ids, order = listed.ids.gather(1, at.ids).sort(1)
+            lows += self.half[lists.ids] * (1 - 2.0**-20)
+        at = exact_search.smallest_keys(lows.where(lists.real, float("inf")), _first_kept(k))
+        ids, order = lists.ids.gather(1, at.ids).sort(1)
         real = at.distances.isfinite().gather(1, order)
-        found = exact_search.sort_nearest(measure(ids).where(real, float("inf")), ids, k)
-        keys = self._keys(found.distances[:, -1], queries.base)
-        every = lows.shape[1] == real.shape[1]  # of the rows listed
-        beyond = every | ~real.all(1) | (at.distances.double().amax(1) > keys)
-        return found, beyond & signs.covers(keys, queries.norms, self.half is not None, listed.most)
+        nearest = exact_search.sort_nearest(measure(ids).where(real, float("inf")), ids, k)
+        keys = self._keys(nearest.distances[:, -1], queries.base)
+        measured_all = lows.shape[1] == real.shape[1]  # rows of the lists
+        beyond = measured_all | ~real.all(1) | (at.distances.double().amax(1) > keys)
+        return nearest, beyond & signs.covers(keys, queries.norms, self.half is not None, lists.most)
 
-    def _filtered(
+    def _filter(
         self, queries: CodeQueries, k: int, keep: int, measure: Callable[[Tensor], Tensor]
     ) -> tuple[NearestRows, Tensor]:
-        """Return the k nearest of the rows kept, and whether (q,) no other row is in doubt."""
+        """Return the k nearest of the `keep` rows of the smallest low, and whether (q,) every other row is farther."""
         ids, lows = self._smallest(queries, keep)
         ids = ids.sort(1).values
-        found = exact_search.sort_nearest(measure(ids), ids, k)
+        nearest = exact_search.sort_nearest(measure(ids), ids, k)
         if keep == len(self):
-            return found, self.device.torch.ones_like(queries.norms, dtype=self.device.torch.bool)
-        return found, lows.double().amax(1) > self._keys(found.distances[:, -1], queries.base)
+            return nearest, self.device.torch.ones_like(queries.norms, dtype=self.device.torch.bool)
+        return nearest, lows.double().amax(1) > self._keys(nearest.distances[:, -1], queries.base)
 
     def _keys(self, distances: Tensor, base: Tensor) -> Tensor:
-        """Return the key of a row at this distance (q,)."""
+        """Return the keys (q,) of rows at these distances (q,)."""
         return distances - base if self.half is None else 0.5 * (distances.square() - base)
 
     def _smallest(self, queries: CodeQueries, keep: int) -> NearestRows:
@@ -254,10 +263,10 @@ class BitCodes:
         byte = torch.arange(256, device=words.device)[:, None] >> torch.arange(8, device=words.device)
         signs = ((byte & 1) * 2 - 1).to(kind)  # (256, 8)
         planes = words.view(torch.uint8).view(m, self.bits, -1)  # (m, B, D / 8)
-        found = torch.nn.functional.embedding(planes[:, 0].int(), signs)
+        y = torch.nn.functional.embedding(planes[:, 0].int(), signs)
         for b in range(1, self.bits):
-            found = found * 2 + torch.nn.functional.embedding(planes[:, b].int(), signs)
-        return found.view(m, -1)
+            y = y * 2 + torch.nn.functional.embedding(planes[:, b].int(), signs)
+        return y.view(m, -1)
 
     def estimates(self, queries: CodeQueries, ids: Tensor) -> Tensor:
         """Return estimated distances (q, c) float64 of the rows at ids (q, c)."""
@@ -279,8 +288,8 @@ def _first_kept(k: int) -> int:
 
 def unpack_bits(words: Tensor, out: Tensor, bits: int) -> None:
     """Unpack words into `out` (m, D) by a kernel, in one pass."""
-    from kway.rows.gpu.search_kernels import unpack_planes
+    from kway.rows.gpu.code_kernels import unpack_planes
 
-    m, wide = out.shape
+    m, width = out.shape
     with Device(str(out.device)).selected():
-        unpack_planes[(-(-m // CODE_TILE), wide // 32)](words.contiguous(), out, m, wide // 32, bits, CODE_TILE)
+        unpack_planes[(-(-m // CODE_TILE), width // 32)](words.contiguous(), out, m, width // 32, bits, CODE_TILE)

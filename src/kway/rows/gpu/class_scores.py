@@ -1,8 +1,8 @@
 """Scores of classes on a GPU, f = X W' + b, and the means of classes. Called by kway.base.class_rows.
 
     scores   (n, R)   scores of all classes
-    shares   (n, K)   probabilities, whose largest is the class of the largest score
-    best     (n, k)   codes and scores, best first, ties by the lower code; without an array of shape (n, K)
+    shares   (n, K)   probabilities of all classes; the class of the largest score has the largest
+    best     (n, k)   codes and scores, best first, ties by the lower code; computed without an array of shape (n, K)
 
 Rows and classes are processed in blocks. The k best classes of a block are among the k groups of 64 classes with the
 largest maxima: one pass over the scores finds these groups, and only k x 64 scores per row are sorted, stably, so that
@@ -28,11 +28,16 @@ from kway.rows.gpu.device import GPU_BLOCK_BYTES, Device, row_blocks, rows_that_
 from kway.rows.gpu.exact_search import GROUP
 from kway.threads import spans
 
-MANY_CLASSES = 16_384  # classes scored at a time; SGD over more classes rounds its operands to bfloat16 (G2)
+MANY_CLASSES = 16_384  # classes scored at a time; SGD over more classes rounds its operands to bfloat16
 
 
 class BestClasses(NamedTuple):
-    """Codes and scores (n, k), the sum of all weights relative to the best (n,), and whether scores overflow (n,)."""
+    """The k best classes of n rows.
+
+    codes, scores   (n, k)
+    total           (n,)  sum of the weights of all classes, relative to that of the best; None if not requested
+    overflows       (n,)  whether a score is not finite
+    """
 
     codes: Tensor
     scores: Tensor
@@ -51,28 +56,28 @@ class DeviceClasses(NamedTuple):
     def copy(device: Device, W: NDArray, b: NDArray) -> DeviceClasses:
         """Copy the weights in parts; raise BudgetError if they and a block of scores do not fit."""
         with device.room(f"the weights of {len(b):,} classes", W.nbytes + b.nbytes + GPU_BLOCK_BYTES):
-            kind = device.put(b[:1]).dtype
-            copied = torch.empty(W.shape, dtype=kind, device=device.name)
-            for some in row_blocks(len(b), W[:1].nbytes):
-                copied[some] = device.put(W[some])
+            dtype = device.put(b[:1]).dtype
+            copied = torch.empty(W.shape, dtype=dtype, device=device.name)
+            for part in row_blocks(len(b), W[:1].nbytes):
+                copied[part] = device.put(W[part])
             return DeviceClasses(device, copied, device.put(b))
 
     def kind(self, X: Tensor) -> torch.dtype:
         """Return the float type of the scores of rows X."""
         return torch.promote_types(X.dtype, self.W.dtype)
 
-    def block_scores(self, X: Tensor, some: slice = slice(None)) -> Tensor:
-        """Return the scores (m, c) of a block of rows and some classes."""
+    def block_scores(self, X: Tensor, classes: slice = slice(None)) -> Tensor:
+        """Return the scores (m, c) of rows X (m, d) for a slice of the classes."""
         kind = self.kind(X)
         with self.device.full_precision():
-            return torch.addmm(self.b[some].to(kind), X.to(kind), self.W[some].to(kind).T)
+            return torch.addmm(self.b[classes].to(kind), X.to(kind), self.W[classes].to(kind).T)
 
     def scores(self, X: Tensor) -> Tensor:
         """Return the scores (n, R); raise BudgetError if they do not fit."""
         return self._table(X, len(self.b), lambda f: f)
 
     def shares(self, X: Tensor, shares: Shares) -> Tensor:
-        """(n, K); raises BudgetError if they do not fit."""
+        """Return the probabilities (n, K); raise BudgetError if they do not fit."""
         return self._table(X, max(2, len(self.b)), lambda f: probabilities(f, shares))
 
     def _table(self, X: Tensor, width: int, answer: Callable[[Tensor], Tensor]) -> Tensor:
@@ -86,44 +91,50 @@ class DeviceClasses(NamedTuple):
             return out
 
     def best_answers(self, X: Tensor, k: int, shares: Shares | None) -> tuple[Tensor, Tensor]:
-        """Codes (n, k) of the best classes with their scores or, with `shares`, their probabilities."""
+        """Return codes (n, k) of the best classes, and their scores or, with `shares`, their probabilities."""
         with self.device.room(f"the best classes of {len(X):,} rows"):
             if len(self.b) == 1:
                 f = self.scores(X)
                 first = (f > 0).long()
                 codes, scores = torch.cat((first, 1 - first), 1)[:, :k], torch.cat((f.abs(), -f.abs()), 1)[:, :k]
                 return codes, scores if shares is None else torch.sigmoid(scores * shares.scale)
-            found = self.best(X, k, shares)
-            _refuse_overflow(X, found.overflows, found.scores.dtype)
-            if shares is None or found.total is None:
-                return found.codes, found.scores
-            return found.codes, log_weights(shares, found.scores, found.scores[:, :1]).exp() / found.total[:, None]
+            best = self.best(X, k, shares)
+            _refuse_overflow(X, best.overflows, best.scores.dtype)
+            if shares is None or best.total is None:
+                return best.codes, best.scores
+            return best.codes, log_weights(shares, best.scores, best.scores[:, :1]).exp() / best.total[:, None]
 
     def best(self, X: Tensor, k: int, shares: Shares | None = None) -> BestClasses:
         """Return the k best classes of every row, and with `shares` the sum of the weights of all classes."""
         row_bytes = self.W.element_size() * min(MANY_CLASSES, len(self.b))
-        size = min(rows_that_fit(row_bytes), self.device.free_bytes() // (8 * row_bytes))  # a few such arrays at once
+        free_bytes = self.device.free_bytes() // 8  # up to eight arrays of this size exist at the same time
+        size = min(rows_that_fit(row_bytes), free_bytes // row_bytes)
         parts = [self._best(X[rows], k, shares) for rows in spans(len(X), max(1, size))]
         if len(parts) == 1:
             return parts[0]
         totals = None if shares is None else torch.cat([part.total for part in parts])
-        codes, found, bad = (torch.cat([getattr(p, name) for p in parts]) for name in ("codes", "scores", "overflows"))
-        return BestClasses(codes, found, totals, bad)
+        joined = (torch.cat([getattr(p, name) for p in parts]) for name in ("codes", "scores", "overflows"))
+        codes, scores, overflows = joined
+        return BestClasses(codes, scores, totals, overflows)
 
     def _best(self, X: Tensor, k: int, shares: Shares | None) -> BestClasses:
         X = X.to(self.kind(X))
         codes, scores = X.new_empty((len(X), 0), dtype=torch.int64), X.new_empty((len(X), 0))
         total, overflows = None, X.new_zeros((len(X),), dtype=torch.bool)
-        for some in spans(len(self.b), MANY_CLASSES):
-            f = self.block_scores(X, some)  # (m, c)
+        for classes in spans(len(self.b), MANY_CLASSES):
+            f = self.block_scores(X, classes)  # (m, c)
             low, high = torch.aminmax(f, dim=1)
             overflows |= ~(low.isfinite() & high.isfinite())
             columns, before = largest_columns(f, min(k, f.shape[1])), scores[:, :1]
-            codes, scores = _merged(codes, scores, columns + some.start, f.gather(1, columns), k)
+            codes, scores = _merge_best(codes, scores, columns + classes.start, f.gather(1, columns), k)
             if shares is not None:
                 peak = scores[:, :1]
-                more = log_weights(shares, f, peak).exp().sum(1)
-                total = more if total is None else more + total * log_weights(shares, before, peak).exp()[:, 0]
+                block_total = log_weights(shares, f, peak).exp().sum(1)
+                total = (
+                    block_total
+                    if total is None
+                    else block_total + total * log_weights(shares, before, peak).exp()[:, 0]
+                )
         return BestClasses(codes, scores, total, overflows)
 
 
@@ -137,7 +148,7 @@ def log_weights(shares: Shares, f: Tensor, peak: Tensor) -> Tensor:
 
 
 def probabilities(f: Tensor, shares: Shares) -> Tensor:
-    """Return probabilities (m, K) of scores (m, R); the largest is that of the largest score."""
+    """Return probabilities (m, K) of scores (m, R); the class of the largest score has the largest probability."""
     if f.shape[1] == 1:
         return lift_winners(torch.sigmoid(torch.cat((-f, f), dim=1) * shares.scale), (f[:, 0] > 0).long())
     if shares.joint:
@@ -148,7 +159,10 @@ def probabilities(f: Tensor, shares: Shares) -> Tensor:
 
 
 def lift_winners(p: Tensor, winners: Tensor) -> Tensor:
-    """Return p (m, c) with the winner (m,) of each row as its argmax, one rounding step above its equals."""
+    """Return p (m, c) with the winner (m,) of each row as its argmax.
+
+    A winner whose probability equals another one after rounding is set to the next larger float.
+    """
     at = winners[:, None]
     largest = p.amax(1, keepdim=True)
     above = torch.nextafter(largest, torch.full_like(largest, torch.inf))
@@ -163,21 +177,21 @@ def largest_columns(f: Tensor, k: int) -> Tensor:
         return f.argmax(1, keepdim=True)
     if 2 * k * GROUP >= c:
         return f.sort(dim=1, descending=True, stable=True).indices[:, :k]
-    short = -c % GROUP
-    whole = torch.nn.functional.pad(f, (0, short), value=-torch.inf) if short else f
-    whole = whole.view(m, -1, GROUP)
-    groups = whole.amax(2).sort(dim=1, descending=True, stable=True).indices[:, :k]
+    padding = -c % GROUP
+    padded = torch.nn.functional.pad(f, (0, padding), value=-torch.inf) if padding else f
+    grouped = padded.view(m, -1, GROUP)
+    groups = grouped.amax(2).sort(dim=1, descending=True, stable=True).indices[:, :k]
     groups = groups.sort(dim=1).values  # in the order of their columns, which the stable sort keeps
-    inside = whole.gather(1, groups[:, :, None].expand(-1, -1, GROUP)).view(m, -1)  # (m, k 64)
-    order = inside.sort(dim=1, descending=True, stable=True).indices[:, :k]
+    candidates = grouped.gather(1, groups[:, :, None].expand(-1, -1, GROUP)).view(m, -1)  # (m, k 64)
+    order = candidates.sort(dim=1, descending=True, stable=True).indices[:, :k]
     return groups.gather(1, order // GROUP) * GROUP + order % GROUP
 
 
-def _merged(codes: Tensor, scores: Tensor, more: Tensor, theirs: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the k best of both lists; `codes` are lower than `more`, so that ties keep their order."""
-    both, names = torch.cat((scores, theirs), dim=1), torch.cat((codes, more), dim=1)
-    order = both.sort(dim=1, descending=True, stable=True).indices[:, :k]
-    return names.gather(1, order), both.gather(1, order)
+def _merge_best(codes: Tensor, scores: Tensor, new_codes: Tensor, new_scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the k best of both lists; new codes are larger, so that a stable sort keeps ties in their order."""
+    scores, codes = torch.cat((scores, new_scores), dim=1), torch.cat((codes, new_codes), dim=1)
+    order = scores.sort(dim=1, descending=True, stable=True).indices[:, :k]
+    return codes.gather(1, order), scores.gather(1, order)
 
 
 def _refuse_overflow(X: Tensor, overflows: Tensor, kind: torch.dtype, first: int = 0) -> None:
@@ -212,8 +226,8 @@ def classes_on_device(device: Device, W: NDArray, b: NDArray) -> DeviceClasses:
         return copy.classes
     classes = DeviceClasses.copy(device, W, b)
     if W.nbytes >= BLOCK_BYTES:
-        place = id(W)
-        _COPIES[place] = _Copy(weakref.ref(W, lambda _: _COPIES.pop(place, None)), weakref.ref(b), classes)
+        key = id(W)
+        _COPIES[key] = _Copy(weakref.ref(W, lambda _: _COPIES.pop(key, None)), weakref.ref(b), classes)
     return classes
 
 
@@ -229,20 +243,20 @@ class HostRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(n, d)."""
+        """Shape (n, d) of the rows."""
         n, d = self.rows.shape
         return n, d
 
     @property
     def dtype(self) -> np.dtype:
-        """The dtype of the rows."""
+        """Numpy dtype of the rows."""
         return np.dtype(self.rows.dtype)
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, some: Any) -> HostRows:
-        return HostRows(self.rows[some], self.device)
+    def __getitem__(self, rows: Any) -> HostRows:
+        return HostRows(self.rows[rows], self.device)
 
     def class_scores(self, W: NDArray, b: NDArray) -> NDArray:
         """Return the scores (n, R)."""
@@ -263,7 +277,7 @@ class HostRows:
 
     def _blocks(self) -> Iterator[Tensor]:
         blocks = row_blocks(len(self), self.dtype.itemsize * self.shape[1])
-        return (self.device.put(self.rows[some]) for some in blocks)
+        return (self.device.put(self.rows[block]) for block in blocks)
 
 
 # ---- the means of classes
@@ -278,7 +292,11 @@ class BatchMeans(NamedTuple):
 
 
 def batch_means(device: Device, rows: Callable[[slice], Tensor], place: NDArray, w: NDArray, d: int) -> BatchMeans:
-    """Return the means of classes place (n,) in 0..c - 1; rows(part) returns some rows (m, d) on the device."""
+    """Return the weighted means of the classes of a batch.
+
+    `rows` returns a slice of the rows, (m, d), on the device; `place` (n,) has their classes 0..c - 1, `w` (n,) their
+    weights.
+    """
     n, c = len(place), int(place.max()) + 1
     parts = row_blocks(n, 8 * d)
     with device.room(f"the means of {c:,} classes x {d} columns", 16 * c * d + 24 * n):

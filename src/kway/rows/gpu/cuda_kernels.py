@@ -12,8 +12,8 @@ are in shared memory, swizzled. The unit computes popc(c & q), the ordinary unit
 
     agreeing bits = 512 - popc(q) - popc(c) + 2 popc(c & q)
 
-A code passes if they exceed the query's threshold. Its number is appended to the query's list, and the list's counter
-counts it even if the list is full.
+A code with more agreeing bits than the query's threshold is appended to the query's list. Its counter counts such codes
+even if the list is full.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Module:
 
     def __init__(self, handle: ctypes.c_void_p, names: dict[str, bytes]) -> None:
         self._driver, self._kernels = _driver(), {}
-        for name, lowered in names.items():
+        for name, symbol in names.items():
             kernel = ctypes.c_void_p()
-            _check(self._driver.cuModuleGetFunction(ctypes.byref(kernel), handle, lowered), "cuModuleGetFunction")
+            _check(self._driver.cuModuleGetFunction(ctypes.byref(kernel), handle, symbol), "cuModuleGetFunction")
             self._kernels[name] = kernel
 
     def blocks_per_multiprocessor(self, name: str, threads: int, shared: int) -> int:
@@ -137,8 +137,8 @@ def _nvrtc() -> Any:
     """Load NVRTC from torch's CUDA packages, else from the system."""
     major = str(load_torch().version.cuda or "").split(".")[0]
     folders = {Path(load_torch().__file__).parents[1] / "nvidia", Path(sysconfig.get_paths()["purelib"]) / "nvidia"}
-    found = [str(path) for folder in folders for path in sorted(folder.glob(f"*/lib/libnvrtc.so.{major}*"))]
-    for name in (*found, f"libnvrtc.so.{major}", "libnvrtc.so"):
+    paths = [str(path) for folder in folders for path in sorted(folder.glob(f"*/lib/libnvrtc.so.{major}*"))]
+    for name in (*paths, f"libnvrtc.so.{major}", "libnvrtc.so"):
         try:
             return ctypes.CDLL(name)
         except OSError:
@@ -153,12 +153,11 @@ def _check(code: int, what: str) -> None:
         raise CudaError(f"CUDA returned error {code} for {what}")
 
 
-# queries per pass: (tiles in flight per warpgroup, blocks per multiprocessor), measured (G1)
+# queries per pass: (tiles in flight per warpgroup, blocks per multiprocessor), decided by the benchmark gpu_bits
 IN_FLIGHT = {8: (4, 6), 64: (2, 5), 128: (4, 3)}
 CODE_QUERIES = tuple(IN_FLIGHT)
-WORD_PLACES = [
-    4 * t + 2 * c + h for c in range(2) for h in range(2) for t in range(4)
-]  # where the unit expects word 4 t + j
+# the matrix unit expects word 4 t + 2 c + h of a query at this position
+WORD_PLACES = [4 * t + 2 * c + h for c in range(2) for h in range(2) for t in range(4)]
 
 
 def kernel_name(n: int) -> str:
@@ -174,12 +173,12 @@ def shared_bytes(n: int) -> int:
 def _wgmma(n: int) -> str:
     """Return a device function: d (n / 2 registers) (+)= A (4 registers) x B (descriptor); scale 0 overwrites d."""
     k = n // 2
-    held = ",".join(f"%{i}" for i in range(k))
+    accumulators = ",".join(f"%{i}" for i in range(k))
     outs = ",".join(f'"+r"(d[{i}])' for i in range(k))
     return (
         f"__device__ __forceinline__ void mma(int (&d)[{k}], const uint32_t (&a)[4], uint64_t desc, int scale) {{\n"
         f'  asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{k + 5}, 0;\\n'
-        f"wgmma.mma_async.sync.aligned.m64n{n}k256.s32.b1.b1.and.popc {{{held}}}, "
+        f"wgmma.mma_async.sync.aligned.m64n{n}k256.s32.b1.b1.and.popc {{{accumulators}}}, "
         f'{{%{k},%{k + 1},%{k + 2},%{k + 3}}}, %{k + 4}, p;\\n}}\\n"\n'
         f'    : {outs} : "r"(a[0]),"r"(a[1]),"r"(a[2]),"r"(a[3]),"l"(desc),"r"(scale));\n}}\n'
     )

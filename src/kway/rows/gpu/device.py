@@ -1,11 +1,11 @@
-"""The device that arrays live on: "cpu", "cuda", "cuda:N" or "auto", copies to it and back, and its memory.
+"""The `device=` argument, copies between a device and the host, and the memory of a device.
 
-resolve("cpu")                   None: numpy and numba compute, and torch is not loaded
-resolve("cuda")                  the Device, or an error that says what to install; "cuda:1" is the second GPU
-resolve("auto", pays=True)       the Device if there is a GPU and the work is large enough, else None
-device.put(x)                    copy a numpy array or a tensor to the device; no copy if it is already there
-device.fetch(t)                  copy a tensor into a numpy array
-with device.room("the rows", b)  turn running out of memory into a BudgetError with the figures
+resolve("cpu").device              None: numpy and numba compute, and torch is not loaded
+resolve("cuda").device             the Device, or an error that says what to install; "cuda:1" is the second GPU
+resolve("auto", pays=True).device  the Device if there is a GPU and the work is large enough, else None
+device.put(x)                      a tensor on the device; a copy, unless the values are already there
+device.fetch(t)                    a numpy array; a copy, unless the tensor is on the CPU
+with device.room("the rows", b)    running out of memory inside raises BudgetError with the figures
 
 `Device("cpu")` runs the same code through torch on the CPU, for tests.
 """
@@ -31,12 +31,16 @@ from kway.threads import spans
 
 Tensor = Any  # torch.Tensor; torch is not a dependency
 _INSTALL = "pip install 'kway[gpu]'"
-MAX_NEIGHBORS = 2048  # neighbors that a device lists per query; the CPU computes longer lists (G1)
-GPU_BLOCK_BYTES = 2**29  # bytes of a block of scores, keys or copied rows: launches cost little against it (G1, G2)
+MAX_NEIGHBORS = 2048  # neighbors that a device lists per query; the CPU computes longer lists (benchmark gpu_search)
+# bytes of a block of scores, keys or copied rows, so large that launches cost little (gpu_search, gpu_softmax)
+GPU_BLOCK_BYTES = 2**29
 
 
 class ChosenDevice(NamedTuple):
-    """The device, None for numpy on the CPU, and the reason in one sentence."""
+    """The device, or None if numpy computes on the CPU, and the reason for the choice.
+
+    The reason is empty if the CPU was requested.
+    """
 
     device: Device | None
     why: str
@@ -83,7 +87,10 @@ class Device:
         return self.torch.cuda.device(self.name) if self.is_gpu else nullcontext()
 
     def put(self, array: Any, dtype: Any = None) -> Tensor:
-        """Return a tensor on the device with the values of a numpy array or of a tensor on any device."""
+        """Return a tensor on the device with the values of a numpy array or of a tensor on any device.
+
+        The result shares memory with values that are on the device and have the dtype; a Device("cpu") shares arrays.
+        """
         torch = self.torch
         if isinstance(array, torch.Tensor):
             return array.to(self.name, dtype)
@@ -92,7 +99,7 @@ class Device:
             return torch.from_numpy(np.ascontiguousarray(array)).to(self.name, dtype)
 
     def fetch(self, tensor: Tensor) -> NDArray:
-        """Copy a tensor into a numpy array."""
+        """Return a tensor as a numpy array, which shares memory with a tensor that is on the CPU."""
         values: NDArray = tensor.detach().cpu().numpy()
         return values
 
@@ -120,7 +127,7 @@ class Device:
     @contextmanager
     def room(self, what: str, needed: int = 0) -> Iterator[None]:
         """Raise BudgetError if `needed` bytes are not free, or if memory runs out inside the block."""
-        if needed and needed > self.free_bytes():  # the driver takes longer to answer than a small search
+        if needed and needed > self.free_bytes():  # free_bytes takes longer than a small search
             raise BudgetError(self._describe_shortage(what, needed))
         try:
             yield
@@ -172,12 +179,16 @@ _PRECISION = _FullPrecision()
 
 
 def resolve(device: str, pays: bool = True) -> ChosenDevice:
-    """Return the device of a `device=` argument; "auto" means a GPU if there is one and the work is large enough."""
+    """Return the device for a `device=` argument, and the reason for the choice.
+
+    "auto" selects a GPU if there is one and the work is large enough for it to be faster, which the caller states by
+    `pays`.
+    """
     DEVICE.check("device", device)
     if device == "cpu":
         return ChosenDevice(None, "")
     if names_gpu(device):
-        _refuse_absent(device)
+        _check_gpu_exists(device)
         return ChosenDevice(Device(device), f"device={device!r}")
     if not pays:
         return ChosenDevice(None, "on the CPU: too small for a GPU to be faster")
@@ -208,7 +219,7 @@ def load_torch() -> Any:
         import torch
     except ImportError as error:
         raise InputError(
-            f"device='cuda' needs PyTorch, which is not installed ({error}); {_INSTALL}, or use device='cpu'"
+            f"computing on a GPU needs PyTorch, which is not installed ({error}); {_INSTALL}, or use device='cpu'"
         ) from error
     return torch
 
@@ -220,14 +231,14 @@ def is_tensor(array: Any) -> bool:
 
 
 def on_host(array: Any) -> Any:
-    """Copy a tensor into a numpy array; return anything else unchanged."""
+    """Return a tensor as a numpy array on the host, and anything else unchanged."""
     return array.detach().cpu().numpy() if is_tensor(array) else array
 
 
 def as_tensor(device: Device, values: NDArray) -> Any:
-    """Copy an array to the device, unless torch has no such dtype (text, for example)."""
-    known = values.dtype.kind in "if" or values.dtype in (np.dtype(np.bool_), np.dtype(np.uint8))
-    return device.put(values) if known else values
+    """Return an array as a tensor on the device, or unchanged if torch has no such dtype (text, for example)."""
+    is_numeric = values.dtype.kind in "if" or values.dtype in (np.dtype(np.bool_), np.dtype(np.uint8))
+    return device.put(values) if is_numeric else values
 
 
 def as_given(X: Any, answer: Any) -> Any:
@@ -246,7 +257,7 @@ def take_labels(classes: NDArray, codes: Any) -> Any:
     return labels[codes] if is_tensor(labels) else classes[device.fetch(codes)]
 
 
-def _refuse_absent(device: str) -> None:
+def _check_gpu_exists(device: str) -> None:
     torch = load_torch()
     Device(device)  # refuses other kinds of GPU
     if not torch.cuda.is_available():
@@ -259,10 +270,10 @@ def _refuse_absent(device: str) -> None:
 
 
 def rows_that_fit(row_bytes: float) -> int:
-    """Return how many rows of so many bytes are processed at a time; at least one."""
+    """Return how many rows of `row_bytes` bytes fit into a block; at least one."""
     return rows_per_block(row_bytes, GPU_BLOCK_BYTES)
 
 
 def row_blocks(n: int, row_bytes: float) -> list[slice]:
-    """Return slices that cover n rows of so many bytes each, a block at a time."""
+    """Return slices that split n rows of `row_bytes` bytes each into blocks."""
     return spans(n, rows_that_fit(row_bytes))

@@ -1,7 +1,7 @@
 """Exact search on a device: the k nearest rows (n, d) of each query by float64 distance, then by lower position.
 
     metric      d(q, x)                   operands q, x       key of a row           distance of a score q.x - o
-    euclidean   ||q - x||                 less the mean       o - q.x, o = |x|^2/2   sqrt(|q|^2 - 2 score)
+    euclidean   ||q - x||                 minus the mean      o - q.x, o = |x|^2/2   sqrt(|q|^2 - 2 score)
     cosine      1 - q.x / (|q| |x|)       of length one       -q.x, o = 0            1 - score
     dot         -q.x                      as given            -q.x, o = 0            -score
 
@@ -27,10 +27,10 @@ from kway.kernels.float32 import FLOAT32_SAFE, PRODUCT_UNDERFLOW
 from kway.rows.gpu.device import MAX_NEIGHBORS, Device, Tensor, load_torch, row_blocks, rows_that_fit
 from kway.threads import spans
 
-EXTRA_KEPT = 22  # rows kept beyond k: enough for the proof of nearly every query, and 32 in all for k = 10 (G1)
-MORE_KEPT = 8  # times as many rows are kept if the proof failed (G1)
-BLOCK_QUERIES = 4096  # queries that are searched together (G1)
-GROUP = 64  # numbers, classes or queries of a group: the smallest k are in the k groups of the smallest minima (G1, G3)
+EXTRA_KEPT = 22  # rows kept beyond k, with which nearly every query is proven (decided by the benchmark gpu_search)
+MORE_KEPT = 8  # factor by which the number of kept rows grows if the proof fails (gpu_search)
+BLOCK_QUERIES = 4096  # queries that are searched together (gpu_search)
+GROUP = 64  # keys or scores of a group; the k smallest are in the k groups with the smallest minima (gpu_search)
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class DeviceMetric(ABC):
     centered: ClassVar[bool] = False
 
     def operand(self, rows: Tensor, center: Tensor | None) -> Tensor:
-        """Return rows or queries (n, d) float64 as they enter the products."""
-        return rows if center is None else rows - center
+        """Return rows or queries (n, d) as they enter the products, in float64."""
+        return rows.double() if center is None else rows - center  # the center is float64, so the difference is
 
     def scales(self, lengths: Tensor) -> Tensor:
         """Return the factors (n,) from products of the given rows to products of their operands."""
@@ -76,7 +76,10 @@ class EuclideanMetric(DeviceMetric):
         return 0.5 * squares
 
     def threshold(self, worst: Tensor, norm: Tensor, reach: float, slack: float) -> Tensor:
-        """Return (d^2 - |q|^2) / 2 plus slack; rows longer than norm + worst cannot be near, so it ignores them."""
+        """Return (d^2 - |q|^2) / 2 plus the rounding error of a key.
+
+        The error grows with the length of a row. A row at distance <= worst is no longer than norm + worst.
+        """
         longest = norm + (norm + worst).clamp(max=reach)
         return 0.5 * (worst - norm) * (worst + norm) + slack * longest * longest + PRODUCT_UNDERFLOW
 
@@ -92,14 +95,14 @@ class CosineMetric(DeviceMetric):
 
     def operand(self, rows: Tensor, center: Tensor | None) -> Tensor:
         """Return the rows divided by their lengths; zero rows stay zero."""
-        return unit_rows(rows)
+        return unit_rows(rows.double())
 
     def scales(self, lengths: Tensor) -> Tensor:
         """Return 1 / |x|, and 0 for zero rows."""
         return (lengths > 0).double() / lengths.where(lengths > 0, 1.0)
 
     def is_safe(self, lengths: Tensor, safe: tuple[float, float]) -> bool:
-        """Return whether no product is lost that its scale would make large again."""
+        """Return whether no product underflows or overflows before it is scaled."""
         nonzero = lengths[lengths > 0]
         return not len(nonzero) or bool((nonzero.min() > safe[0]) & (nonzero.max() < safe[1]))
 
@@ -110,9 +113,9 @@ class CosineMetric(DeviceMetric):
     def measure(self, queries: Tensor, rows: Tensor) -> Tensor:
         """Take the root of a product, as the CPU's kernel does, so that equal rows have distance 0."""
         q = queries[:, None]
-        products, both = (rows * q).sum(2), q.square().sum(2) * rows.square().sum(2)
-        apart = (1.0 - products / both.where(both > 0, 1.0).sqrt_()).clamp_(0.0, 2.0)
-        return apart.where(both > 0, 1.0)
+        products, squares = (rows * q).sum(2), q.square().sum(2) * rows.square().sum(2)
+        distances = (1.0 - products / squares.where(squares > 0, 1.0).sqrt_()).clamp_(0.0, 2.0)
+        return distances.where(squares > 0, 1.0)
 
 
 class DotMetric(DeviceMetric):
@@ -140,20 +143,23 @@ class NearestRows(NamedTuple):
 
 
 class Answers:
-    """The answers (q, k) so far, and the queries `left`, whose answer is not proven."""
+    """The answers (q, k) so far, and the numbers of the queries `left`, whose answers are not proven."""
 
     def __init__(self, device: Device, q: int, k: int) -> None:
         self.device, self.left = device, device.torch.arange(q, device=device.name)
-        self.found = NearestRows(device.empty((q, k), "int64"), device.empty((q, k), "float64"))
+        self.nearest = NearestRows(device.empty((q, k), "int64"), device.empty((q, k), "float64"))
 
     def search(self, batch: int, attempt: Callable[..., tuple[NearestRows, Tensor]]) -> None:
-        """Search the queries left in batches; attempt(some) returns answers and whether (m,) they are proven."""
+        """Search the queries that are left in batches.
+
+        `attempt` receives the numbers (m,) of a batch, and returns its answers and whether (m,) they are proven.
+        """
         unproven = []
         with self.device.full_precision():
-            for some in self.left.split(batch):
-                found, proven = attempt(some)
-                self.found.ids[some], self.found.distances[some] = found
-                unproven.append(some[~proven])
+            for part in self.left.split(batch):
+                answer, proven = attempt(part)
+                self.nearest.ids[part], self.nearest.distances[part] = answer
+                unproven.append(part[~proven])
         self.left = self.device.torch.cat(unproven)
 
 
@@ -198,11 +204,16 @@ class ExactRows:
         """Return the k <= n nearest rows of queries (q, d)."""
         answers, keep = Answers(self.device, len(queries), k), min(len(self), k + EXTRA_KEPT)
         while len(answers.left) and keep <= max(MAX_NEIGHBORS, k + EXTRA_KEPT):
-            answers.search(BLOCK_QUERIES, lambda some, keep=keep: self._filter(queries[some].double(), k, keep))
+            answers.search(BLOCK_QUERIES, lambda part, keep=keep: self._filter(queries[part].double(), k, keep))
             keep = min(len(self), MORE_KEPT * keep)
-        for some in answers.left.split(16) if len(answers.left) else ():
-            answers.found.ids[some], answers.found.distances[some] = self.brute(queries[some].double(), k)
-        return answers.found
+        for part in answers.left.split(16) if len(answers.left) else ():
+            answers.nearest.ids[part], answers.nearest.distances[part] = self.brute(queries[part].double(), k)
+        return answers.nearest
+
+    def nearest_in_float32(self, queries: Tensor, k: int) -> NearestRows:
+        """Return the k < n nearest rows of float32 queries (q, d) by (distance in float32, position)."""
+        brute = lambda queries, k: self.brute(queries.double(), k, rounded=True)  # noqa: E731
+        return resolve_ties(ListSearch(len(self), self.nearest, brute), queries, k)
 
     def _filter(self, queries: Tensor, k: int, keep: int) -> tuple[NearestRows, Tensor]:
         """Return the k nearest of the rows of the smallest keys, and whether (q,) no other row can be nearer."""
@@ -213,10 +224,10 @@ class ExactRows:
             dtype = self.device.torch.float64  # products with a very long query would overflow
         ids, keys = self._smallest(operands.to(dtype), keep)
         ids = ids.sort(1).values
-        found = sort_nearest(self.measure(queries, ids), ids, k)
+        nearest = sort_nearest(self.measure(queries, ids), ids, k)
         if keep == len(self):
-            return found, self.device.torch.ones_like(norms, dtype=self.device.torch.bool)
-        return found, keys.double().amax(1) > self.key_limit(found.distances[:, -1], norms)
+            return nearest, self.device.torch.ones_like(norms, dtype=self.device.torch.bool)
+        return nearest, keys.double().amax(1) > self.key_limit(nearest.distances[:, -1], norms)
 
     def _smallest(self, operands: Tensor, keep: int) -> NearestRows:
         """Return positions and keys (q, keep) of the smallest keys."""
@@ -241,7 +252,10 @@ class ExactRows:
         return rows.to(dtype) if self.center is None else (rows.double() - self.center).to(dtype)
 
     def key_limit(self, worst: Tensor, norms: Tensor) -> Tensor:
-        """Return the largest key (q,) of a row at distance <= worst (q,), for queries of these norms (q,)."""
+        """Return the largest key (q,) of a row at distance <= worst (q,), for queries of these norms (q,).
+
+        1e-12 covers the rounding of a float64 distance, which is below 1e-15 times the root of the number of columns.
+        """
         return self.metric.threshold(worst * (1 + 1e-12), norms, self.reach, self.slack)
 
     def measure(self, queries: Tensor, ids: Tensor) -> Tensor:
@@ -253,20 +267,20 @@ class ExactRows:
         torch, none = self.device.torch, (len(queries), 0)
         best = NearestRows(self.device.empty(none, "int64"), self.device.empty(none, "float64"))
         for part in spans(len(self), max(k, rows_that_fit(8 * len(queries) * self.rows.shape[1]))):
-            away = self.metric.measure(queries, self.rows[part].double()[None])  # (q, c)
-            away = round_to_float32(away) if rounded else away
-            ids = torch.arange(part.start, part.stop, device=self.device.name).expand_as(away)
-            best = sort_nearest(torch.cat([best.distances, away], 1), torch.cat([best.ids, ids], 1), k)
+            distances = self.metric.measure(queries, self.rows[part].double()[None])  # (q, c)
+            distances = round_to_float32(distances) if rounded else distances
+            ids = torch.arange(part.start, part.stop, device=self.device.name).expand_as(distances)
+            best = sort_nearest(torch.cat([best.distances, distances], 1), torch.cat([best.ids, ids], 1), k)
         return best
 
 
 class ListSearch(NamedTuple):
-    """A search over n rows: `spare` rows beyond k are requested; `brute`, if given, ends long ties."""
+    """A search over n rows by float64 distances."""
 
     n: int
     nearest: SearchFunction
-    brute: SearchFunction | None = None
-    spare: int = 1
+    brute: SearchFunction | None = None  # measures every row; without it, lists grow to n rows
+    spare: int = 1  # rows beyond k that are requested first
 
 
 def resolve_ties(search: ListSearch, queries: Tensor, k: int) -> NearestRows:
@@ -278,37 +292,44 @@ def resolve_ties(search: ListSearch, queries: Tensor, k: int) -> NearestRows:
     """
     if queries.dtype == load_torch().float64:
         return search.nearest(queries, k)
-    count, most = k + search.spare, search.n if search.brute is None else min(MAX_NEIGHBORS, search.n)
-    found = search.nearest(queries, count)
-    away = round_to_float32(found.distances)
-    ids, distances = found.ids[:, :k].contiguous(), away[:, :k].contiguous()
-    left = (away[:, 1:] == away[:, :-1]).any(1).nonzero()[:, 0]
-    more = NearestRows(found.ids[left], found.distances[left])
-    while len(left):
-        more = _sort_rounded(more)
-        ids[left], distances[left] = more.ids[:, :k], more.distances[:, :k]
-        left = left[more.distances[:, -1] == more.distances[:, k - 1]]
-        if count >= most:
+    count = k + search.spare
+    lists = search.nearest(queries, count)
+    ids, distances = lists.ids[:, :k].contiguous(), round_to_float32(lists.distances[:, :k])
+    rounded = round_to_float32(lists.distances)
+    tied = (rounded[:, 1:] == rounded[:, :-1]).any(1).nonzero()[:, 0]
+    lists = NearestRows(lists.ids[tied], lists.distances[tied])
+    longest = search.n if search.brute is None else min(MAX_NEIGHBORS, search.n)
+    while len(tied):
+        lists = _sort_rounded(lists)
+        ids[tied], distances[tied] = lists.ids[:, :k], lists.distances[:, :k]
+        tied = tied[lists.distances[:, -1] == lists.distances[:, k - 1]]
+        if count >= longest:
             break
         count = min(2 * count + 8, search.n)
-        more = search.nearest(queries[left], count) if len(left) else more
-    if search.brute is not None and len(left) and count < search.n:
-        for some in left.split(16):
-            ids[some], distances[some] = search.brute(queries[some], k)
+        lists = search.nearest(queries[tied], count) if len(tied) else lists
+    if search.brute is not None and len(tied) and count < search.n:
+        for part in tied.split(16):
+            ids[part], distances[part] = search.brute(queries[part], k)
     return NearestRows(ids, distances)
 
 
-def _sort_rounded(found: NearestRows) -> NearestRows:
-    """Sort whole lists by (distance in float32, position)."""
-    order = found.ids.argsort(1)
-    distances = round_to_float32(found.distances.gather(1, order))
-    return sort_nearest(distances, found.ids.gather(1, order), found.ids.shape[1])
+def all_within(queries: Tensor, limit: float) -> bool:
+    """Return whether each query (q, d) is zero or has its largest absolute value between 1 / limit and limit."""
+    peaks = queries.abs().amax(1)
+    return bool(((peaks == 0) | ((peaks > 1 / limit) & (peaks < limit))).all())  # false for NaN and infinity
+
+
+def _sort_rounded(lists: NearestRows) -> NearestRows:
+    """Sort lists by (distance in float32, position)."""
+    order = lists.ids.argsort(1)
+    distances = round_to_float32(lists.distances.gather(1, order))
+    return sort_nearest(distances, lists.ids.gather(1, order), lists.ids.shape[1])
 
 
 def round_to_float32(distances: Tensor) -> Tensor:
     """Round distances to float32 and return them in float64."""
-    most = float(np.finfo(np.float32).max)
-    return distances.clamp(-most, most).float().double()
+    largest = float(np.finfo(np.float32).max)
+    return distances.clamp(-largest, largest).float().double()
 
 
 def measure_rows(metric: DeviceMetric, rows: Tensor, queries: Tensor, ids: Tensor) -> Tensor:
@@ -320,7 +341,7 @@ def measure_rows(metric: DeviceMetric, rows: Tensor, queries: Tensor, ids: Tenso
 def smallest_keys(keys: Tensor, keep: int) -> NearestRows:
     """Return columns and values (q, keep) of the smallest keys (q, c), in any order; all keys if there are fewer.
 
-    They lie in the groups of the smallest minima: one pass finds these groups, and only their keys are sorted.
+    They are in the groups with the smallest minima. One pass finds these groups, and only their keys are sorted.
     """
     q, c = keys.shape
     keep = min(keep, c)
@@ -329,17 +350,17 @@ def smallest_keys(keys: Tensor, keep: int) -> NearestRows:
         return NearestRows(at.indices, at.values)
     grouped = keys.view(q, -1, GROUP)
     groups = grouped.amin(2).topk(keep, 1, largest=False, sorted=False).indices  # (q, keep)
-    some = grouped.gather(1, groups[:, :, None].expand(-1, -1, GROUP)).flatten(1)
-    at = some.topk(keep, 1, largest=False, sorted=False)
+    candidates = grouped.gather(1, groups[:, :, None].expand(-1, -1, GROUP)).flatten(1)
+    at = candidates.topk(keep, 1, largest=False, sorted=False)
     return NearestRows(groups.gather(1, at.indices // GROUP) * GROUP + at.indices % GROUP, at.values)
 
 
-def merge_smallest(best: NearestRows | None, more: NearestRows, first: int, keep: int) -> NearestRows:
+def merge_smallest(best: NearestRows | None, block: NearestRows, first: int, keep: int) -> NearestRows:
     """Return the smallest keys so far and of a block whose first column has position `first`."""
     if best is None:
-        return NearestRows(more.ids + first, more.distances)
+        return NearestRows(block.ids + first, block.distances)
     torch = load_torch()
-    ids, values = torch.cat([best.ids, more.ids + first], 1), torch.cat([best.distances, more.distances], 1)
+    ids, values = torch.cat([best.ids, block.ids + first], 1), torch.cat([best.distances, block.distances], 1)
     at = values.topk(min(keep, values.shape[1]), 1, largest=False, sorted=False)
     return NearestRows(ids.gather(1, at.indices), at.values)
 
@@ -351,7 +372,7 @@ def sort_nearest(distances: Tensor, ids: Tensor, k: int) -> NearestRows:
 
 
 def _mean(rows: Tensor) -> Tensor:
-    """Return the mean row (d,); without it, rows far from the origin would lose digits in float32."""
+    """Return the mean row (d,), which is subtracted because rows far from the origin lose digits in float32."""
     torch = load_torch()
     total = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)
     for part in row_blocks(len(rows), 8 * rows.shape[1]):

@@ -1,11 +1,11 @@
 """Flat search on a GPU, with the interface of the CPU's scan.
 
 DeviceSearch    full rows or int8 rows: the GPU finds the k nearest by float64 distances
-DeviceBits      codes of a few bits. Full rows, if they are kept, decide among the rows that the codes leave undecided:
-                on the GPU if they fit into its memory, else on the CPU
+DeviceBits      codes of a few bits. Full rows, if they are stored, decide among the rows that the codes leave
+                undecided: on the GPU if they fit into its memory, else on the CPU
 
-The rows that were found are measured (or estimated) again by the kernels of the CPU's scan. So all digits and ties
-equal those of the CPU.
+For queries in arrays, the kernels of the CPU's scan measure (or estimate) the nearest rows again, so that all digits
+and ties equal those of the CPU.
 
 A search of codes may miss a row whose estimate is beyond its error bar, as on the CPU. If a filter of signs is used
 first (sign_codes.py), it may also miss a row that differs in more bits than its cosine predicts. The probability of
@@ -48,18 +48,18 @@ class DeviceSearch:
 
     @property
     def nbytes(self) -> int:
-        """Bytes on the host."""
+        """Number of bytes in the memory of the host."""
         return int(self.scan.nbytes)
 
     @property
     def device(self) -> Device:
-        """The device of the rows."""
+        """Device of the rows."""
         device: Device = self.search.rows.device
         return device
 
     @property
     def why(self) -> str:
-        """What is searched, and how, in one sentence."""
+        """Description of the search, in one sentence."""
         rows = "exact" if self.scan.kept.has_full else "int8 rows, decoded"
         return f"flat, {rows}: a filter with an error bound excludes rows, and the others are measured in float64"
 
@@ -78,11 +78,13 @@ class DeviceSearch:
         self.touched = float(k)
         return exact_search.by_distance(ids, self.scan.measure(frozen(dense.astype(np.float64)), ids))
 
-    def answer(self, queries: Any, k: int) -> Any:
-        """Return the k nearest rows of queries in a tensor, as tensors."""
-        rows = self.search.rows
-        brute = lambda some, k: rows.brute(some.double(), k, rounded=True)  # noqa: E731
-        return exact_search.resolve_ties(exact_search.ListSearch(len(rows), self.search.nearest, brute), queries, k)
+    def answer(self, queries: Tensor, k: int, limit: float) -> NearestRows | None:
+        """Return the k < n nearest rows of queries (q, d) on the device, by (distance in float32, position).
+
+        Return None if a query has NaN, infinity, or a largest absolute value outside of 1 / limit to limit.
+        """
+        nearest: NearestRows | None = self.search.nearest_in_float32(queries, k, limit)
+        return nearest
 
 
 @dataclass
@@ -111,19 +113,19 @@ class DeviceBits:
 
     @property
     def device(self) -> Device:
-        """The device of the codes."""
+        """Device of the codes."""
         return self.codes.device
 
     @property
     def why(self) -> str:
-        """What is measured, and on which device."""
+        """Description of the search, with the device of the full rows."""
         full = "full rows measured" if self.scan.kept.has_full else "only codes kept"
         where = "" if not self.scan.kept.has_full else " on the GPU" if self.rows is not None else " on the CPU"
         return f"flat over codes of {self.codes.bits} bits per column, approximate: {full}{where}"
 
     @property
     def nbytes(self) -> int:
-        """Bytes on the host."""
+        """Number of bytes in the memory of the host."""
         return int(self.scan.nbytes)
 
     def nearest(self, queries: Any, k: int) -> NearestRows:
@@ -141,19 +143,25 @@ class DeviceBits:
             return device.put(self.scan.measure(frozen(exact[host[0]]), frozen(host[1])))
 
         with device.room(f"a search of {len(queries):,} queries"):
-            asked = self.scan.encode(exact)  # rotated by the CPU
-            rotated = CodeQueries(*(device.put(values) for values in (asked.rotated, asked.norms, asked.base)))
-            found = self.codes.nearest(rotated, k, measure)
-            ids, distances = device.fetch(found.ids), device.fetch(found.distances)
+            encoded = self.scan.encode(exact)  # rotated by the CPU
+            rotated = CodeQueries(*(device.put(values) for values in (encoded.rotated, encoded.norms, encoded.base)))
+            nearest = self.codes.nearest(rotated, k, measure)
+            ids, distances = device.fetch(nearest.ids), device.fetch(nearest.distances)
         return exact_search.by_distance(
             ids, self.scan.measure(exact, frozen(ids)) if self.rows is not None else distances
         )
 
-    def answer(self, queries: Tensor, k: int) -> Any:
-        """Return the k nearest of queries (q, d) on the device by (distance in float32, position), as tensors."""
+    def answer(self, queries: Tensor, k: int, limit: float) -> NearestRows | None:
+        """Return the k nearest rows of queries (q, d) on the device, by (distance in float32, position).
 
-        def nearest(some: Tensor, k: int) -> Any:
-            exact, rotated = some.double(), self._rotate(some.double())
+        Return None if a query has NaN, infinity, or a largest absolute value outside of 1 / limit to limit.
+        """
+        if not exact_search.all_within(queries, limit):
+            return None
+
+        def nearest(queries: Tensor, k: int) -> Any:
+            exact = queries.double()
+            rotated = self._rotate(exact)
 
             def measure(which: Tensor, ids: Tensor) -> Tensor:
                 if self.rows is not None:

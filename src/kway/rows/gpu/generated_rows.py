@@ -1,9 +1,12 @@
-"""Rows that are computed from their number: row c of 512 features is a hash of (c, feature), so none is stored.
+"""Synthetic rows for the example and the benchmarks of a search over a billion classes.
 
-counter_rows(classes)             (m, 512) float32, on the host
-CounterRows("cuda").rows(classes) the same on a device
-CounterRows("cuda").codes(n)      SignCodes of the first n rows, computed in the GPU's registers
-CounterRows("cuda").queries(...)  rotated rows with noise, at a given cosine to the originals
+Value (c, j) is a hash of the row number c and the feature j, so that rows are generated when they are needed and never
+stored. The hash exists twice, in numpy here and in Triton in code_kernels.py; tests/gpu/test_codes.py compares them.
+
+counter_rows(classes)               the rows (m, 512) on the host
+CounterRows("cuda").rows(classes)   the same rows on a device
+CounterRows("cuda").codes(n)        the sign codes of the first n rows, generated in the registers of the GPU
+CounterRows("cuda").queries(...)    rotated rows with noise, at a given cosine to the originals
 """
 
 from __future__ import annotations
@@ -16,34 +19,35 @@ from numpy.typing import NDArray
 from kway.rows.gpu.device import Device, Tensor
 from kway.rows.gpu.sign_codes import BITS, SignCodes, device_sign_words
 from kway.rows.gpu.tile_plans import TILE, TILE_CLASSES, TILE_DEPTH
+from kway.threads import spans
 
 WIDTH = BITS  # features of a row: one per bit of its code
 
 
 def counter_rows(classes: NDArray) -> NDArray[np.float32]:
-    """Compute rows from their numbers.
+    """Generate rows on the host.
 
     Parameters
     ----------
     classes : ndarray of shape (m,)
-        Numbers of the rows, whole numbers from 0 to 2^32 - 1.
+        Row numbers, integers from 0 to 2^32 - 1.
 
     Returns
     -------
     ndarray of shape (m, 512)
-        The rows in float32, each value between -127.5 and 127.5.
+        The rows in float32, with values from -127.5 to 127.5.
 
     Examples
     --------
     >>> counter_rows([0, 7]).shape
     (2, 512)
     """
-    features = np.arange(WIDTH, dtype=np.uint32) * np.uint32(0x9E3779B1)
-    seeds = _mix(np.asarray(classes).astype(np.uint32) + np.uint32(12345))
-    return (_mix(seeds[:, None] ^ features) >> np.uint32(24)).astype(np.float32) - np.float32(127.5)
+    column_seeds = np.arange(WIDTH, dtype=np.uint32) * np.uint32(0x9E3779B1)
+    row_seeds = _mix_bits(np.asarray(classes).astype(np.uint32) + np.uint32(12345))
+    return (_mix_bits(row_seeds[:, None] ^ column_seeds) >> np.uint32(24)).astype(np.float32) - np.float32(127.5)
 
 
-def _mix(h: NDArray[np.uint32]) -> NDArray[np.uint32]:
+def _mix_bits(h: NDArray[np.uint32]) -> NDArray[np.uint32]:
     h = h ^ (h >> np.uint32(16))
     h *= np.uint32(0x7FEB352D)
     h ^= h >> np.uint32(15)
@@ -54,12 +58,12 @@ def _mix(h: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 @dataclass(frozen=True)
 class CounterRows:
-    """Rows that a device computes from their numbers, and their codes: the signs of the rotated rows.
+    """Generator of rows and of their codes, the signs of the rotated rows, on a device.
 
     Parameters
     ----------
     name : str, default="cuda"
-        Name of the device, "cuda" or "cpu".
+        Name of the device: "cuda", "cuda:N" or "cpu".
 
     Attributes
     ----------
@@ -80,29 +84,29 @@ class CounterRows:
         object.__setattr__(self, "turn", turn)
 
     def rows(self, classes: Tensor) -> Tensor:
-        """Compute rows on the device.
+        """Generate rows on the device.
 
         Parameters
         ----------
         classes : tensor of shape (m,)
-            Numbers of the rows.
+            Row numbers.
 
         Returns
         -------
         tensor of shape (m, 512)
-            The rows of `counter_rows` in float32.
+            The same values as `counter_rows`, in float32.
         """
         if not self.device.is_gpu:
             return self.device.put(counter_rows(self.device.fetch(classes)))
-        from kway.rows.gpu.search_kernels import fill_rows
+        from kway.rows.gpu.code_kernels import generate_rows
 
         out = self.device.empty((len(classes), WIDTH))
         with self.device.selected():
-            fill_rows[(len(classes),)](out, classes.int())
+            generate_rows[(len(classes),)](out, classes.int())  # numbers above 2^31 wrap around; the hash is unsigned
         return out
 
     def codes(self, n: int) -> SignCodes:
-        """Compute the codes of the first n rows, without storing the rows.
+        """Generate the codes of the first n rows, without storing the rows.
 
         Parameters
         ----------
@@ -114,19 +118,19 @@ class CounterRows:
         SignCodes
             The codes, 512 bits per row.
         """
-        bm, bn, bk = TILE, TILE_CLASSES, TILE_DEPTH
-        whole = -(-n // bm) * bm
-        with self.device.room(f"{n:,} codes", 64 * whole):
-            words = self.device.empty((whole, WIDTH // 32), "int32")
+        n_padded = -(-n // TILE) * TILE
+        with self.device.room(f"{n:,} codes", n_padded * BITS // 8):
+            words = self.device.empty((n_padded, WIDTH // 32), "int32")
         if self.device.is_gpu:
-            from kway.rows.gpu.search_kernels import fill_codes
+            from kway.rows.gpu.code_kernels import generate_codes
 
+            programs = n_padded // TILE * (WIDTH // TILE_CLASSES)
             with self.device.selected():
-                fill_codes[(whole // bm * (WIDTH // bn),)](words, self.turn, bm, bn, bk, num_warps=8, num_stages=3)
+                generate_codes[(programs,)](words, self.turn, TILE, TILE_CLASSES, TILE_DEPTH, num_warps=8, num_stages=3)
         else:
-            for first in range(0, whole, 2**14):
-                some = self.device.torch.arange(first, min(whole, first + 2**14))
-                words[some] = device_sign_words(self.rows(some) @ self.turn.float())
+            for block in spans(n_padded, 2**14):
+                row_ids = self.device.torch.arange(block.start, block.stop)
+                words[block] = device_sign_words(self.rows(row_ids) @ self.turn.float())
         return SignCodes.build(self.device, words, n)
 
     def queries(self, classes: Tensor, cosine: float, seed: int = 0) -> Tensor:
@@ -135,7 +139,7 @@ class CounterRows:
         Parameters
         ----------
         classes : tensor of shape (m,)
-            Numbers of the rows.
+            Row numbers.
         cosine : float
             Cosine between each query and its row, between -1 and 1.
         seed : int, default=0
@@ -147,11 +151,11 @@ class CounterRows:
             Rotated queries of length 1, which `SignCodes` can search.
         """
         torch = self.device.torch
-        source = torch.Generator(device=self.device.name).manual_seed(seed)
-        own = self.rows(classes)
-        own /= own.square().sum(1, keepdim=True).sqrt_()
-        away = torch.randn(own.shape, generator=source, device=self.device.name)
-        away -= (away * own).sum(1, keepdim=True) * own
-        away /= away.square().sum(1, keepdim=True).sqrt_()
+        generator = torch.Generator(device=self.device.name).manual_seed(seed)
+        rows = self.rows(classes)
+        rows /= rows.square().sum(1, keepdim=True).sqrt_()
+        noise = torch.randn(rows.shape, generator=generator, device=self.device.name)
+        noise -= (noise * rows).sum(1, keepdim=True) * rows  # orthogonal to its row
+        noise /= noise.square().sum(1, keepdim=True).sqrt_()
         with self.device.full_precision():
-            return (cosine * own + (1 - cosine**2) ** 0.5 * away) @ self.turn.float()
+            return (cosine * rows + (1 - cosine**2) ** 0.5 * noise) @ self.turn.float()

@@ -91,7 +91,7 @@ def _sigmoid_absolute(t: Tensor, margin: float, width: float) -> Slopes:
 
 
 def _gaps(gap: Tensor, width: float) -> Slopes:
-    """Return max(0, gap), with its kink rounded over `width` (0: not rounded), and the slope."""
+    """Return max(0, gap) and its slope; the kink is smoothed over `width`, if it is not 0."""
     if width == 0:
         return Slopes(gap.clamp(min=0), (gap > 0).to(gap.dtype))
     inside = gap.clamp(0, width)
@@ -102,21 +102,26 @@ def _gaps(gap: Tensor, width: float) -> Slopes:
 
 
 def _softmax(f: Tensor, targets: BlockTargets, margin: float, width: float) -> Slopes:
-    """Return -sum_k Y_k log p_k and p - Y; the other classes are summed apart, so that 1 - p keeps its digits."""
+    """Return -sum_k Y_k log p_k and p - Y.
+
+    The slope of the label is minus the sum of the other probabilities, because 1 - p would cancel if p is near 1.
+    """
     codes, soft = targets
     f.sub_(f.amax(1, keepdim=True))
-    along = f.gather(1, codes[:, None]).squeeze(1).double() if soft is None else (soft * f).sum(1, dtype=torch.float64)
+    label_scores = (
+        f.gather(1, codes[:, None]).squeeze(1).double() if soft is None else (soft * f).sum(1, dtype=torch.float64)
+    )
     f.exp_()
     if soft is not None:
         mass = f.sum(1, dtype=torch.float64)
-        return Slopes(mass.log() - along, f.div_(mass.to(f.dtype)[:, None]).sub_(soft))
+        return Slopes(mass.log() - label_scores, f.div_(mass.to(f.dtype)[:, None]).sub_(soft))
     own = f.gather(1, codes[:, None]).squeeze(1)
     f.scatter_(1, codes[:, None], 0)
     others = f.sum(1)
     mass = own.double() + others.double()
     share = (1 / mass).to(f.dtype)
     f.mul_(share[:, None]).scatter_(1, codes[:, None], -(others * share)[:, None])
-    return Slopes(mass.log() - along, f)
+    return Slopes(mass.log() - label_scores, f)
 
 
 def _softmax_squared(f: Tensor, targets: BlockTargets, margin: float, width: float) -> Slopes:
@@ -208,18 +213,18 @@ class LabeledRows:
     weight: Tensor | None
 
     def targets(self, rows: slice | NDArray) -> BlockTargets:
-        """Return the targets of some rows."""
-        some = rows if isinstance(rows, slice) else self.device.put(rows)
-        return BlockTargets(self.codes[some], None if self.soft is None else self.soft[some])
+        """Return the targets of the given rows."""
+        index = rows if isinstance(rows, slice) else self.device.put(rows)
+        return BlockTargets(self.codes[index], None if self.soft is None else self.soft[index])
 
     def scores(self, weights: Weights, rows: slice) -> Tensor:
-        """Return the scores (m, R) of some rows."""
+        """Return the scores (m, R) of the given rows."""
         return torch.addmm(weights.b, self.X[rows].to(weights.W.dtype), weights.W.T)
 
-    def add_product(self, into: Weights, slope: Tensor, rows: slice) -> None:
-        """Add slope' [X 1] of some rows to `into`."""
-        into.W.addmm_(slope.T, self.X[rows].to(slope.dtype))
-        into.b.add_(slope.sum(0))
+    def add_product(self, sums: Weights, slope: Tensor, rows: slice) -> None:
+        """Add slope' [X 1] of the given rows to the sums."""
+        sums.W.addmm_(slope.T, self.X[rows].to(slope.dtype))
+        sums.b.add_(slope.sum(0))
 
     def blocks(self, n_scores: int, itemsize: int) -> list[slice]:
         """Return blocks of rows whose scores fit in a block."""

@@ -7,9 +7,10 @@ On a Hopper GPU, the binary matrix unit multiplies the codes (cuda_kernels.py). 
 `keep` codes reach, and each pass raises them; about a thousand of a billion codes are listed. On other devices,
 and for queries whose list overflowed (very many equal codes), signs are multiplied as numbers.
 
-SignFilter is the first filter of a search over such codes. A row as near as the k-th found has a cosine to the query of
-at least c, so its bits differ in Binomial(512, arccos(c) / pi) places. If the z-th deviation of that number is within
-the bits that were listed, rows outside the list can be ignored, up to the probability that belongs to z.
+SignFilter is the first filter of a search over such codes. A row that is as near as the k-th nearest has a cosine to
+the query of at least c, and the number of its differing bits is Binomial(512, arccos(c) / pi). If the mean of that
+number plus z standard deviations is within the bits that were listed, a row outside of the list is nearer with at most
+the probability that belongs to z.
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ from kway.threads import spans
 BITS, CODE_TILE = int(SignFormat.BITS), int(SignFormat.TILE)
 CODE_WORDS = BITS // 32  # 32-bit words of a code
 BLOCK_CODES = rows_that_fit(4 * BITS)  # codes whose signs are multiplied as numbers at a time; also the sample
-CODE_LIST_SIZE = 8192  # codes listed per query (G1)
-GROWTH = 16  # times as many codes are scanned between two thresholds, so about 16 keep codes pass each (G1)
-MIN_KEPT = 128  # rows that the filter of signs lists at least (G1)
+CODE_LIST_SIZE = 8192  # codes that are listed per query, at most (decided by the benchmark gpu_bits)
+GROWTH = (
+    16  # factor by which the scanned codes grow from pass to pass; about 16 `keep` codes are listed in each (gpu_bits)
+)
+MIN_KEPT = 128  # smallest number of rows that the filter of signs lists (gpu_bits)
 
 
 @dataclass(frozen=True)
@@ -61,14 +64,14 @@ class SignCodes:
         The distance is the negated product with the code's signs. Ties go to the lower position.
         """
         queries, keep = queries.float(), min(max(keep, k), self.rows)
-        listed = (
+        use_lists = (
             self.rows > BLOCK_CODES
             and self.device.is_gpu
             and cuda_kernels.can_compile(self.device.name)
             and 8 * keep * CODE_TILE <= BLOCK_CODES
         )
         with self.device.full_precision(), self.device.selected():
-            return CodeLists(self, queries, keep).nearest(k) if listed else self.by_products(queries, k, keep)
+            return CodeLists(self, queries, keep).nearest(k) if use_lists else self.by_products(queries, k, keep)
 
     def by_products(self, queries: Tensor, k: int, keep: int) -> NearestRows:
         """Return the nearest codes after multiplying every code."""
@@ -93,9 +96,9 @@ class SignCodes:
     def _products(self, queries: Tensor, kept: Tensor) -> Tensor:
         """Return the sums (q, keep) of q_j (+-1)."""
         parts = []
-        for some in self.device.torch.arange(len(queries), device=self.device.name).split(256):
-            signs = _signs(self.words[kept[some].reshape(-1)]).float().view(*kept[some].shape, BITS)
-            parts.append((signs @ queries[some][:, :, None])[:, :, 0])
+        for part in spans(len(queries), 256):
+            signs = _signs(self.words[kept[part].reshape(-1)]).float().view(*kept[part].shape, BITS)
+            parts.append((signs @ queries[part][:, :, None])[:, :, 0])
         return self.device.torch.cat(parts)
 
 
@@ -127,11 +130,11 @@ class CodeLists:
         self.fill()
         products = self.measure().products
         best = products.topk(k, 1)
-        found = NearestRows(self.ids.gather(1, best.indices).long(), -best.values.double())
-        lost = ((self.counts > CODE_LIST_SIZE) | _tied(products, best.values)).nonzero()[:, 0]
-        for some in lost.split(64) if len(lost) else ():
-            found.ids[some], found.distances[some] = self.codes.by_products(self.queries[some], k, self.keep)
-        return found
+        nearest = NearestRows(self.ids.gather(1, best.indices).long(), -best.values.double())
+        unsure = ((self.counts > CODE_LIST_SIZE) | _tied(products, best.values)).nonzero()[:, 0]
+        for part in unsure.split(64) if len(unsure) else ():
+            nearest.ids[part], nearest.distances[part] = self.codes.by_products(self.queries[part], k, self.keep)
+        return nearest
 
     def fill(self) -> None:
         """List the codes in passes, and raise the thresholds after each."""
@@ -152,21 +155,22 @@ class CodeLists:
             kth = scores.view(len(scores), -1, CODE_TILE).amax(2).float().topk(self.keep, 1).values[:, -1]
             self.thresholds[part] = ((kth + BITS) / 2).int() - 1 + self.shift[part]
 
-    def _scan(self, a: int, b: int) -> None:
+    def _scan(self, first_tile: int, last_tile: int) -> None:
         name, shared = cuda_kernels.kernel_name(self.n), cuda_kernels.shared_bytes(self.n)
         blocks = self.module.blocks_per_multiprocessor(name, SignFormat.THREADS, shared)
         device = self.codes.device
         grid = blocks * device.torch.cuda.get_device_properties(device.name).multi_processor_count
         for i, image in enumerate(self.images):
-            own = slice(i * self.n, i * self.n + self.n)
+            part = slice(i * self.n, i * self.n + self.n)
             arguments = (
-                self.codes.words, a, b, image, self.thresholds[own], self.counts[own], self.ids[own], CODE_LIST_SIZE,
+                self.codes.words, first_tile, last_tile, image, self.thresholds[part], self.counts[part],
+                self.ids[part], CODE_LIST_SIZE,
             )  # fmt: skip
             self.module.launch(name, grid, SignFormat.THREADS, shared, arguments)
 
     def measure(self) -> ListedCodes:
         """Compare the listed codes with their queries."""
-        from kway.rows.gpu.search_kernels import measure_codes
+        from kway.rows.gpu.code_kernels import measure_codes
 
         device = self.codes.device
         agree = device.torch.full((self.q, CODE_LIST_SIZE), -1, **_int32(device))
@@ -223,15 +227,12 @@ def _int32(device: Device) -> dict[str, object]:
 
 
 class SignLists(NamedTuple):
-    """Rows (q, c), whether they are no padding (q, c), and sums of q_j (+-1) (q, c).
+    """Rows that agree with queries in most bits."""
 
-    Every row that differs in at most `most` (q,) bits is listed; -1 if the list overflowed.
-    """
-
-    ids: Tensor
-    real: Tensor
-    products: Tensor
-    most: Tensor
+    ids: Tensor  # (q, c)
+    real: Tensor  # (q, c) bool: False for padding
+    products: Tensor  # (q, c) sums of q_j times the sign of bit j
+    most: Tensor  # (q,) every row that differs in at most this number of bits is listed; -1 if the list overflowed
 
 
 @dataclass(frozen=True)
@@ -257,7 +258,7 @@ class SignFilter:
             lists.fill()
             agree, products = lists.measure()
         real = agree >= 0  # padding is not measured
-        last = lists.thresholds[: lists.q] - lists.shift + 1  # every row that agrees in so many bits is listed
+        last = lists.thresholds[: lists.q] - lists.shift + 1  # every row that agrees in this number of bits is listed
         most = (BITS - last).where(lists.counts <= agree.shape[1], -1)
         return SignLists(torch.where(real, lists.ids.long(), 0), real, products, most)
 
@@ -265,11 +266,11 @@ class SignFilter:
         """Return whether (q,) no row outside the lists can have a key <= keys (q,), for queries of these norms (q,)."""
         if squared:  # l^2 / 2 - l |q| cos <= key; the smallest cosine is at l^2 = -2 key
             length = (-2.0 * keys).clamp(min=0.0).sqrt().clamp(self.shortest, self.longest)
-            need, least = 0.5 * length.square() - keys, length * norms
+            product, scale = 0.5 * length.square() - keys, length * norms
         else:
             length = keys.new_full(keys.shape, self.shortest).where(keys >= 0, self.longest)
-            need, least = -keys, length * norms
-        cosine = (need / least.where(least > 0, 1.0)).where(least > 0, -1.0).clamp(-1.0, 1.0)
+            product, scale = -keys, length * norms
+        cosine = (product / scale.where(scale > 0, 1.0)).where(scale > 0, -1.0).clamp(-1.0, 1.0)
         p = cosine.arccos() / pi
         allowed = BITS * p + self.z * (BITS * p * (1.0 - p)).sqrt() + 0.5
         return keys.isfinite() & (allowed < most + 1)

@@ -6,9 +6,10 @@ SoftmaxBatches   SGD for softmax over very many classes, by products in bfloat16
 SampledWeights   sampled softmax: in-place steps on few classes, as in kernels/linear/sampled.py
 
     f = X W_C' + b_C + log weight     C are the classes of a step, log weight belongs to the drawn ones
-    W_c <- W_c (1 + r_c ridge)^-(steps since),  a_c <- a_c + mean_j g_cj^2,  W_c <- W_c - r_c g_c
+    W_c <- W_c (1 + r_c ridge)^-(steps since the last one),  a_c <- a_c + mean_j g_cj^2,  W_c <- W_c - r_c g_c
 
-r_c = eta / sqrt(a_c). A sampled step allocates nothing of the size of all classes and does not wait for the device.
+with r_c = eta / sqrt(a_c). A sampled step allocates nothing of the size of all classes, and does not wait for the
+device.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from kway.probabilities import Shares
 from kway.rows.gpu.class_scores import MANY_CLASSES, DeviceClasses
 from kway.rows.gpu.device import GPU_BLOCK_BYTES, row_blocks
 from kway.rows.gpu.losses import BlockSlopes, LabeledRows, Weights, block_slopes
-from kway.rows.gpu.softmax_step import Batch, Descent, RowAdagrad, SoftmaxStep, padded_classes
+from kway.rows.gpu.softmax_step import Batch, Descent, RowAdagrad, SoftmaxStep, padded_columns
 from kway.rows.passes import RowLosses, StepPlan, StepRule
 from kway.threads import spans
 
 if TYPE_CHECKING:
-    from kway.rows.gpu.passes import GpuRows
+    from kway.rows.gpu.linear_passes import GpuRows
 
 
 class GpuSteps:
@@ -89,13 +90,13 @@ class AnyBatches(GpuSteps):
         velocity.b.mul_(rule.momentum)
         if rule.fit_intercept:
             velocity.b.add_(slope.sum(0))
-        self._move(rate)
+        self._update_weights(rate)
         return value @ weight.double()
 
-    def _move(self, rate: float) -> None:
+    def _update_weights(self, rate: float) -> None:
         """Set theta to prox(theta - t v)."""
         (W, b), velocity, rule = self._weights, self._velocity, self._rule
-        length = self._lengths(rate)  # (R, 1), or (1, 1)
+        length = self._step_lengths(rate)  # (R, 1), or (1, 1)
         W.sub_(length * velocity.W)
         b.sub_(length[:, 0] * velocity.b)
         if rule.lasso:
@@ -103,7 +104,7 @@ class AnyBatches(GpuSteps):
         if rule.ridge:
             W.div_(1 + length * rule.ridge)
 
-    def _lengths(self, rate: float) -> Tensor:
+    def _step_lengths(self, rate: float) -> Tensor:
         velocity, sq_grad_sums = self._velocity, self._sq_grad_sums
         if sq_grad_sums is None:
             return velocity.b.new_full((1, 1), rate)
@@ -125,15 +126,15 @@ class SoftmaxBatches(GpuSteps):
     def __init__(self, labeled: LabeledRows, weight: NDArray, theta: NDArray, rule: StepRule, batch: int) -> None:
         self._labeled, self._rule, self._columns, self.batch = labeled, rule, theta.shape[1], batch
         self._weight = labeled.device.put(weight)
-        K, free = len(theta), labeled.device.free_bytes()
-        W = torch.zeros((K, padded_classes(self._columns)), dtype=torch.float32, device=labeled.X.device)
+        K, free_bytes = len(theta), labeled.device.free_bytes()
+        W = torch.zeros((K, padded_columns(self._columns)), dtype=torch.float32, device=labeled.X.device)
         W[:, : self._columns] = labeled.device.put(theta)
         sq_grad_sums = (
             None if rule.sq_grad_sums is None else labeled.device.put(rule.sq_grad_sums[:, 0]).float().clone()
         )
         self._padding = W.shape[1] - self._columns + 1  # columns without a penalty: the bias, and zeros
-        how = Descent() if sq_grad_sums is None else RowAdagrad(sq_grad_sums)
-        self._step = SoftmaxStep(W, keep=4 * batch * K <= free, rule=how, free=self._padding)
+        update_rule = Descent() if sq_grad_sums is None else RowAdagrad(sq_grad_sums)
+        self._step = SoftmaxStep(W, keep=4 * batch * K <= free_bytes, rule=update_rule, free=self._padding)
 
     def step(self, rows: NDArray, rate: float) -> Tensor:
         """Update the weights by one batch, and return the sum of its losses."""
@@ -179,9 +180,9 @@ class SampledWeights:
         with device.room(f"sampled softmax over {K:,} classes", theta.nbytes + 16 * K + GPU_BLOCK_BYTES):
             W = torch.empty((K, columns - 1), dtype=labeled.X.dtype, device=device.name)
             b = torch.empty(K, dtype=labeled.X.dtype, device=device.name)
-            for some in _parts(theta):
-                part = device.put(theta[some])
-                W[some], b[some] = part[:, :-1], part[:, -1]
+            for part in _parts(theta):
+                values = device.put(theta[part])
+                W[part], b[part] = values[:, :-1], values[:, -1]
             copied, decayed = (device.put(values).clone() for values in (sq_grad_sums, last_step))
             return SampledWeights(
                 labeled, W, b, copied, decayed, ridge, fit_intercept, (theta, sq_grad_sums, last_step)
@@ -190,8 +191,8 @@ class SampledWeights:
     def fetch(self) -> None:
         """Copy the state to the arrays on the host."""
         theta, sq_grad_sums, last_step = self.host
-        for some in _parts(theta):
-            theta[some, :-1], theta[some, -1] = self.W[some].cpu().numpy(), self.b[some].cpu().numpy()
+        for part in _parts(theta):
+            theta[part, :-1], theta[part, -1] = self.W[part].cpu().numpy(), self.b[part].cpu().numpy()
         sq_grad_sums[:], last_step[:] = self.sq_grad_sums.cpu().numpy(), self.last_step.cpu().numpy()
 
     @property
@@ -200,37 +201,37 @@ class SampledWeights:
         return DeviceClasses(self.labeled.device, self.W, self.b)
 
     def best(self, rows: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-        """Return the k best classes (m, k) of some rows."""
+        """Return the k best classes (m, k) of the given rows."""
         labeled = self.labeled
         return labeled.device.fetch(self.classes.best(labeled.X[labeled.device.put(rows)], k).codes)
 
     def mean_loss(self, watched: GpuRows, losses: RowLosses) -> float:
-        """Return the mean loss of some rows, computed over blocks of classes."""
+        """Return the mean loss of the watched rows, computed over blocks of classes."""
         labeled = watched.labeled(losses)
-        found = self.classes.best(labeled.X, 1, Shares())
-        own = (labeled.X * self.W[labeled.codes]).sum(1).double() + self.b[labeled.codes].double()
-        assert found.total is not None
-        log_total = found.scores[:, 0].double() + found.total.double().log()
-        loss = labeled.device.fetch((log_total - own).clamp(min=0))
+        best = self.classes.best(labeled.X, 1, Shares())
+        label_scores = (labeled.X * self.W[labeled.codes]).sum(1).double() + self.b[labeled.codes].double()
+        assert best.total is not None
+        log_total = best.scores[:, 0].double() + best.total.double().log()
+        loss = labeled.device.fetch((log_total - label_scores).clamp(min=0))
         return float(np.average(loss, weights=losses.weight))
 
     def step(self, plan: StepPlan, number: int) -> None:
         """Take step `number` (from 0) on the classes of the rows and the drawn classes."""
         labeled, b = self.labeled, len(plan.rows)
-        sent = labeled.device.put(np.concatenate((plan.rows, plan.own, plan.ids)))  # one copy for all indices
-        rows, own, ids = sent[:b], sent[b : 2 * b, None], sent[2 * b :]
+        indices = labeled.device.put(np.concatenate((plan.rows, plan.own, plan.ids)))  # one copy for all indices
+        rows, own, ids = indices[:b], indices[b : 2 * b, None], indices[2 * b :]
         X, size = labeled.X[rows], self.sq_grad_sums[ids]  # (b, d), (c,)
         W, bias = self.W[ids], self.b[ids]  # (c, d), (c,)
         if self.ridge:
-            bend = torch.log1p(size.rsqrt() * (plan.eta * self.ridge))
-            W.mul_(_shrunk(bend, number - self.last_step[ids], W))
+            log_decay = torch.log1p(size.rsqrt() * (plan.eta * self.ridge))
+            W.mul_(_shrunk(log_decay, number - self.last_step[ids], W))
         with labeled.device.full_precision():
             scores = torch.addmm(bias, X, W.T)  # (b, c)
             scores[:, plan.known :] += plan.log_weight
             slope = _slopes(scores, own, None if labeled.weight is None else labeled.weight[rows, None], b)
             gradient = slope.T @ X  # (c, d)
         if self.ridge:
-            W.mul_(_shrunk(bend, 1, W))
+            W.mul_(_shrunk(log_decay, 1, W))
         size += torch.linalg.vector_norm(gradient, dim=1).square_().div_(gradient.shape[1])
         rate = size.rsqrt().mul_(plan.eta).to(W.dtype)
         self.W.index_copy_(0, ids, W.addcmul_(gradient, rate[:, None], value=-1))
@@ -242,8 +243,8 @@ class SampledWeights:
     def decay(self, step: int, eta: float) -> None:
         """Apply the weight decay that each class has accumulated since its last step."""
         if self.ridge:
-            bend = torch.log1p(self.sq_grad_sums.rsqrt() * (eta * self.ridge))
-            self.W.mul_(_shrunk(bend, step - self.last_step, self.W))
+            log_decay = torch.log1p(self.sq_grad_sums.rsqrt() * (eta * self.ridge))
+            self.W.mul_(_shrunk(log_decay, step - self.last_step, self.W))
         self.last_step.fill_(step)
 
     def finite(self) -> bool:
@@ -253,16 +254,19 @@ class SampledWeights:
     def squares(self) -> float:
         """Return ||W||^2."""
         parts = row_blocks(len(self.W), 8 * self.W.shape[1])
-        return sum(float(self.W[some].square().sum(dtype=torch.float64)) for some in parts)
+        return sum(float(self.W[part].square().sum(dtype=torch.float64)) for part in parts)
 
 
-def _shrunk(bend: Tensor, steps: Tensor | int, W: Tensor) -> Tensor:
-    """Return (1 + r ridge)^-steps of each class (c, 1), from bend = log(1 + r ridge)."""
-    return (bend * -steps).exp_().to(W.dtype)[:, None]
+def _shrunk(log_decay: Tensor, steps: Tensor | int, W: Tensor) -> Tensor:
+    """Return (1 + r ridge)^-steps of each class (c, 1), from log_decay = log(1 + r ridge)."""
+    return (log_decay * -steps).exp_().to(W.dtype)[:, None]
 
 
 def _slopes(scores: Tensor, own: Tensor, weight: Tensor | None, b: int) -> Tensor:
-    """Return softmax less one at the own class, weighted, over b; summing the other classes keeps digits of 1 - p."""
+    """Return the weighted slopes p - Y of softmax, divided by the batch size b; `own` (b, 1) are the label columns.
+
+    The slope of the label is minus the sum of the other probabilities, because 1 - p would cancel if p is near 1.
+    """
     p = scores.softmax(1).scatter_(1, own, 0)
     p.scatter_(1, own, -p.sum(1, keepdim=True))
     return p.div_(b) if weight is None else p.mul_(weight / b)

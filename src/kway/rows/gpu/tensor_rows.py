@@ -1,12 +1,14 @@
 """TensorRows: rows (n, d) in a tensor on a device, which the host slices and multiplies without copying them.
 
     X.shape, X.dtype, len(X)     as for an array
-    X[some]                      TensorRows again, sliced on the device
+    X[rows]                      TensorRows again, sliced on the device
     X @ v, X.T @ v               products with an array in full precision; the result is copied to the host
     gram, squares, keys, ...     sums over all rows, computed on the device
-    np.asarray(X)                a copy on the host
+    np.asarray(X)                the rows as an array on the host
 
-Code for arrays checks `isinstance(X, TensorRows)` only if it would otherwise read every row.
+Code that takes arrays needs a special case for TensorRows only where it would otherwise read all rows on the host.
+Means, units and `keys` are computed in float64; `gram` in the dtype that the caller names; other sums in the dtype of
+the rows.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ class TensorRows:
     """Rows in a tensor of float32 or float64 that stays on its device."""
 
     tensor: Tensor
-    copied: bool = False  # from an array on the host, so that rows may be copied back
+    copied: bool = False  # copied from an array of the caller, so that these rows may be copied back to the host
 
     @property
     def device(self) -> Device:
@@ -34,17 +36,17 @@ class TensorRows:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(n, d)."""
+        """Shape (n, d) of the rows."""
         return tuple(self.tensor.shape)
 
     @property
     def ndim(self) -> int:
-        """2."""
+        """Number of dimensions, always 2."""
         return int(self.tensor.ndim)
 
     @property
     def dtype(self) -> np.dtype:
-        """The dtype, as numpy's."""
+        """The numpy dtype of the values."""
         return np.dtype(str(self.tensor.dtype).removeprefix("torch."))
 
     @property
@@ -60,38 +62,39 @@ class TensorRows:
     def __len__(self) -> int:
         return len(self.tensor)
 
-    def __getitem__(self, some: Any) -> TensorRows:
-        return TensorRows(self.tensor[self.device.put(some) if isinstance(some, np.ndarray) else some], self.copied)
+    def __getitem__(self, rows: Any) -> TensorRows:
+        return TensorRows(self.tensor[self.device.put(rows) if isinstance(rows, np.ndarray) else rows], self.copied)
 
     def __matmul__(self, other: NDArray) -> NDArray:
         with self.device.full_precision():
             return self.device.fetch(self.tensor @ self.device.put(other, self.tensor.dtype))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
-        found = self.device.fetch(self.tensor)
-        return found.astype(found.dtype if dtype is None else dtype, copy=bool(copy))
+        values = self.device.fetch(self.tensor)
+        return values.astype(values.dtype if dtype is None else dtype, copy=bool(copy))
 
     # ---- sums over the rows
 
     def gram(self, root: NDArray | None, bias: bool, dtype: np.dtype) -> NDArray:
         """Return Z' Z (D, D) of Z = diag(root) [X 1]."""
-        torch, kind, total = self.device.torch, getattr(self.device.torch, dtype.name), None
+        torch, total = self.device.torch, None
+        torch_dtype = getattr(torch, dtype.name)
         with self.device.full_precision():
             for part in self.parts():
-                Z = self.tensor[part].to(kind)
+                Z = self.tensor[part].to(torch_dtype)
                 Z = torch.cat((Z, Z.new_ones((len(Z), 1))), dim=1) if bias else Z
-                Z = Z if root is None else Z * self.device.put(root[part], kind)[:, None]
+                Z = Z if root is None else Z * self.device.put(root[part], torch_dtype)[:, None]
                 total = Z.T @ Z if total is None else total.addmm_(Z.T, Z)
         return self.device.fetch(total)
 
     def squares(self, h: NDArray | None) -> NDArray:
-        """Return sum_i h_ki x_ij^2 (R, d), or without h (R, n) the plain sums (1, d)."""
+        """Return sum_i h_ki x_ij^2 (R, d) for weights h (R, n), or sum_i x_ij^2 (1, d) without weights."""
         total = None
         with self.device.full_precision():
             for part in self.parts():
                 squares = self.tensor[part].square()
-                more = squares.sum(0, keepdim=True) if h is None else self._put(h[:, part]) @ squares
-                total = more if total is None else total + more
+                block_sum = squares.sum(0, keepdim=True) if h is None else self._put(h[:, part]) @ squares
+                total = block_sum if total is None else total + block_sum
         return self.device.fetch(total)
 
     def peak(self) -> float:
@@ -109,8 +112,13 @@ class TensorRows:
         return self.device.fetch(self.device.torch.cat([self.tensor[part].square().sum(1) for part in self.parts()]))
 
     def mean(self, axis: int = 0, dtype: Any = None) -> NDArray:
-        """Return the mean row (d,), summed in float64, in the dtype of the rows or another."""
-        total = sum(self.tensor[part].double().sum(axis) for part in self.parts())
+        """Return the mean row (d,), summed in float64, in the dtype of the rows or another.
+
+        `axis` makes the call equal to that of arrays; other axes than 0 raise ValueError.
+        """
+        if axis != 0:
+            raise ValueError(f"TensorRows has means of columns only, got axis={axis!r}")
+        total = sum(self.tensor[part].double().sum(0) for part in self.parts())
         return self.device.fetch(total / len(self)).astype(dtype or self.dtype)
 
     def mean_square(self) -> float:
@@ -119,7 +127,10 @@ class TensorRows:
         return total / max(1, self.tensor.numel())
 
     def keys(self, direction: NDArray) -> NDArray:
-        """Return x_i . direction (n,) float64; equal rows have equal keys, because each is summed in the same order."""
+        """Return the projections x_i . direction (n,) float64.
+
+        Equal rows have equal projections, because the products of every row are summed in the same order.
+        """
         along = self.device.put(direction)
         parts = [(self.tensor[part].double() * along).sum(1) for part in self.parts()]
         return self.device.fetch(self.device.torch.cat(parts))
@@ -132,26 +143,26 @@ class TensorRows:
     def units(self) -> NDArray[np.float64]:
         """Return the root mean square (d,) of the nonzero entries of each column; 1 if all are zero."""
         low, high = self.tensor.aminmax(dim=0)
-        top = self.device.torch.maximum(-low, high).double()
-        top[top == 0] = 1
-        squares = sum((self.tensor[part].double() / top).square().sum(0) for part in self.parts())
+        peaks = self.device.torch.maximum(-low, high).double()  # divided out, so that no square overflows
+        peaks[peaks == 0] = 1
+        squares = sum((self.tensor[part].double() / peaks).square().sum(0) for part in self.parts())
         counts = sum((self.tensor[part] != 0).sum(0) for part in self.parts())
-        return self.device.fetch((top * (squares / counts.clamp(min=1)).sqrt()).where(counts > 0, 1.0))
+        return self.device.fetch((peaks * (squares / counts.clamp(min=1)).sqrt()).where(counts > 0, 1.0))
 
     def scale_columns(self, units: NDArray) -> TensorRows:
-        """Return the rows with each column divided by its unit."""
+        """Return the rows with every column j divided by units[j]."""
         return TensorRows((self.tensor / self.device.put(units)).to(self.tensor.dtype))
 
     def subtract_mean(self, mean: NDArray) -> TensorRows:
-        """Return each row less the mean row."""
+        """Return the rows with the mean row subtracted in the dtype of the rows."""
         return TensorRows(self.tensor - self._put(mean))
 
     def shifted(self, center: NDArray[np.float64]) -> TensorRows:
-        """Return each row less the center, subtracted in float64."""
+        """Return the rows with the center subtracted in float64."""
         return TensorRows((self.tensor.double() - self.device.put(center)).to(self.tensor.dtype))
 
     def unit(self) -> TensorRows:
-        """Return each row divided by its length; zero rows stay zero."""
+        """Return the rows divided by their norms; zero rows stay zero."""
         from kway.rows.gpu.exact_search import unit_rows
 
         return TensorRows(unit_rows(self.tensor.double()).to(self.tensor.dtype))
@@ -179,5 +190,5 @@ class TensorRows:
         return self.device.put(array, self.tensor.dtype)
 
     def parts(self) -> list[slice]:
-        """Return blocks of rows that fit in memory as float64; one empty block without rows."""
+        """Return blocks of rows that fit in memory as float64; if there are no rows, one empty block."""
         return row_blocks(len(self), 8 * self.tensor.shape[1]) or [slice(0, 0)]

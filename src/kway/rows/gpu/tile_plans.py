@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-TILE = 128  # rows, queries and bytes of a row that one step of the int8 kernels reads (G1)
-TILE_CLASSES, TILE_DEPTH = 256, 64  # columns and depth of a tile of a bfloat16 product (G2)
-MAX_STAGES = 4  # pipeline stages from which on more do not help (G2)
+TILE = 128  # rows, queries and bytes of a row that one step of the int8 kernels reads (benchmark gpu_search)
+TILE_CLASSES, TILE_DEPTH = 256, 64  # columns and depth of a tile of a bfloat16 product (benchmark gpu_softmax)
+MAX_STAGES = 4  # pipeline stages; more do not help (benchmark gpu_softmax)
 SPARE_BYTES = 1024  # barriers and reductions, in addition to tiles; tests/gpu/test_tile_plans.py compiles the kernels
 
 
@@ -31,17 +31,19 @@ def plan_int8(width: int, limit: int) -> Int8Plan | None:
     does not depend on the width.
     """
     chunk = min(TILE, width)
-    chunks, tile, room = width // chunk, TILE * chunk, limit - SPARE_BYTES
-    most = MAX_STAGES - 1  # a fourth stage leaves no room for a second program per multiprocessor
-    unroll = most * (2 * chunks - 1) * tile + tile <= room
-    stages = most if unroll else min(most, room // (2 * tile))
-    return Int8Plan(chunk, unroll, stages, min(most, room // (2 * tile))) if stages else None
+    chunks, tile, free_bytes = width // chunk, TILE * chunk, limit - SPARE_BYTES
+    max_stages = MAX_STAGES - 1  # a fourth stage leaves no memory for a second program per multiprocessor
+    expand_stages = min(max_stages, free_bytes // (2 * tile))  # a stage holds a tile of rows and one of queries
+    if not expand_stages:
+        return None
+    unroll = max_stages * (2 * chunks - 1) * tile + tile <= free_bytes
+    return Int8Plan(chunk, unroll, max_stages if unroll else expand_stages, expand_stages)
 
 
 def softmax_stages(limit: int) -> int:
     """Return the pipeline stages of the softmax kernel, or 0 if not even one fits into `limit` bytes.
 
-    A stage holds a tile of rows and one of classes; half a tile of results needs room, too. All are bfloat16.
+    A stage holds a tile of rows and one of classes, and half a tile of results is held in addition. All are bfloat16.
     """
     stage, result = 2 * TILE_DEPTH * (TILE + TILE_CLASSES), TILE * TILE_CLASSES
     return max(0, min(MAX_STAGES, (limit - SPARE_BYTES - result) // stage))

@@ -1,15 +1,18 @@
 """Passes of a linear model over rows on a GPU. theta and gradients are arrays on the host.
 
-    scores     f = X W' + b, one block of rows at a time: (m, R)
-    gradient   sum_i slope_i [x_i 1], (R, d + 1), with the sum of the losses
+    scores     f = X W' + b, (m, R), computed one block of m rows at a time
+    gradient   sum_i slope_i [x_i 1], (R, d + 1), where slope_i (R,) is the derivative of loss i by its scores
 
 Products have full float32 or float64 precision (no TF32), and sums of losses are float64. The scores of a block take at
 most GPU_BLOCK_BYTES, whatever the number of classes.
 
-`class_factor` computes one inverse Hessian per class, of [X 1]' diag(h_k) [X 1] / n + ridge for each score k, as the
-preconditioners of the host do. Rows are drawn in proportion to their curvature h_k, and a share of the unweighted
-matrix is added, in proportion to the mean of h_k, but not less than a share of the mean over all classes. Matrices are
-scaled to a unit diagonal, and a multiple of the identity is added, which grows until all have a Cholesky factor.
+`class_factor` approximates one inverse Hessian per score k, of [X 1]' diag(h_k) [X 1] / n + ridge, as the
+preconditioners of the host do:
+
+1. Draw rows in proportion to their curvature h_k, and estimate the matrix from them.
+2. Add a share of the unweighted matrix, in proportion to the mean of h_k, but at least to a share of its mean over all
+   scores, so that a class without curvature gets an inverse, too.
+3. Scale the matrices to a unit diagonal, and add a multiple of the identity, which grows until Cholesky succeeds.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from kway.rows.gpu.tensor_rows import TensorRows
 from kway.rows.passes import CLASS_FACTOR, DISTINCT, FETCHED, QUICK, STEPS, ClassSums, RowLosses, StepRule, Sums
 from kway.units import ByteUnit
 
-MOST_DENSE = 4 * ByteUnit.GiB  # bytes of sparse rows that are converted to dense rows for a GPU
+MAX_DENSE_BYTES = 4 * ByteUnit.GiB  # bytes of sparse rows that are converted to dense rows for a GPU
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,17 +67,17 @@ class GpuRows:
 
     @property
     def offers(self) -> frozenset[str]:
-        """What these rows support; only rows that came from the host can be copied back."""
+        """Capabilities; only rows that were copied from the host may be copied back."""
         offered = frozenset({QUICK, DISTINCT, STEPS, CLASS_FACTOR})
         return offered | {FETCHED} if self.X.copied else offered
 
     @property
     def max_rows_in_memory(self) -> int:
-        """Rows that `take` may return: all."""
+        """Number of rows, because `take` may return all of them."""
         return self.n
 
     def take(self, chosen: NDArray | slice) -> GpuRows:
-        """Return some of the rows, on the device."""
+        """Return the chosen rows, on the device."""
         return GpuRows(self.X[chosen])
 
     def sample(self) -> GpuRows:
@@ -87,10 +90,10 @@ class GpuRows:
 
     def labeled(self, losses: RowLosses) -> LabeledRows:
         """Return the rows with the targets and weights of these losses, which are copied to the device once."""
-        given = (losses.targets.codes, losses.targets.soft, losses.weight)
-        if not self._copies or any(a is not b for a, b in zip(self._copies[0], given)):
-            sent = (None if a is None else self.device.put(a) for a in given)
-            self._copies[:] = [given, LabeledRows(self.device, self.X.tensor, *sent)]
+        arrays = (losses.targets.codes, losses.targets.soft, losses.weight)
+        if not self._copies or any(a is not b for a, b in zip(self._copies[0], arrays)):
+            copies = (None if a is None else self.device.put(a) for a in arrays)
+            self._copies[:] = [arrays, LabeledRows(self.device, self.X.tensor, *copies)]
         labeled: LabeledRows = self._copies[1]
         return labeled
 
@@ -101,14 +104,10 @@ class GpuRows:
         return np.asarray(theta, order="C")
 
     def scores(self, theta: NDArray, rows: slice) -> NDArray:
-        """Return the scores (m, R) of some rows, on the host."""
+        """Return the scores (m, R) of the given rows, on the host."""
         weights = Weights.split(self.device.put(theta))
         with self.device.full_precision():
             return self.device.fetch(torch.addmm(weights.b, self.X.tensor[rows].to(weights.W.dtype), weights.W.T))
-
-    def fill_scores(self, theta: NDArray, rows: slice, scores: NDArray) -> None:
-        """Write the scores of some rows to `scores` (m, R), on the host."""
-        scores[:] = self.scores(theta, rows)
 
     def value(self, theta: NDArray, losses: RowLosses) -> float:
         """Return the sum of the weighted losses."""
@@ -125,7 +124,7 @@ class GpuRows:
         """Return the sum of the weighted losses and its gradient."""
         labeled, weights = self.labeled(losses), Weights.split(self.device.put(theta))
         total = torch.zeros((), dtype=torch.float64, device=labeled.X.device)
-        into, slopes_of = weights.zeros(), block_slopes(labeled, losses)
+        gradient, slopes_of = weights.zeros(), block_slopes(labeled, losses)
         with self.device.full_precision():
             for rows in labeled.blocks(len(theta), weights.W.element_size()):
                 value, slope = slopes_of(labeled.scores(weights, rows), rows)
@@ -133,12 +132,8 @@ class GpuRows:
                     value = value * labeled.weight[rows].double()
                     slope = slope * labeled.weight[rows, None].to(slope.dtype)
                 total += value.sum()
-                labeled.add_product(into, slope, rows)
-        return Sums(float(total), into.joined())
-
-    def reads_once(self, losses: RowLosses, n_scores: int) -> bool:
-        """Return False: only the CPU has a fused kernel."""
-        return False
+                labeled.add_product(gradient, slope, rows)
+        return Sums(float(total), gradient.joined())
 
     # ---- second derivatives
 
@@ -164,7 +159,7 @@ class GpuRows:
         return out
 
     def class_sums(self, theta: NDArray, losses: RowLosses, bias: bool) -> ClassSums:
-        """Return the sums of the curvatures of a cross entropy per class, in one pass that keeps no curvature."""
+        """Return the sums of the curvatures of a cross entropy per class, in one pass that stores no curvature."""
         labeled, weights = self.labeled(losses), Weights.split(self.device.put(theta))
         mass, own_mass = (self.device.zeros(len(theta), "float64") for _ in range(2))
         own_rows = weights.W.new_zeros((len(theta), self.d + bias))
@@ -182,7 +177,7 @@ class GpuRows:
     def class_factor(
         self, theta: NDArray, losses: RowLosses, plain: NDArray, ridges: NDArray, n_drawn: int, share: float
     ) -> Callable[[NDArray], NDArray]:
-        """Return one inverse Hessian per score at theta, from n_drawn rows and a share of the `plain` matrix (D, D)."""
+        """Return a function that multiplies by one inverse Hessian per score at theta; RowPasses explains `share`."""
         labeled, loss, rule = self.labeled(losses), losses.loss, GramRule(plain, ridges, n_drawn, share)
         if loss.p_curvatures:
             h = probability_curvatures(labeled, theta, loss.joint)
@@ -194,7 +189,7 @@ class GpuRows:
 
     def step_rows(self) -> int:
         """Return the default batch size of sampled softmax; smaller batches would wait for kernel launches."""
-        return max(256, min(2048, self.n // 64))  # at least 64 steps per epoch (G2)
+        return max(256, min(2048, self.n // 64))  # at least 64 steps per epoch (decided by the benchmark gpu_linear)
 
     def batch_steps(self, losses: RowLosses, weight: NDArray, theta: NDArray, rule: StepRule, batch: int) -> GpuSteps:
         """Return SGD steps on weights that stay on the device."""
@@ -227,7 +222,7 @@ class GpuRows:
         return f"{self.X.shape}: {keys.sum()!r} {keys @ keys!r}"
 
     def subtract_mean(self, mean: NDArray) -> GpuRows:
-        """Return each row less the mean (d,)."""
+        """Return the rows with the mean (d,) subtracted."""
         return GpuRows(self.X.subtract_mean(mean))
 
     def scale_columns(self, units: NDArray) -> GpuRows:
@@ -235,7 +230,7 @@ class GpuRows:
         return GpuRows(self.X.scale_columns(units))
 
     def __getattr__(self, name: str) -> Any:
-        """Return what needs no targets, such as `squares`, `keys` or `device`, from the tensor's rows."""
+        """Forward to the TensorRows what needs no targets, such as `squares`, `keys` or `device`."""
         if name == "X":  # not set yet
             raise AttributeError(name)
         return getattr(self.X, name)
@@ -246,10 +241,11 @@ def _dense(X: Any) -> Any:
     if not sp.issparse(X):
         return X
     needed = X.shape[0] * X.shape[1] * X.dtype.itemsize
-    if needed > MOST_DENSE:
+    if needed > MAX_DENSE_BYTES:
         raise InputError(
             f"X is sparse, {X.shape[0]:,} x {X.shape[1]:,}: a GPU needs dense rows, which would take "
-            f"{needed / 2**30:.1f} GiB (at most {MOST_DENSE / 2**30:.0f}); use device='cpu', which reads sparse rows"
+            f"{needed / 2**30:.1f} GiB (at most {MAX_DENSE_BYTES / 2**30:.0f}); use device='cpu', "
+            "which reads sparse rows"
         )
     return np.ascontiguousarray(X.toarray())
 
@@ -257,8 +253,8 @@ def _dense(X: Any) -> Any:
 class GpuHessian:
     """Hessian-vector products sum_i w_i (B_i f(V)_i) [x_i 1], from second derivatives (n, R) on the device.
 
-    `cross_entropy`: B_i = diag(p) - p p'; `couples`: B_i couples the own class with every other class; else B_i is
-    diagonal.
+    B_i is diag(p) - p p' if `cross_entropy`. Otherwise, with `couples`, it couples the score of the row's class with
+    every other score, and without, it is diagonal.
     """
 
     def __init__(self, labeled: LabeledRows, terms: Tensor, cross_entropy: bool, couples: bool) -> None:
@@ -268,15 +264,16 @@ class GpuHessian:
     def product(self, V: NDArray) -> NDArray:
         """Return the product with V, (R, d + 1)."""
         labeled, weights = self._labeled, Weights.split(self._labeled.device.put(V))
-        into = weights.zeros()
+        products = weights.zeros()
         with labeled.device.full_precision():
             for rows in labeled.blocks(len(V), weights.W.element_size()):
                 slope = self._slopes(labeled.scores(weights, rows), rows)
-                labeled.add_product(into, slope if labeled.weight is None else slope * labeled.weight[rows, None], rows)
-        return into.joined()
+                slope = slope if labeled.weight is None else slope * labeled.weight[rows, None]
+                labeled.add_product(products, slope, rows)
+        return products.joined()
 
     def _slopes(self, change: Tensor, rows: slice) -> Tensor:
-        """Return how a change of the scores of some rows changes their slopes."""
+        """Return the change of the slopes of the given rows for a change (m, R) of their scores."""
         terms = self._terms[rows]
         if self._cross_entropy:
             return terms * (change - (terms * change).sum(1, keepdim=True))
@@ -299,7 +296,7 @@ class ClassInverses:
     inverses: Tensor  # (R, D, D)
 
     def __call__(self, gradient: NDArray) -> NDArray:
-        """Multiply each row of the gradient by its inverse; the bias is 0 if it is not fitted."""
+        """Multiply each row of the gradient by its inverse; the step of the bias is 0 if it is not fitted."""
         g = self.labeled.device.put(gradient)
         out, D = torch.zeros_like(g), self.inverses.shape[1]
         with self.labeled.device.full_precision():
@@ -310,7 +307,7 @@ class ClassInverses:
 
 @dataclass(frozen=True)
 class GramRule:
-    """How the matrix of a class is estimated: n_drawn rows, a share of the plain matrix (D, D), ridges (D,)."""
+    """How the matrix of a class is estimated: from about n_drawn rows, a share of `plain` (D, D), and ridges (D,)."""
 
     plain: NDArray
     ridges: NDArray
@@ -340,7 +337,7 @@ def probability_curvatures(labeled: LabeledRows, theta: NDArray, joint: bool) ->
 
 
 def _p_curvatures(labeled: LabeledRows, weights: Weights, rows: slice, joint: bool) -> Tensor:
-    """Return weight p (1 - p) of some rows, (m, R)."""
+    """Return weight p (1 - p) of the given rows, (m, R)."""
     f = labeled.scores(weights, rows)
     p = f.softmax(1) if joint else f.sigmoid()
     h = p * (1 - p)

@@ -1,10 +1,10 @@
-"""Passes of a linear model over rows on the nodes of a cluster; each node has a run of rows.
+"""Passes of a linear model over rows on the nodes of a cluster; each node has a slice of the rows.
 
     sum over all rows = sum over the nodes of the sums over their rows
 
-Each node returns the sums over its rows, of losses, gradients and products with the Hessian; they are added in order.
-The solver runs in this process. A worker that dies is started again and repeats the current pass. What is not a sum is
-computed from the rows of this process: all of them, or a sample if the nodes read a folder.
+Each node returns sums over its rows, of losses, gradients and products with the Hessian. They are added in the order of
+the nodes. The solver runs in this process. A worker that dies is started again and repeats the current pass. Everything
+else is computed from the rows of this process, which are all rows, or a sample if the nodes read a folder.
 
 The rows save theta in the folder of the cluster with each gradient (`SavedTheta`), so that the same fit, called again
 after an interruption, starts there. Any theta is a valid start, so the name of the file only has to distinguish fits:
@@ -45,7 +45,7 @@ from kway.rows.passes import (
 
 
 class HessianAt(NamedTuple):
-    """Products with the Hessian at a theta."""
+    """The Hessian of a shard at one theta, which is kept for further products."""
 
     theta: NDArray
     hessian: HessianSums
@@ -53,7 +53,7 @@ class HessianAt(NamedTuple):
 
 @dataclass
 class RowShard:
-    """Some rows on one node, with their targets and weights."""
+    """The rows of one node, with their targets and weights."""
 
     rows: RowPasses
     targets: Targets
@@ -83,17 +83,17 @@ class RowShard:
         return self.last.hessian.product(V)
 
     def sample(self, share: float) -> tuple[NDArray, NDArray]:
-        """Draw some rows and their codes, the same at every call."""
+        """Draw a share of the rows with their codes, the same rows at every call."""
         n = self.rows.n
-        some = np.sort(np.random.default_rng(n).choice(n, math.ceil(share * n), replace=False))
-        return self.rows.X[some], self.targets.codes[some]
+        rows = np.sort(np.random.default_rng(n).choice(n, math.ceil(share * n), replace=False))
+        return self.rows.X[rows], self.targets.codes[rows]
 
     def _losses(self, loss: RowLoss) -> RowLosses:
         return RowLosses(loss, self.targets, self.weight)
 
 
 def open_row_shard(source: FilePlace | Carried, targets: Targets, weight: NDArray | None) -> RowShard:
-    """Build a shard, on its node."""
+    """Build a shard; called on its node."""
     return RowShard(wrap_rows(source.rows()), targets, weight)
 
 
@@ -105,7 +105,7 @@ class ClusterRows:
     """
 
     local: RowPasses
-    n: int = 0  # number of rows; 0 means that of `local`
+    n: int = 0  # number of rows; 0 means that `local` has all rows
     shards: Shards | None = None
     on_theta: Callable[[NDArray], None] | None = None  # called with the theta of each gradient
     _codes: NDArray | None = field(default=None, repr=False)  # the codes that the shards were built with
@@ -116,27 +116,30 @@ class ClusterRows:
 
     @property
     def sampled(self) -> bool:
-        """Return whether this process has only a sample of the rows."""
+        """Whether this process has only a sample of the rows."""
         return self.n != self.local.n
 
     @property
     def offers(self) -> frozenset[str]:
-        """Return the capabilities of the rows of this process if these are all rows."""
+        """Capabilities: those of the rows of this process, if these are all rows."""
         return frozenset({QUICK}) if self.sampled else self.local.offers - {DISTINCT}
 
     @property
     def max_rows_in_memory(self) -> int:
-        """Return the number of rows of this process."""
+        """Number of rows of this process."""
         return self.local.n
 
     def take(self, chosen: NDArray | slice) -> RowPasses:
-        """Return some of the rows, in this process."""
+        """Return the chosen rows, in this process."""
         if self.sampled:
-            raise InputError("rows of a folder are on the nodes; read them with kway.fit, or do not ask for some")
+            raise InputError(
+                "this fit needs single rows, but the rows of a folder are on the nodes of the cluster; "
+                "read them with kway.fit, or fit without kway.cluster"
+            )
         return self.local.take(chosen)
 
     def sample(self) -> RowPasses:
-        """Return the sample, or these rows."""
+        """Return the sample if this process has one, else these rows."""
         return self.local if self.sampled else self
 
     def close(self) -> None:
@@ -172,7 +175,7 @@ class ClusterRows:
         return np.asfortranarray(np.sum(self.shards.ask("gram", bias, dtype), axis=0) / dtype.type(self.n))
 
     def squares(self, h: NDArray | None) -> NDArray:
-        """Return sum_i h_ki x_ij^2 (R, d); for the rows of a folder the sums with their weights (1, d)."""
+        """Return sum_i h_ki x_ij^2 (R, d); for rows of a folder return sum_i w_i x_ij^2 (1, d), whatever h is."""
         if not self.sampled:
             return self.local.squares(h)
         assert self.shards is not None
@@ -185,7 +188,7 @@ class ClusterRows:
         return self.shards
 
     def __getattr__(self, name: str) -> Any:
-        """Return what is no sum over all rows, such as `scores` or `keys`, from the rows of this process."""
+        """Forward to the rows of this process what is no sum over all rows, such as `scores` or `keys`."""
         if name == "local":  # not set yet
             raise AttributeError(name)
         return getattr(self.local, name)
@@ -204,7 +207,7 @@ def _makers(X: Any, targets: Targets, weight: NDArray | None) -> list[Callable[[
 
 @dataclass
 class ShardHessian:
-    """Products with the Hessian, summed over the shards; each call sends theta, as a shard may have been restarted."""
+    """Products with the Hessian, summed over the shards; each call sends theta, because a shard may have restarted."""
 
     shards: Shards
     loss: RowLoss
@@ -227,8 +230,8 @@ class SavedTheta:
     def load(self) -> NDArray | None:
         """Return the saved theta; None if there is none that can be read."""
         try:
-            with self.file.open("rb") as held:
-                return np.asarray(np.load(held, allow_pickle=False))
+            with self.file.open("rb") as file:
+                return np.asarray(np.load(file, allow_pickle=False))
         except (OSError, ValueError, EOFError):
             return None
 
@@ -245,7 +248,7 @@ class SavedTheta:
 
 
 def saved_theta(*about: Any) -> SavedTheta | None:
-    """Return the file of the fit that these values describe; None if the cluster has no folder."""
+    """Return the file of the fit with these settings and arrays; None if the cluster has no folder."""
     home = shared_folder()
     return None if home is None else SavedTheta(home / f"fit-{fingerprint(*about)[:16]}.npy")
 
@@ -254,10 +257,10 @@ def fingerprint(*about: Any) -> str:
     """Return a digest of settings and arrays; of a long array it reads evenly spaced rows."""
     digest = hashlib.sha256()
     for value in about:
-        found = value.data if sp.issparse(value) else value
-        if isinstance(found, np.ndarray):
-            digest.update(repr(found.shape).encode())
-            digest.update(np.ascontiguousarray(found[:: max(1, found.nbytes // CACHE_BYTES)]).tobytes())
+        content = value.data if sp.issparse(value) else value
+        if isinstance(content, np.ndarray):
+            digest.update(repr(content.shape).encode())
+            digest.update(np.ascontiguousarray(content[:: max(1, content.nbytes // CACHE_BYTES)]).tobytes())
         else:
-            digest.update(repr(found).encode())
+            digest.update(repr(content).encode())
     return digest.hexdigest()
