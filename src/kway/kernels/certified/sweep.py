@@ -103,11 +103,14 @@ def measure_rows(rows, queries, i, candidates, n, euclidean, distances, ids):
 @kernel
 def nearest_cells(products, norms, cells):
     """Find cells (q, p) int32, those of smallest |c|^2 - 2 q.c; products (q, c) are q.c, norms (c,) are |c|^2."""
-    values = np.full(cells.shape, BIG)
+    values = np.full((1, cells.shape[1]), np.float32(BIG))
     cells[:] = 0
     for i in range(products.shape[0]):
+        values[:] = BIG
         for c in range(products.shape[1]):
-            insert(values, cells, i, norms[c] - 2 * products[i, c], c)
+            value = norms[c] - 2 * products[i, c]
+            if value < values[0, -1]:
+                insert(values, cells[i : i + 1], 0, value, c)
 
 
 @kernel
@@ -119,7 +122,8 @@ def _insert_weights(weights, low, high, first, values, positions):
     if -largest > values[0, values.shape[1] - 1]:
         return
     for u in range(low, high):
-        insert(values, positions, 0, -weights[u], first + u)
+        if -weights[u] <= values[0, -1]:
+            insert(values, positions, 0, -weights[u], first + u)
 
 
 @kernel
