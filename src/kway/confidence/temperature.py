@@ -446,7 +446,7 @@ def _root(
     return float(np.exp(log_beta))
 
 
-def _slope(z: NDArray[np.float64], target: NDArray[np.float64], beta: float, weights: NDArray | None) -> float:
+def _slope(z: NDArray[np.float64], target: NDArray[np.float64], beta: float, weights: NDArray | None = None) -> float:
     """Return L'(beta), with `target` (m,) in place of the scores z_iy of the true classes; `weights` (m,) or None."""
 
     def sum_of_rows(rows: slice) -> float:

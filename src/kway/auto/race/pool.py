@@ -136,7 +136,7 @@ def _cross_fitted(
     return pooled
 
 
-def _predictions(p: NDArray[np.float64], codes: NDArray[np.int64], weights: NDArray | None) -> Predictions:
+def _predictions(p: NDArray[np.float64], codes: NDArray[np.int64], weights: NDArray | None = None) -> Predictions:
     """Return probabilities (m, K) of one setting as predictions for rows with weights (m,)."""
     losses = log_losses(p[np.arange(len(p)), codes])
     predicted = p.argmax(axis=1)[:, None].astype(np.int32)
