@@ -356,11 +356,9 @@ class _Stages:
 def _fit_all_data(row: LeaderboardRow, view: View, chosen: DataComparison) -> AllDataFit:
     """Return the winner, fitted again on all rows of DATA if memory holds only a part of them."""
     data, options = chosen.data, chosen.options
-    if data.larger is not None and options.guarantees:
-        note = "guarantees need rows in memory, so the model was trained on these rows only"
-        return AllDataFit(row, data.n, note=note)
-    if data.larger is not None and data.weights is not None:
-        note = "weights need rows in memory, so the model was trained on these rows only"
+    if data.larger is not None and (options.guarantees or data.weights is not None):
+        what = "guarantees" if options.guarantees else "weights"
+        note = f"{what} need rows in memory, so the model was trained on these rows only"
         return AllDataFit(row, data.n, note=note)
     return fit_all_data(row, view.features, view.X, data, chosen.folds, options.seed)
 

@@ -135,8 +135,7 @@ def path_weights(data: FoldedRows, split: Split) -> NDArray[np.float64] | None:
     """Return the weights of the training rows, followed by ones for the held-out rows, which are only predicted."""
     if data.weights is None:
         return None
-    train = weights_to_fit(data.weights, split.train)["sample_weight"]
-    return np.concatenate([train, np.ones(len(split.held_out))])
+    return np.append(weights_to_fit(data.weights, split.train)["sample_weight"], np.ones(len(split.held_out)))
 
 
 def mean_square(X: Rows) -> float:
@@ -173,8 +172,8 @@ class KernelFamily(LinearFamily):
         for gamma in dict.fromkeys(settings[at]["gamma"] for at in active):
             if stop():
                 break
-            weights = None if data.weights is None else data.weights[split.train]
-            landmarks = landmark_map(data.X[split.train], self.n_landmarks, gamma, weight=weights)
+            train_weights = weights_to_fit(data.weights, split.train).get("sample_weight")
+            landmarks = landmark_map(data.X[split.train], self.n_landmarks, gamma, weight=train_weights)
             positions = [at for at in active if settings[at]["gamma"] == gamma]
             alphas = [settings[at]["alpha"] for at in positions]
             mapped, weights = landmarks.apply(data.X[rows]), path_weights(data, split)
