@@ -265,6 +265,9 @@ def fit(data: Any, target: Any = None, *, test: Any = None, **options: Any) -> F
         Column that groups the rows, such as a patient ID. Groups are never split between training, folds and test.
     order : str, default=None
         Time column; the last rows are the test set.
+    weight : str or array-like of shape (n_samples,), default=None
+        Column with the weights of the rows, or the weights themselves: numbers of 0 or more. Models learn with the
+        weights, and all scores are weighted means.
     drop : str or list of str, default=()
         Columns to leave out.
     skip_bad : bool, default=False
@@ -308,12 +311,13 @@ def fit(data: Any, target: Any = None, *, test: Any = None, **options: Any) -> F
     (30, 'centroid')
     """
     begun = time.perf_counter()
+    weights = None if isinstance(options.get("weight"), str) else options.pop("weight", None)
     of_job, of_reading = options_of(FitOptions, "fit"), options_of(ReadOptions, "fit")
     refuse_unknown(options, [*of_job, *of_reading])
     column = str(target) if isinstance(target, str) or (is_table(data) and np.isscalar(target)) else None
     reading = ReadOptions(target=column, **{name: value for name, value in options.items() if name in of_reading})
     asked = FitOptions(**{name: value for name, value in options.items() if name in of_job})
-    source = _source(data, None if column is not None else target, "the data")
+    source = _source(data, None if column is not None else target, "the data", weights)
     rows, labels = test if isinstance(test, tuple) and len(test) == 2 else (test, None)
     test_source = _source(rows, labels, "the test rows")
     _refuse_text_options(reading, source, test_source)
@@ -397,14 +401,16 @@ def _files(**sources: Any) -> dict[str, Path]:
     return {name: Path(given).resolve() for name, given in sources.items() if isinstance(given, str)}
 
 
-def _source(data: Any, labels: Any, name: str) -> Any:
+def _source(data: Any, labels: Any, name: str, weights: Any = None) -> Any:
     """Return data in the form that the reader expects: a path as text, or rows in memory with a name for messages."""
     if data is None or isinstance(data, (str, Path)):
         if labels is not None:
             raise InputError(f"target must name a column of {name}, which is a file; got {type(labels).__name__}")
+        if weights is not None:
+            raise InputError(f"weight must name a column of {name}, which is a file; got {type(weights).__name__}")
         return None if data is None else str(data)
     named = name if is_table(data) else f"the rows of {name.removeprefix('the ')}"
-    return RowsInMemory(data, labels, named)
+    return RowsInMemory(data, labels, named, weights)
 
 
 def _refuse_text_options(reading: ReadOptions, *sources: Any) -> None:

@@ -45,19 +45,20 @@ class ClassScores(NamedTuple):
     macro_f1: NDArray[np.float64]
 
 
-def class_scores(codes: NDArray[np.int64], predicted: NDArray[np.int64]) -> ClassScores:
-    """Return the scores of m predictions (n, m) for rows with codes (n,).
+def class_scores(codes: NDArray[np.int64], predicted: NDArray[np.int64], weights: NDArray | None = None) -> ClassScores:
+    """Return the scores of m predictions (n, m) for rows with codes (n,) and weights (n,), by default equal ones.
 
     >>> [v.round(3).tolist() for v in class_scores(np.array([0, 0, 0, 1]), np.array([[0], [0], [1], [1]]))]
     [[0.833], [0.733]]
     """
     width = max(int(codes.max(initial=0)), int(predicted.max(initial=0))) + 1
-    rows = np.bincount(codes, minlength=width)
+    rows = np.bincount(codes, weights, width)
     shown = rows > 0
     out = np.empty((2, predicted.shape[1]))
     for j in range(predicted.shape[1]):
         answer = predicted[:, j]
-        hits = np.bincount(codes[answer == codes], minlength=width)[shown]
-        predicted_rows = np.bincount(answer, minlength=width)[shown]
+        hit = answer == codes
+        hits = np.bincount(codes[hit], None if weights is None else weights[hit], width)[shown]
+        predicted_rows = np.bincount(answer, weights, width)[shown]
         out[:, j] = (hits / rows[shown]).mean(), (2 * hits / (rows[shown] + predicted_rows)).mean()
     return ClassScores(*out)

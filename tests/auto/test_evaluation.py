@@ -6,7 +6,7 @@ from sklearn.datasets import load_iris
 from sklearn.metrics import f1_score, log_loss, precision_recall_fscore_support, top_k_accuracy_score
 
 import kway
-from kway.auto.evaluation import check_same_label_type, evaluate_blocks, evaluate_model, mcnemar
+from kway.auto.evaluation import check_same_label_type, evaluate_blocks, evaluate_model, mcnemar, wilson
 from kway.errors import InputError
 
 
@@ -82,3 +82,19 @@ def test_mcnemar_is_the_exact_binomial_test():
         differ = found.only_first + found.only_second
         expected = binomtest(found.only_first, differ).pvalue if differ else 1.0
         assert found.p_value == pytest.approx(expected, rel=1e-9, abs=1e-300)
+
+
+def test_weighted_scores_are_scikit_learns(seen):
+    model, X, y = seen
+    w = np.random.default_rng(0).uniform(0.1, 3, len(y))
+    scores = evaluate_model(model, X, y, w).scores
+    predicted, p = model.predict(X), model.predict_proba(X)
+    assert scores.accuracy == pytest.approx(np.average(predicted == y, weights=w))
+    assert scores.macro_f1 == pytest.approx(f1_score(y, predicted, average="macro", sample_weight=w))
+    assert scores.log_loss == pytest.approx(log_loss(y, p, sample_weight=w), rel=1e-5)
+    assert scores.rows == len(y)
+    n = w.sum() ** 2 / np.square(w).sum()  # the effective sample size
+    low, high = wilson(np.array(scores.accuracy * n), np.array(n))
+    assert (scores.low, scores.high) == pytest.approx((float(low), float(high)))
+    equal, plain = evaluate_model(model, X, y, np.full(len(y), 7.0)).scores, evaluate_model(model, X, y).scores
+    assert (equal.accuracy, equal.ece, equal.top5) == pytest.approx((plain.accuracy, plain.ece, plain.top5))

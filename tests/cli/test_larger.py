@@ -72,6 +72,17 @@ def test_what_cannot_learn_by_the_piece_says_so(folder, cli):
     assert "guarantees need rows in memory" in out.replace("\n", " ")
 
 
+def test_weights_are_kept_for_the_rows_in_memory(cli, answer, tmp_path):
+    X, y = drawn(8000)
+    table = {f"a{j}": X[:, j] for j in range(D)} | {"kind": y, "w": np.arange(8000) % 3}
+    pq.write_table(pa.table(table), tmp_path / "t.parquet")
+    found = answer("fit", tmp_path / "t.parquet", "--target", "kind", "--model", "centroid", "--weight", "w")
+    assert found["data"]["train_rows"] == found["data"]["fitted_rows"]
+    notes = " ".join(found["notes"])
+    assert "weights need rows in memory" in notes
+    assert "rows of weight 0 were left out" in notes
+
+
 @pytest.mark.parametrize("kind", ["group", "order"])
 def test_rows_that_go_with_the_test_are_not_learned_from(kind, answer, tmp_path, monkeypatch):
     n = 8000

@@ -90,3 +90,13 @@ def test_huge_scores_do_not_overflow():
     fit = best_temperature(z * 1e30, codes)
     assert np.isfinite(fit.temperature)
     assert fit.certified
+
+
+def test_whole_weights_are_repeated_rows():
+    z, codes = problem(5)
+    w = np.random.default_rng(5).integers(1, 4, len(z))
+    weighted = best_temperature(z, codes, weights=w.astype(float))
+    repeated = best_temperature(np.repeat(z, w, axis=0), np.repeat(codes, w))
+    assert weighted.temperature == pytest.approx(repeated.temperature, rel=1e-6)
+    assert weighted.temperature != pytest.approx(best_temperature(z, codes).temperature, rel=1e-6)
+    assert weighted.certified

@@ -64,7 +64,9 @@ def calibrate(
     """
     model = row.fitted
     if held_out is not None and held_out_codes is not None:
-        return scale_fitted(model, held_out.values, held_out_codes, held_out.source), ""
+        return held_out.scaled(model, held_out_codes), ""
+    if data.weights is not None:  # TemperatureScaledClassifier counts every held-out row once
+        return model, "probabilities are not calibrated, because there was no time or memory for weighted predictions"
     splits = _splits(fit_seconds, folds, data, options.seed, clock)
     try:
         if options.weighs_rows_equally and _is_one_vs_all_svm(model):

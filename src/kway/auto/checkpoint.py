@@ -25,6 +25,7 @@ import numpy as np
 import kway
 from kway import modelfile
 from kway.auto.fit_options import FitOptions
+from kway.auto.race.folds import weights_to_fit
 from kway.auto.race.rounds import Race
 from kway.auto.race.scoring import Predictions
 from kway.auto.train_test import TrainTest
@@ -137,7 +138,8 @@ class Checkpoint:
         view = views.get(runner.family.view, views[""])
         rows = slice(None) if runner.rows == race.all_rows else race.split(runner.rows, 0).train
         try:
-            model = runner.family.make(row.setting, self.options.seed).fit(view.X[rows], self.data.y[rows])
+            estimator = runner.family.make(row.setting, self.options.seed)
+            model = estimator.fit(view.X[rows], self.data.y[rows], **weights_to_fit(self.data.weights, rows))
             self.save(FeaturedClassifier.of(view.features, model, view.X), row.model)
         except (KwayError, MemoryError, OSError):  # a checkpoint must not end the job; the next round tries again
             return
@@ -166,14 +168,14 @@ def is_unfinished(path: Path) -> bool:
 def job_digest(data: TrainTest, options: FitOptions) -> str:
     """Return a digest of everything on which the predictions of a job depend, which decides whether they are reused.
 
-    These are the training rows with their labels, groups and order, the kinds of columns that the user named, the
-    version of kway, and all options except for the budget. Options count by their repr, so a job with an option
+    These are the training rows with their labels, groups, order and weights, the kinds of columns that the user named,
+    the version of kway, and all options except for the budget. Options count by their repr, so a job with an option
     whose repr contains an address, such as a function, is never resumed.
     """
     digest = hashlib.blake2b(digest_size=20)
     values = {f.name: repr(getattr(options, f.name)) for f in fields(options) if f.name != "budget"}
     digest.update(json.dumps([kway.__version__, values, dict(data.kinds)], sort_keys=True).encode())
-    for part in (data.rows, data.labels.classes, data.labels.codes, data.groups, data.order):
+    for part in (data.rows, data.labels.classes, data.labels.codes, data.groups, data.order, data.weights):
         for piece in _pieces(part):
             digest.update(piece)
     return digest.hexdigest()

@@ -94,7 +94,7 @@ def compare_data(
         views |= dict(other_views(features, data.rows, views[""].X))
     blend = can_blend(data, options, views[""].X)
     comparison = compare_rows(
-        views[""].X, data.labels, options, data.groups, data.order, clock,
+        views[""].X, data.labels, options, data.groups, data.order, clock, weights=data.weights,
         views={name: view.X for name, view in views.items()}, blend=blend, store=store,
         categories=views[COLUMNS].features.categorical_ if COLUMNS in views else (),
         on_round=None if on_round is None else lambda race: on_round(race, views),

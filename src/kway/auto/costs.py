@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.auto.train_test import TrainTest
 from kway.confidence.costs import CostSensitiveClassifier, checked_costs
 from kway.errors import InputError
 from kway.labels import encode_as
@@ -87,17 +88,16 @@ def with_costs(model: Any, costs: NDArray[np.float64]) -> Any:
     return model
 
 
-def compare_costs(
-    model: Any, X: Any, y: NDArray, predicted: NDArray, costs: NDArray[np.float64], train_codes: NDArray[np.int64]
-) -> CostComparison:
-    """Return the mean costs on test rows X with labels y (n,), for which the model predicts `predicted` (n,)."""
+def compare_costs(model: Any, data: TrainTest, predicted: NDArray, costs: NDArray[np.float64]) -> CostComparison:
+    """Return the mean costs on the test rows, by their weights, for which the model predicts `predicted` (n,)."""
+    X, y, weights = data.test_rows, data.test_y, data.test_weights
     true, decided = encode_as(y, model.classes_), encode_as(predicted, model.classes_)
     blocks = spans(n_rows(X), rows_per_block(8 * len(model.classes_)))
     numbers = np.arange(n_rows(X))
     most_probable = np.concatenate([model.predict_proba(take_rows(X, numbers[rows])).argmax(axis=1) for rows in blocks])
-    cheapest = np.bincount(train_codes, minlength=len(costs)) @ costs
+    cheapest = np.bincount(data.labels.codes, data.weights, len(costs)) @ costs
     return CostComparison(
-        by_expected_cost=float(costs[true, decided].mean()),
-        by_probability=float(costs[true, most_probable].mean()),
-        one_label=float(costs[true, cheapest.argmin()].mean()),
+        by_expected_cost=float(np.average(costs[true, decided], weights=weights)),
+        by_probability=float(np.average(costs[true, most_probable], weights=weights)),
+        one_label=float(np.average(costs[true, cheapest.argmin()], weights=weights)),
     )

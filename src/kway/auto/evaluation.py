@@ -52,6 +52,11 @@ class Scores:
     classes : list of dict
         One dict per class that occurs among the labels, with the keys `class`, `rows`, `precision`, `recall`, `f1` and
         `taken_for`: the label that is most often predicted instead, or None if all rows are correct.
+
+    Notes
+    -----
+    If the rows have weights w, the scores are weighted means, `rows` still counts rows, and the Wilson interval is that
+    of (sum w)^2 / sum w^2 rows, the effective sample size.
     """
 
     accuracy: float
@@ -83,15 +88,23 @@ class McNemar:
     p_value: float
 
 
-def evaluate_model(model: Any, X: Any, y: NDArray) -> Evaluation:
-    """Predict the rows, a block at a time, and compare with their labels y (n,)."""
+def evaluate_model(model: Any, X: Any, y: NDArray, weights: NDArray | None = None) -> Evaluation:
+    """Predict the rows, a block at a time, and compare with their labels y (n,), by their weights (n,) if given."""
+    weights = None if weights is None else effective_weights(weights)
     tally = Tally(np.asarray(model.classes_))
     # each block reads the weights of all classes, so blocks must not be small if there are many classes
     block = rows_per_block(8 * len(tally.classes), max(BLOCK_BYTES, available_bytes() // 16))
     blocks = spans(len(y), block)
-    predicted, confidence = zip(*(tally.add(model, X[rows], y[rows]) for rows in blocks))
+    predicted, confidence = zip(
+        *(tally.add(model, X[rows], y[rows], None if weights is None else weights[rows]) for rows in blocks)
+    )
     known = all(part is not None for part in confidence)
     return Evaluation(tally.scores(), np.concatenate(predicted), np.concatenate(confidence) if known else None)
+
+
+def effective_weights(weights: NDArray) -> NDArray[np.float64]:
+    """Return the weights (n,), scaled so that they sum to the effective sample size (sum w)^2 / sum w^2."""
+    return np.asarray(weights * (weights.sum() / np.square(weights).sum()), np.float64)
 
 
 def evaluate_blocks(model: Any, blocks: Iterable[tuple[Any, NDArray]]) -> Scores:
@@ -112,48 +125,57 @@ class Tally:
 
     def __init__(self, classes: NDArray) -> None:
         self.classes = classes
-        self.rows = 0
-        self.pairs: Counter[tuple[Any, Any]] = Counter()  # (label, predicted label) -> rows
+        self.class_rows: Counter[Any] = Counter()  # label -> number of rows
+        self.pairs: Counter[tuple[Any, Any]] = Counter()  # (label, predicted label) -> rows, or sum of their weights
         self.losses: float | None = 0.0  # sum; None once a block has no probabilities
-        self.top: int | None = 0 if len(classes) > TOP else None  # rows; None once a block has no top-5 labels
+        self.top: float | None = 0 if len(classes) > TOP else None  # rows; None once a block has no top-5 labels
         self.bins: NDArray | None = None  # rows, sums of confidence, and correct rows per bin of confidence
 
-    def add(self, model: Any, X: Any, y: NDArray) -> tuple[NDArray, NDArray | None]:
+    def add(self, model: Any, X: Any, y: NDArray, weights: NDArray | None = None) -> tuple[NDArray, NDArray | None]:
         """Predict rows X with labels y (m,), count them, and return the predicted labels (m,) and their probabilities.
 
+        Rows count by their `weights` (m,) if given: either all blocks have weights, or none has.
         A model may state no probabilities, or state them for some blocks only because others do not fit in memory.
         Scores that need them are then None for all rows.
         """
         check_same_label_type(y, self.classes)
         p = probabilities_or_none(model, X)
         predicted = np.asarray(model.predict(X))
-        self.rows += len(y)
-        self.pairs.update(_pairs(y, predicted))
-        in_top = None if self.top is None else self._count_top5(model, X, y, p)
+        labels, counts = np.unique(y, return_counts=True)
+        self.class_rows.update(dict(zip(labels.tolist(), counts.tolist())))
+        self.pairs.update(_pairs(y, predicted, weights))
+        in_top = None if self.top is None else self._count_top5(model, X, y, p, weights)
         self.top = None if in_top is None or self.top is None else self.top + in_top
         confidence = None if p is None else p.max(axis=1)
         if p is None or confidence is None or self.losses is None:
             self.losses = self.bins = None
         else:
-            self.losses += float(log_losses(own_probability(p, y, self.classes)).sum())
-            table = reliability_of(confidence, predicted == y)
+            losses = log_losses(own_probability(p, y, self.classes))
+            self.losses += float(losses.sum() if weights is None else weights @ losses)
+            table = reliability_of(confidence, predicted == y, weights=weights)
             bins = np.nan_to_num(np.stack((table.rows, table.rows * table.confidence, table.rows * table.accuracy)))
             self.bins = bins if self.bins is None else self.bins + bins
         return predicted, confidence
 
-    def _count_top5(self, model: Any, X: Any, y: NDArray, p: NDArray | None) -> int | None:
-        """Return how many labels are among the 5 best; None if the model does not rank labels."""
+    def _count_top5(self, model: Any, X: Any, y: NDArray, p: NDArray | None, weights: NDArray | None) -> float | None:
+        """Return how many labels are among the 5 best, by their weights; None if the model does not rank labels."""
         if p is not None and isinstance(model, TemperatureScaledClassifier):  # a second search would be slower
             labels = self.classes[best_columns(p, TOP)]  # (n, 5)
         elif hasattr(model, "predict_topk"):
             labels = model.predict_topk(X, TOP)[0]
         else:
             return None
-        return int((labels == y[:, None]).any(axis=1).sum())
+        in_top = (labels == y[:, None]).any(axis=1)
+        return float(in_top.sum() if weights is None else weights @ in_top)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows so far."""
+        return sum(self.class_rows.values())
 
     def scores(self) -> Scores:
         """Return the scores of all rows so far, of which there must be at least one."""
-        n, table = self.rows, _class_records(self.pairs)
+        n, table = sum(self.pairs.values()), _class_records(self.pairs, self.class_rows)
         correct = sum(count for (label, predicted), count in self.pairs.items() if label == predicted)
         low, high = wilson(np.array(float(correct)), np.array(n))
         gaps = None if self.bins is None else np.abs(self.bins[1] - self.bins[2])
@@ -165,16 +187,19 @@ class Tally:
             top5=None if self.top is None else self.top / n,
             log_loss=None if self.losses is None else self.losses / n,
             ece=None if gaps is None else float(gaps.sum() / n),
-            rows=n,
+            rows=self.rows,
             classes=table,
         )
 
 
-def _pairs(y: NDArray, predicted: NDArray) -> dict[tuple[Any, Any], int]:
-    """Return the number of rows per (label, predicted label)."""
+def _pairs(y: NDArray, predicted: NDArray, weights: NDArray | None = None) -> dict[tuple[Any, Any], Any]:
+    """Return the number of rows per (label, predicted label), or the sum of their weights (n,)."""
     labels, true_codes = np.unique(y, return_inverse=True)
     answers, predicted_codes = np.unique(predicted, return_inverse=True)
-    pairs, counts = np.unique(true_codes.ravel() * len(answers) + predicted_codes.ravel(), return_counts=True)
+    cells = true_codes.ravel() * len(answers) + predicted_codes.ravel()
+    pairs, pair_of_row, counts = np.unique(cells, return_inverse=True, return_counts=True)
+    if weights is not None:
+        counts = np.bincount(pair_of_row.ravel(), weights)
     true, guessed = np.divmod(pairs, len(answers))
     return dict(zip(zip(labels[true].tolist(), answers[guessed].tolist()), counts.tolist()))
 
@@ -199,23 +224,24 @@ def probabilities_or_none(model: Any, X: Any) -> NDArray | None:
         return None
 
 
-def _class_records(pairs: Mapping[tuple[Any, Any], int]) -> list[dict[str, Any]]:
+def _class_records(pairs: Mapping[tuple[Any, Any], Any], class_rows: Mapping[Any, int]) -> list[dict[str, Any]]:
     """Return rows, precision, recall, F1 and the most frequent wrong label of each class."""
     n_predicted: Counter[Any] = Counter()
-    predictions: dict[Any, dict[Any, int]] = {}  # label -> predicted label -> rows
+    predictions: dict[Any, dict[Any, Any]] = {}  # label -> predicted label -> rows, or sum of their weights
     for (label, predicted), count in pairs.items():
         n_predicted[predicted] += count
         predictions.setdefault(label, {})[predicted] = count
-    return [_class_record(label, predictions[label], n_predicted[label]) for label in sorted(predictions)]
+    return [
+        {"class": label, "rows": class_rows[label], **_class_scores(label, predictions[label], n_predicted[label])}
+        for label in sorted(predictions)
+    ]
 
 
-def _class_record(label: Any, predictions: Mapping[Any, int], n_predicted: int) -> dict[str, Any]:
+def _class_scores(label: Any, predictions: Mapping[Any, Any], n_predicted: Any) -> dict[str, Any]:
     rows, correct = sum(predictions.values()), predictions.get(label, 0)
     wrong = {predicted: count for predicted, count in predictions.items() if predicted != label}
     most_frequent = [predicted for predicted, count in wrong.items() if count == max(wrong.values())]
     return {
-        "class": label,
-        "rows": rows,
         "precision": correct / n_predicted if n_predicted else 0.0,
         "recall": correct / rows,
         "f1": 2 * correct / (rows + n_predicted),

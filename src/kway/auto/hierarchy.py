@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway import modelfile
-from kway.auto.evaluation import Tally, wilson
+from kway.auto.evaluation import Tally, effective_weights, wilson
 from kway.auto.job import JobResult
 from kway.tables.sources.labels import path_levels
 from kway.text_tables import Printed, Table
@@ -110,6 +110,9 @@ def job_levels(result: JobResult) -> LevelScores | None:
     data, model, sep = result.data, result.model, result.data.hierarchy
     if sep is None:
         return None
-    pairs = Counter(zip(data.test_y.tolist(), result.evaluation.predicted.tolist()))
+    pairs = Counter[tuple[Any, Any]]()
+    weights = np.ones(len(data.test_y), int) if data.test_weights is None else effective_weights(data.test_weights)
+    for pair, weight in zip(zip(data.test_y.tolist(), result.evaluation.predicted.tolist()), weights.tolist()):
+        pairs[pair] += weight
     nodes = model.predict_node(data.test_rows) if hasattr(model, "predict_node") else None
     return score_levels(pairs, model.classes_, sep, nodes)

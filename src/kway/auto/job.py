@@ -43,7 +43,7 @@ from kway.auto.learning_curve import LearningCurve, learning_curve
 from kway.auto.race.clock import REPORT_SECONDS, Clock
 from kway.auto.race.compare import Comparison
 from kway.auto.race.families import CLASS_NUMBER
-from kway.auto.race.pool import Pool, pool_of
+from kway.auto.race.pool import Pool, held_out_predictions, n_complete_folds, pool_of
 from kway.auto.race.scoring import MOST_POOLED, FoldedRows, LeaderboardRow
 from kway.auto.reasons import (
     MAX_UNNAMED_COLUMNS,
@@ -59,8 +59,8 @@ from kway.auto.refit import AllDataFit, fit_all_data, fit_families, fitted_row
 from kway.auto.train_test import TrainTest
 from kway.auto.trained_rows import ROWS, rows_note
 from kway.auto.wrong_labels import WrongLabels, find_wrong_labels, out_of_fold
-from kway.confidence.blend import BlendClassifier, learn_weights
-from kway.errors import KwayError
+from kway.confidence.blend import BlendClassifier, HeldOut, learn_weights
+from kway.errors import KwayError, UsageError
 from kway.pipelines import FeaturedClassifier, features_of
 from kway.rows.blocks import take_rows
 from kway.tables.features.features import Features
@@ -168,6 +168,8 @@ def run_job(
     `on_features` is called with the features before the comparison begins. `checkpoint` saves the best model so far and
     the predictions of the folds.
     """
+    if data.weight is not None and options.guarantees:
+        raise UsageError("guarantees (sets=, unknown=) count rows, so they do not work with weight=; leave one out")
     stages = _Stages()
     costs = None if options.costs is None else read_costs(options.costs, data.labels.classes)
     clock = Clock(options.budget, stages.begun if begun is None else begun, REPORT_SECONDS)
@@ -183,8 +185,7 @@ def run_job(
     with progress.portion(0.84, 0.88), progress.stage("testing"):
         tests = _test_results(winner, chosen)
         if costs is not None:
-            predicted, codes = tests["evaluation"].predicted, data.labels.codes
-            tests["costs"] = compare_costs(winner.model, data.test_rows, data.test_y, predicted, costs, codes)
+            tests["costs"] = compare_costs(winner.model, data, tests["evaluation"].predicted, costs)
     stages.end("test")
     clock.reserve = REPORT_SECONDS
     hurried = clock.up()
@@ -262,7 +263,9 @@ def _without_unfitted(pool: Pool, kept: list[str]) -> Pool:
     """Return the pool with new weights if the time was up before all of its members were fitted."""
     if len(kept) == len(pool.weights):
         return pool
-    weights = learn_weights([pool.held_out[name].probabilities(pool.codes) for name in kept], pool.codes)
+    weights = learn_weights(
+        [pool.held_out[name].probabilities(pool.codes) for name in kept], pool.codes, pool.sample_weight
+    )
     return replace(pool, weights={name: float(w) for name, w in zip(kept, weights) if w > 0})
 
 
@@ -309,6 +312,8 @@ def _single(
     else:
         held = None if pool is None else pool.held_out.get(compared.model)
         codes = None if pool is None else pool.codes
+        if held is None and data.weights is not None:
+            held, codes = _weighted_predictions(chosen, compared.model)
         seconds = chosen.comparison.fit_seconds(compared.model)
         calibrated, note = calibrate(fit.row, view.X, chosen.folds, data, options, clock, held, codes, seconds)
     return Winner(
@@ -323,6 +328,16 @@ def _single(
         compared=pool,
         fitted_rows=fit.rows,
     )
+
+
+def _weighted_predictions(chosen: DataComparison, model: str) -> tuple[HeldOut | None, NDArray[np.int64] | None]:
+    """Return the predictions of a family for held-out rows with weights, and the codes of the rows, if possible."""
+    race = chosen.comparison.race
+    if race is None or race.n_classes > MOST_POOLED:
+        return None, None
+    n_folds = n_complete_folds(race.runners[model], race)
+    codes = np.concatenate([race.codes[split.held_out] for split in race.splits[:n_folds]])
+    return held_out_predictions(race.runners[model], race, n_folds, chosen.options.seed), codes
 
 
 class _Stages:
@@ -341,15 +356,16 @@ class _Stages:
 def _fit_all_data(row: LeaderboardRow, view: View, chosen: DataComparison) -> AllDataFit:
     """Return the winner, fitted again on all rows of DATA if memory holds only a part of them."""
     data, options = chosen.data, chosen.options
-    if data.larger is not None and options.guarantees:
-        note = "guarantees need rows in memory, so the model was trained on these rows only"
+    if data.larger is not None and (options.guarantees or data.weights is not None):
+        what = "guarantees" if options.guarantees else "weights"
+        note = f"{what} need rows in memory, so the model was trained on these rows only"
         return AllDataFit(row, data.n, note=note)
     return fit_all_data(row, view.features, view.X, data, chosen.folds, options.seed)
 
 
 def _learning_curve(winner: Winner, chosen: DataComparison, clock: Clock) -> tuple[LearningCurve | None, str]:
     comparison, seed, row = chosen.comparison, chosen.options.seed, winner.single
-    rows = FoldedRows(winner.view.X, chosen.data.labels.codes, comparison.folds)
+    rows = FoldedRows(winner.view.X, chosen.data.labels.codes, comparison.folds, weights=chosen.data.weights)
     try:
         seconds = comparison.fit_seconds(row.model)
         return learning_curve(
@@ -400,9 +416,11 @@ def _test_results(winner: Winner, chosen: DataComparison) -> dict[str, Any]:
     main = chosen.views[""] if winner.pool else winner.view
     test_X, y = main.features.transform(data.test_rows), data.test_y
     if winner.pool is None:
-        evaluation = evaluate_model(guaranteed.classifier if guaranteed else winner.model.estimator_, test_X, y)
+        evaluation = evaluate_model(
+            guaranteed.classifier if guaranteed else winner.model.estimator_, test_X, y, data.test_weights
+        )
     else:
-        evaluation = evaluate_model(winner.model, data.test_rows, y)
+        evaluation = evaluate_model(winner.model, data.test_rows, y, data.test_weights)
     return {
         "test_X": test_X,
         "evaluation": evaluation,
@@ -414,8 +432,11 @@ def _test_results(winner: Winner, chosen: DataComparison) -> dict[str, Any]:
 
 
 def _runner_up(winner: Winner, evaluation: Evaluation, chosen: DataComparison) -> RunnerUp | None:
-    """Compare the winner with the next row of the leaderboard; for a blend, the best single family."""
-    if len(winner.leaderboard) < 2 or winner.leaderboard[1].fitted is None:
+    """Compare the winner with the next row of the leaderboard; for a blend, the best single family.
+
+    Test rows with weights are not compared, because the McNemar test counts rows.
+    """
+    if len(winner.leaderboard) < 2 or winner.leaderboard[1].fitted is None or chosen.data.test_weights is not None:
         return None
     other, data = winner.leaderboard[1], chosen.data
     rows = chosen.view(other.model).features.transform(data.test_rows)
@@ -426,9 +447,10 @@ def _runner_up(winner: Winner, evaluation: Evaluation, chosen: DataComparison) -
 def _baselines(X: Any, test_X: Any, data: TrainTest) -> dict[str, float]:
     """Return the test accuracy of the most frequent class, and of least squares on the class number if it is fast."""
     classes, codes, _ = data.labels
-    majority = classes[np.bincount(codes).argmax()]
-    accuracies = {"majority class": float(np.mean(data.test_y == majority))}
+    majority = classes[np.bincount(codes, data.weights).argmax()]
+    accuracies = {"majority class": float(np.average(data.test_y == majority, weights=data.test_weights))}
     if X.shape[1] <= _BASELINE_COLUMNS and not hasattr(X, "tocsr"):
-        model = CLASS_NUMBER.make({"targets": "number"}, 0).fit(X, codes)
-        accuracies["class number"] = float(np.mean(classes[model.predict(test_X)] == data.test_y))
+        model = CLASS_NUMBER.make({"targets": "number"}, 0).fit(X, codes, **data.fit_params())
+        correct = classes[model.predict(test_X)] == data.test_y
+        accuracies["class number"] = float(np.average(correct, weights=data.test_weights))
     return accuracies

@@ -145,6 +145,6 @@ def _joined(parts: list[LabeledRows]) -> LabeledRows:
     rows = join_tables(tables, first.name) if is_table(first.rows) else np.concatenate(tables)
     arrays: dict[str, Any] = {
         name: None if getattr(first, name) is None else np.concatenate([getattr(part, name) for part in parts])
-        for name in ("y", "groups", "order")
+        for name in ("y", "groups", "order", "weights")
     }
     return replace(first, rows=rows, **arrays)

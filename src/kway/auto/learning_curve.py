@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.auto.race.clock import Clock
-from kway.auto.race.folds import ROWS_PER_CLASS
+from kway.auto.race.folds import ROWS_PER_CLASS, weights_to_fit
 from kway.auto.race.scoring import FoldedRows, LeaderboardRow, Measure, predict_held_out
 
 _SHARES = (0.25, 0.5)  # parts of the rows, besides all of them: each point doubles the rows
@@ -96,8 +96,9 @@ def learning_curve(
             part = np.sort(train[: round(share * len(train))])
             if len(np.unique(data.codes[part])) < 2:
                 return None, ""
-            model = make_estimator().fit(data.X[part], data.codes[part])
+            model = make_estimator().fit(data.X[part], data.codes[part], **weights_to_fit(data.weights, part))
             predictions = predict_held_out(model, data.X[held_out], data.codes[held_out], data.n_classes)
+            predictions = predictions.weighted(data, held_out)
             scores[s, fold] = measure.shown(measure.of(predictions, data.codes[held_out])[0])
         scores[-1, fold] = row.fold_scores[fold]
     rows = np.array([round(share * n) for share in (*_SHARES, 1.0)])

@@ -318,6 +318,8 @@ def check_options(reading: ReadOptions, options: FitOptions) -> None:
     for name in ("sets", "unknown", "class_weight", "also", "repeats", "single", "costs", "device"):
         if getattr(options, name) not in (getattr(FitOptions(), name), ()):
             raise UsageError(f"{name}= does not work with multilabel=; leave it out")
+    if reading.weight is not None:
+        raise UsageError("weight= does not work with multilabel=; leave it out")
     if options.metric not in _MEASURES:
         raise UsageError(f"metric is {options.metric!r}; with multilabel= it must be {listing(_MEASURES)}")
 

@@ -100,7 +100,7 @@ def fit_families(
             with progress.stage(f"{name}: all training rows", place, len(names), left=clock.left()):
                 estimator, note = adapted(comparison.estimator(rows[name], chosen.options.seed), size)
                 X = chosen.view(name).X
-                rows[name] = fitted_row(rows[name], X, partial(estimator.fit, X, y))
+                rows[name] = fitted_row(rows[name], X, partial(estimator.fit, X, y, **chosen.data.fit_params()))
                 notes += [note] if note else []
         except (KwayError, MemoryError) as error:
             rows[name] = replace(rows[name], note=f"could not be fitted: {error}")

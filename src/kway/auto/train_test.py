@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.auto.larger_than_memory import LargeData, read_what_fits
-from kway.auto.race.folds import HELD_OUT_SHARE, split_test
+from kway.auto.race.folds import HELD_OUT_SHARE, split_test, weights_to_fit
 from kway.errors import InputError, UsageError
 from kway.labels import Labels
 from kway.suggest import listing
@@ -34,11 +34,16 @@ class TrainTest(LabeledRows):
     kinds: Mapping[str, str] = field(default_factory=dict)  # kinds of columns that the user named
     larger: LargeData | None = None  # all of DATA, if memory holds only a part
     hierarchy: str | None = None  # separator of the levels of the labels
+    weight: str | None = None  # the column of the weights, or "weight" for weights in memory; None without weights
 
     @property
     def keeps_groups_or_order(self) -> bool:
         """Whether held-out rows must not be drawn at random."""
         return self.groups is not None or self.order is not None
+
+    def fit_params(self) -> dict[str, NDArray]:
+        """Return the weights of the training rows as the argument `sample_weight` of `fit`; {} without weights."""
+        return weights_to_fit(self.weights)
 
 
 def read_train_test(data: Any, reading: ReadOptions = DEFAULT_OPTIONS, test: Any = None, seed: int = 0) -> TrainTest:
@@ -46,6 +51,7 @@ def read_train_test(data: Any, reading: ReadOptions = DEFAULT_OPTIONS, test: Any
     if test is not None:
         refuse_same(data, test)
     rows, larger = read_what_fits(data, reading)
+    rows, larger, weight = _weigh(rows, larger, reading, test)
     what = f"target {reading.target!r} of {rows.name}" if reading.target else f"the target of {rows.name}"
     what += "" if larger is None else " (in the rows that fit in memory)"
     y = joined_labels(rows.required_labels(), (), reading.hierarchy) if reading.join_labels else rows.required_labels()
@@ -64,15 +70,18 @@ def read_train_test(data: Any, reading: ReadOptions = DEFAULT_OPTIONS, test: Any
         kinds={c: kind for c, kind in reading.kinds.items() if c in columns},
         larger=larger,
         hierarchy=reading.hierarchy,
+        weight=weight,
     )
     if test is not None:
         other = read_rows(test, replace(reading, group=None, order=None, id=None), rows.requirements())
+        other = without_zero_weights(other, f"weight {weight!r} of {other.name}")
         split = replace(
             every_row,
             test_rows=other.rows,
             test_y=joined_labels(other.required_labels(), labels.classes, reading.hierarchy)
             if reading.join_labels
             else other.required_labels(),
+            test_weights=other.weights,
             notes=(*every_row.notes, *other.left_out, *shared_note(rows.rows, other.rows)),
             test_part=f"the rows of {test}",
         )
@@ -96,8 +105,61 @@ def _split_off_test(data: TrainTest, seed: int) -> TrainTest:
     tested = data.at(test)
     return replace(
         data.at(train), labels=labels_at(data.labels, train), test_rows=tested.rows, test_y=tested.required_labels(),
-        test_part=part, larger=larger,
+        test_weights=tested.weights, test_part=part, larger=larger,
     )  # fmt: skip
+
+
+# ---- weights
+
+
+def _weigh(
+    rows: LabeledRows, larger: LargeData | None, reading: ReadOptions, test: Any
+) -> tuple[LabeledRows, LargeData | None, str | None]:
+    """Check the weights; return the rows with a note, the data that they are a part of, and the name of the weights.
+
+    Rows of weight 0 are left out. Equal weights are dropped, because they are the same as none.
+    """
+    weight = reading.weight or "weight"
+    what = f"weight {weight!r} of {rows.name}"
+    if rows.weights is None and reading.weight is None:
+        return rows, larger, None
+    if rows.weights is None:
+        raise InputError(f"{rows.name} has no column {weight!r} for weight; give a table with this column")
+    if reading.weight is None and test is not None:
+        raise UsageError(
+            "weight= is an array, which has no weights for the rows of test=; name a column that both tables have"
+        )
+    kept = without_zero_weights(rows, what)
+    larger = None if larger is None else replace(larger, read=larger.read[rows.weights > 0])
+    if kept.test_rows is not None:
+        tested = LabeledRows(rows.name, kept.test_rows, kept.test_y, weights=kept.test_weights)
+        tested = without_zero_weights(tested, f"{what}, in the test rows,")
+        kept = replace(kept, test_rows=tested.rows, test_y=tested.y, test_weights=tested.weights)
+    n_zero = rows.n - kept.n
+    left_out = f"; {n_zero:,} rows of weight 0 were left out" if n_zero else ""
+    by = f"by column {weight}" if reading.weight is not None else "by the array weight"
+    note = f"rows are weighted {by}, so all scores are weighted means{left_out}"
+    values = np.concatenate([each for each in (kept.weights, kept.test_weights) if each is not None])
+    if (values == values[0]).all():
+        kept = replace(kept, weights=None, test_weights=None)
+    return replace(kept, notes=(*kept.notes, note)), larger, weight
+
+
+def without_zero_weights(rows: LabeledRows, what: str) -> LabeledRows:
+    """Return the rows of positive weight; raise InputError if a weight is missing, infinite or negative."""
+    if rows.weights is None:
+        return rows
+    weights = np.asarray(rows.weights, np.float64)
+    bad = np.flatnonzero(~((weights >= 0) & (weights < np.inf)))
+    if len(bad):
+        raise InputError(
+            f"{what} is {'missing' if np.isnan(first := weights[bad[0]]) else f'{first:g}'} in row {bad[0] + 1:,} "
+            f"({len(bad):,} such rows in all); a weight must be a number of 0 or more, so correct these rows, or give "
+            "them weight 0 to leave them out"
+        )
+    if not weights.any():
+        raise InputError(f"{what} is 0 in all rows, so there is nothing to learn; give some rows a positive weight")
+    return replace(rows, weights=weights).at(weights > 0)
 
 
 # ---- labels

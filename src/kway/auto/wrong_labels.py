@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from kway.auto.compare_data import DataComparison
 from kway.auto.race.folds import FEW_ROWS
-from kway.auto.race.pool import Pool, held_out_predictions
+from kway.auto.race.pool import Pool, held_out_predictions, n_complete_folds
 from kway.confidence.blend import log_probabilities
 from kway.neighbors import NeighborsClassifier
 from kway.neighbors.agreement import without_self
@@ -125,7 +125,7 @@ def out_of_fold(chosen: DataComparison, pool: Pool | None) -> OutOfFold | None:
         p = softmax(np.sum(weighted, axis=0))
     else:
         runner = race.runners[chosen.comparison.best.model]
-        n_folds = min(len(runner.predictions), int(race.folds.max()) + 1) if runner.rows == race.all_rows else 1
+        n_folds = n_complete_folds(runner, race)
         held_out = held_out_predictions(runner, race, n_folds, chosen.options.seed)
         if held_out is None:
             return None

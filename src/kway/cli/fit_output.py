@@ -30,6 +30,7 @@ def comparison_facts(chosen: DataComparison, seconds: float) -> dict[str, Any]:
     comparison = chosen.comparison
     return {
         **_race_facts(comparison, chosen.leaks),
+        "weight": chosen.data.weight,
         "models": comparison.records(),
         "notes": list(chosen.notes),
         "seconds": seconds,
@@ -73,6 +74,7 @@ def fit_facts(result: JobResult, seconds: float) -> dict[str, Any]:
     data = data_facts(result.data, result.X.shape[1], len(result.model.classes_))
     return {
         **_race_facts(comparison, result.leaks),
+        "weight": result.data.weight,
         "setting": dict(result.best.setting),
         "weights": dict(result.weights),
         "verdict": verdict(scores, result.baselines["majority class"]) or None,

@@ -141,20 +141,25 @@ class HeldOut(NamedTuple):
 
     values: NDArray[np.float64]
     source: str = LOGS  # LOGS for probabilities, SCORES for scores
+    weights: NDArray | None = None  # (n,) of the rows; None if all rows have the same weight
 
     def probabilities(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return probabilities (n, K); scores are divided by the temperature that fits the class codes (n,) best."""
         if self.source == LOGS:
             return self.values
-        return softmax(self.values / best_temperature(self.values, codes).temperature)
+        return softmax(self.values / best_temperature(self.values, codes, weights=self.weights).temperature)
 
     def with_probabilities(self, fitted: Any, codes: NDArray[np.int64]) -> Any:
         """Return the classifier `fitted` on all rows, wrapped with this temperature if it has only scores."""
         if self.source == LOGS:
             return fitted
         if isinstance(fitted, FeaturedClassifier):  # wrap the inner classifier, so that a blend still sees the features
-            return FeaturedClassifier.of(fitted.features_, scale_fitted(fitted.estimator_, self.values, codes, SCORES))
-        return scale_fitted(fitted, self.values, codes, SCORES)
+            return FeaturedClassifier.of(fitted.features_, self.scaled(fitted.estimator_, codes))
+        return self.scaled(fitted, codes)
+
+    def scaled(self, fitted: Any, codes: NDArray[np.int64]) -> Any:
+        """Return the classifier `fitted` on all rows with the temperature that fits the class codes (n,) best."""
+        return scale_fitted(fitted, self.values, codes, self.source, self.weights)
 
 
 class BlendClassifier(PassesRowsOn):

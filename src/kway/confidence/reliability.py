@@ -111,16 +111,22 @@ def expected_calibration_error(
     return reliability(y, proba, bins, classes).error
 
 
-def reliability_of(confidence: NDArray, correct: NDArray[np.bool_], bins: int = 15) -> Reliability:
-    """Return a reliability diagram from the confidence (n,) of predictions and whether they are correct (n,)."""
+def reliability_of(
+    confidence: NDArray, correct: NDArray[np.bool_], bins: int = 15, weights: NDArray | None = None
+) -> Reliability:
+    """Return a reliability diagram from the confidence (n,) of predictions and whether they are correct (n,).
+
+    With `weights` (n,), `rows` is the sum of the weights of the rows of each bin.
+    """
     whole(1).check("bins", bins)
     edges = np.linspace(0.0, 1.0, int(bins) + 1)
     right_edge = np.ceil(np.asarray(confidence, np.float64) * bins).astype(np.int64)
     bin_index = np.clip(right_edge - 1, 0, bins - 1)
-    rows = np.bincount(bin_index, minlength=bins)
+    rows = np.bincount(bin_index, weights, bins)
+    share = 1.0 if weights is None else weights
     with np.errstate(invalid="ignore"):
-        mean = np.bincount(bin_index, confidence, minlength=bins) / rows
-        accuracy = np.bincount(bin_index, correct.astype(np.float64), minlength=bins) / rows
+        mean = np.bincount(bin_index, share * confidence, bins) / rows
+        accuracy = np.bincount(bin_index, share * correct.astype(np.float64), bins) / rows
     return Reliability(edges, mean, accuracy, rows)
 
 

@@ -140,8 +140,13 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
         return self
 
     @on_own_threads
-    def _scale_by(self, source: str, values: NDArray[np.float64], codes: NDArray[np.int64]) -> None:
-        """Learn T from scores or probabilities (m, K) of held-out rows and their classes (m,)."""
+    def _scale_by(
+        self, source: str, values: NDArray[np.float64], codes: NDArray[np.int64], weights: NDArray | None = None
+    ) -> None:
+        """Learn T from scores or probabilities (m, K) of held-out rows, with their classes (m,) and weights (m,).
+
+        The losses before and after, and the reliability diagrams, count every row once.
+        """
         smoothing = 0.0 if source == SCORES else estimate_smoothing(values, codes)
         self._log_scores = LogScores(source, smoothing)
         self.source_ = source
@@ -149,7 +154,7 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
         own_probabilities = softmax(values) if source == SCORES else values
         # probabilities of an estimator without a held-out error must not become less certain
         max_if_correct = 1.0 if hasattr(self.estimator_, "predict_proba") else np.inf
-        self.temperature_fit_ = best_temperature(z, codes, max_if_correct)
+        self.temperature_fit_ = best_temperature(z, codes, max_if_correct, weights)
         self.temperature_ = self.temperature_fit_.temperature
         self.log_loss_before_, self.reliability_before_ = _loss_and_reliability(own_probabilities, codes)
         self.log_loss_after_, self.reliability_after_ = _loss_and_reliability(softmax(z / self.temperature_), codes)
@@ -236,15 +241,20 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
 
 
 def scale_fitted(
-    model: Any, values: NDArray[np.float64], codes: NDArray[np.int64], source: str = LOGS
+    model: Any,
+    values: NDArray[np.float64],
+    codes: NDArray[np.int64],
+    source: str = LOGS,
+    weights: NDArray | None = None,
 ) -> TemperatureScaledClassifier:
     """Return a fitted model with a temperature, learned from `values` (m, K) of held-out rows and their classes (m,).
 
-    `source` states whether the values are probabilities (LOGS) or scores (SCORES).
+    `source` states whether the values are probabilities (LOGS) or scores (SCORES). `weights` (m,) are those of the
+    rows, by default equal ones.
     """
     scaled = TemperatureScaledClassifier(model, "prefit")
     scaled._adopt(model)
-    scaled._scale_by(source, values, codes)
+    scaled._scale_by(source, values, codes, weights)
     return scaled
 
 
@@ -389,11 +399,14 @@ class TemperatureFit:
 
 
 def best_temperature(
-    z: NDArray[np.float64], codes: NDArray[np.int64], max_if_correct: float = np.inf
+    z: NDArray[np.float64],
+    codes: NDArray[np.int64],
+    max_if_correct: float = np.inf,
+    weights: NDArray | None = None,
 ) -> TemperatureFit:
-    """Return the T that minimizes the log loss of softmax(z / T) for z (m, K) and classes (m,).
+    """Return the T that minimizes the log loss of softmax(z / T) for z (m, K), classes (m,) and weights (m,).
 
-    If every row is correct, T is at most `max_if_correct`.
+    Without `weights`, all rows have the same weight. If every row is correct, T is at most `max_if_correct`.
     """
     m, size = len(z), mean_top_margin(z)
     if not size > 0:  # no rows, or all scores are equal: every T gives the same loss
@@ -404,17 +417,17 @@ def best_temperature(
     if all_correct:  # an error in m + 2 rows moves this share of the target to the second-best class
         target = true_scores + (np.partition(z, -2, axis=1)[:, -2] - true_scores) / (m + 2)
     low, high = 1 / (_MAX_FACTOR * size), _MAX_FACTOR / size
-    slopes = [_slope(z, target, beta) for beta in (low, high)]
+    slopes = [_slope(z, target, beta, weights) for beta in (low, high)]
     if slopes[0] < 0 < slopes[1]:
-        beta = _root(z, target, low, high)
+        beta = _root(z, target, low, high, weights)
         low, high = beta * (1 - _REL_TOL / 4), beta * (1 + _REL_TOL / 4)
-        slopes = [_slope(z, target, end) for end in (low, high)]
+        slopes = [_slope(z, target, end, weights) for end in (low, high)]
     else:
         beta = low if slopes[0] >= 0 else high
     if all_correct and 1 / beta > max_if_correct:
         # without the assumed error, L decreases for all beta, and its slope is 0 in the limit at infinity
         low, high = 1 / max_if_correct, np.inf
-        return TemperatureFit(max_if_correct, low, high, _slope(z, true_scores, low), 0.0, m, all_correct)
+        return TemperatureFit(max_if_correct, low, high, _slope(z, true_scores, low, weights), 0.0, m, all_correct)
     return TemperatureFit(1 / beta, low, high, slopes[0], slopes[1], m, all_correct)
 
 
@@ -423,21 +436,25 @@ def mean_top_margin(z: NDArray[np.float64]) -> float:
     return float(np.mean(z.max(axis=1) - z.mean(axis=1))) if len(z) else 0.0
 
 
-def _root(z: NDArray[np.float64], target: NDArray[np.float64], low: float, high: float) -> float:
+def _root(
+    z: NDArray[np.float64], target: NDArray[np.float64], low: float, high: float, weights: NDArray | None
+) -> float:
     """Return the beta between low and high at which the slope is 0."""
     from scipy.optimize import brentq
 
-    log_beta = brentq(lambda u: _slope(z, target, np.exp(u)), np.log(low), np.log(high), xtol=_REL_TOL / 8)
+    log_beta = brentq(lambda u: _slope(z, target, np.exp(u), weights), np.log(low), np.log(high), xtol=_REL_TOL / 8)
     return float(np.exp(log_beta))
 
 
-def _slope(z: NDArray[np.float64], target: NDArray[np.float64], beta: float) -> float:
-    """Return L'(beta), with `target` (m,) in place of the scores z_iy of the true classes."""
+def _slope(z: NDArray[np.float64], target: NDArray[np.float64], beta: float, weights: NDArray | None = None) -> float:
+    """Return L'(beta), with `target` (m,) in place of the scores z_iy of the true classes; `weights` (m,) or None."""
 
     def sum_of_rows(rows: slice) -> float:
         block = z[rows]
         p = np.exp(beta * (block - block.max(axis=1, keepdims=True)))
         p /= p.sum(axis=1, keepdims=True)
-        return float(np.sum(np.einsum("ij,ij->i", p, block) - target[rows]))
+        slopes = np.einsum("ij,ij->i", p, block) - target[rows]
+        return float(np.sum(slopes) if weights is None else weights[rows] @ slopes)
 
-    return sum(pmap(sum_of_rows, spans(len(z), rows_per_block(8 * z.shape[1], CACHE_BYTES)))) / len(z)
+    total = sum(pmap(sum_of_rows, spans(len(z), rows_per_block(8 * z.shape[1], CACHE_BYTES))))
+    return total / (len(z) if weights is None else float(weights.sum()))

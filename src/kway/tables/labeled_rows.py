@@ -84,6 +84,8 @@ class LabeledRows:
         The rows and labels of the test part.
     groups, order : ndarray of shape (n,) or None
         Values of the group and order columns.
+    weights, test_weights : ndarray of shape (n,), or None
+        Weights of the rows and of the rows of the test part.
     feature_names : tuple of str
         Names of the columns of a matrix; a table has its own.
     image : ImageForm or None
@@ -113,6 +115,8 @@ class LabeledRows:
     test_y: Any = None
     groups: NDArray | None = None
     order: NDArray | None = None
+    weights: NDArray | None = None
+    test_weights: NDArray | None = None
     feature_names: tuple[str, ...] = ()
     image: ImageForm | None = None
     files: tuple[str, ...] = ()
@@ -131,7 +135,7 @@ class LabeledRows:
 
     def at(self, rows: NDArray) -> Self:
         """Select rows, by position or by a mask (n,); the test part stays as it is."""
-        arrays = {name: getattr(self, name) for name in ("y", "groups", "order")}
+        arrays = {name: getattr(self, name) for name in ("y", "groups", "order", "weights")}
         selected: dict[str, Any] = {name: array[rows] for name, array in arrays.items() if array is not None}
         return replace(self, rows=take_rows(self.rows, rows), **selected)
 

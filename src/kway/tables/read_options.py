@@ -18,7 +18,9 @@ ALL = ("all",)  # value of `keep` for every column
 DAY_FIRST, MONTH_FIRST = "day-first", "month-first"
 USED = ("number", "true/false", "date", "category", "text", "vector")  # kinds of columns that become features
 KINDS = (*USED, DAY_FIRST, MONTH_FIRST, "drop")  # values of `types`
-_TEXT_OPTIONS = ("target", "group", "order", "id", "sep", "decimal", "encoding", "table", "hierarchy", "multilabel")
+_TEXT_OPTIONS = (
+    "target", "group", "order", "weight", "id", "sep", "decimal", "encoding", "table", "hierarchy", "multilabel",
+)  # fmt: skip
 _SEPARATORS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " ", "pipe": "|"}  # by name
 
 
@@ -72,6 +74,8 @@ class ReadOptions:
         Column whose groups are never split between training and test rows.
     order : str, optional
         Time column: the last rows become the test set.
+    weight : str, optional
+        Column with the weights of the rows, numbers of 0 or more. It is not a feature.
     drop : tuple of str, default=()
         Columns to leave out.
     skip_bad : bool, default=False
@@ -128,6 +132,13 @@ class ReadOptions:
         "Time column: the model is trained on earlier rows and tested on later ones.",
         metavar="COL",
         commands=("fit", "compare", "inspect"),
+    )
+    weight: str | None = option(
+        None,
+        "Column with a weight of 0 or more for each row. Models learn with the weights, and all scores are weighted "
+        "means.",
+        metavar="COL",
+        commands=("fit", "compare"),
     )
     drop: tuple[str, ...] = option((), "Columns to leave out, separated by commas.", metavar="COLS", parse=split_names)
     skip_bad: bool = option(
@@ -216,7 +227,7 @@ class ReadOptions:
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
-        others = {"group": (self.group,), "order": (self.order,), "id": (self.id,), "drop": self.drop}
+        others = {name: (getattr(self, name),) for name in ("group", "order", "weight", "id")} | {"drop": self.drop}
         for name, columns in others.items():
             if self.target is not None and self.target in columns:
                 raise UsageError(f"target and {name} are both {self.target!r}; name another column in one of them")

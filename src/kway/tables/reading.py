@@ -12,7 +12,8 @@ A column (or npz key) `split` with the values train, val and test divides the ro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +51,14 @@ class RowsInMemory:
         The labels, if they are not a column of the table.
     name : str
         The name of the table in messages.
+    weights : array-like of shape (n,), optional
+        The weights of the rows, if they are not a column of the table.
     """
 
     rows: Any
     y: Any = None
     name: str = "the table"
+    weights: Any = None
 
     def __str__(self) -> str:
         return self.name
@@ -121,7 +125,7 @@ def _from_folder(path: Path, options: ReadOptions, requirements: RowRequirements
 def _from_images(
     files: list[Path], labels: list[str] | None, name: str, options: ReadOptions, requirements: RowRequirements
 ) -> LabeledRows:
-    _refuse_column_options(options, name, "images", "group", "order", "id")
+    _refuse_column_options(options, name, "images", "group", "order", "weight", "id")
     if options.target is not None:
         raise UsageError(
             f"{name} has images, and the labels of images are the names of their folders; leave out target="
@@ -206,6 +210,8 @@ def _from_arrays(data: Dataset, options: ReadOptions) -> LabeledRows:
         data.y_test,
         groups=_named_array(data, options.group, "group", "train"),
         order=_named_array(data, options.order, "order", "train"),
+        weights=_named_array(data, options.weight, "weight", "train"),
+        test_weights=None if data.x_test is None else _named_array(data, options.weight, "weight", "test"),
         feature_names=data.feature_names,
         image=_image_form(data.x_train.shape),
         kept_columns={} if ids is None or options.id is None else {options.id: ids},
@@ -243,12 +249,15 @@ def _from_memory(given: RowsInMemory, options: ReadOptions, requirements: RowReq
     if not is_table(given.rows):
         return _from_matrix(given, options)
     table = as_table(given.rows, given.name)
+    if given.weights is not None:
+        options = replace(options, weight=_new_name(table.column_names))
+        table = table.append_column(options.weight, as_table({"w": _given_weights(given, table.num_rows)}).column("w"))
     y = None if given.y is None else _given_labels(given, table.num_rows, options.multilabel)
     return frame_rows(table, given.name, options, requirements, y)
 
 
 def _from_matrix(given: RowsInMemory, options: ReadOptions) -> LabeledRows:
-    columns = (options.target, options.group, options.order, options.id, *options.drop, *options.types)
+    columns = (options.target, options.group, options.order, options.weight, options.id, *options.drop, *options.types)
     named = [column for column in columns if column is not None]
     if named:
         raise InputError(f"{given.name} has no column {named[0]!r}: it is a matrix; give a table, or the labels as y")
@@ -258,7 +267,29 @@ def _from_matrix(given: RowsInMemory, options: ReadOptions) -> LabeledRows:
         raise explained(error, given.rows) from error
     flat = _flat(rows)
     labels = None if given.y is None else _given_labels(given, flat.shape[0], options.multilabel)
-    return LabeledRows(given.name, flat, labels, image=_image_form(rows.shape))
+    weights = None if given.weights is None else _given_weights(given, flat.shape[0])
+    return LabeledRows(given.name, flat, labels, image=_image_form(rows.shape), weights=weights)
+
+
+def _new_name(columns: Sequence[str]) -> str:
+    """Return a name for the column of weights that no column has."""
+    name = "weight"
+    while name in columns:
+        name += "_"
+    return name
+
+
+def _given_weights(given: RowsInMemory, n: int) -> NDArray[np.float64]:
+    """Return the weights in memory as an array (n,); raise InputError if they are not one number per row."""
+    try:
+        weights = np.asarray(given.weights, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"weight must be numbers, one per row of {given.name} ({error})") from error
+    if weights.shape != (n,):
+        raise InputError(
+            f"weight has shape {weights.shape}; give one number for each of the {n:,} rows of {given.name}"
+        )
+    return weights
 
 
 def _given_labels(given: RowsInMemory, n: int, separator: str | None) -> NDArray:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import pyarrow.types as kinds
 from numpy.typing import NDArray
 
 from kway.errors import InputError, UsageError
@@ -20,7 +21,14 @@ from kway.suggest import listing
 from kway.tables.labeled_rows import LabeledRows, RowRequirements
 from kway.tables.read_options import ALL, ReadOptions, TextForm
 from kway.tables.sources.csv_files import LoadedTable, TableRequest, first_cells
-from kway.tables.sources.frames import is_text, plain_numbers, refuse_repeated, refuse_unknown_column, whole_column
+from kway.tables.sources.frames import (
+    is_number,
+    is_text,
+    plain_numbers,
+    refuse_repeated,
+    refuse_unknown_column,
+    whole_column,
+)
 from kway.tables.sources.labels import SKIP_ROWS, column_labels, label_sets, rows_with_labels, split_masks
 from kway.tables.sources.table_files import TableSource, open_table, refuse_missing_columns
 from kway.tables.sources.values import convert
@@ -105,7 +113,7 @@ def _load(
     targets = [options.target, options.unused_target]
     labels = [c for c in (*targets, options.id, default_target) if c is not None]
     text_columns = [*requirements.text_columns, *requirements.earlier.formats, *converted, *labels]
-    roles = [c for c in (*targets, options.group, options.order, options.id) if c is not None]
+    roles = [c for c in (*targets, options.group, options.order, options.weight, options.id) if c is not None]
     request = TableRequest(
         list(dict.fromkeys(text_columns)),
         form,
@@ -140,7 +148,7 @@ def _separate_columns(
     """
     y = None if options.target is None else _labels(table, name, options, requirements, has_types)
     features = _feature_columns(list(table.column_names), options, requirements, name)
-    roles = [c for c in (options.group, options.order) if c is not None]
+    roles = [c for c in (options.group, options.order, options.weight) if c is not None]
     target = [] if options.target is None else [options.target]
     refuse_missing_columns([*features, *roles, *target], missing_columns)
     earlier = requirements.earlier
@@ -153,6 +161,7 @@ def _separate_columns(
         y,
         groups=_role_values(converted.table, options.group, f"group {options.group!r} of {name}"),
         order=_role_values(converted.table, options.order, f"order {options.order!r} of {name}"),
+        weights=None if options.weight is None else row_weights(converted.table, options.weight, name),
         written=converted.written,
         left_out=converted.strays,
     )
@@ -169,7 +178,7 @@ def _labels(table: Any, name: str, options: ReadOptions, requirements: RowRequir
 
 def refuse_unknown_columns(columns: list[str], options: ReadOptions, name: str) -> None:
     """Raise UsageError if a column named by an option does not exist."""
-    for role in ("target", "group", "order", "id"):
+    for role in ("target", "group", "order", "weight", "id"):
         column = getattr(options, role)
         if column is not None:
             named_by_model = options.target_from_model and role == "target"
@@ -200,7 +209,8 @@ def _feature_columns(columns: list[str], options: ReadOptions, requirements: Row
         return list(requirements.columns)
     if options.unused_target is not None:
         refuse_unknown_column(options.unused_target, columns, name)
-    with_role = {options.target, options.group, options.order, options.id, options.unused_target, *options.drop}
+    roles = (options.target, options.group, options.order, options.weight, options.id, options.unused_target)
+    with_role = {*roles, *options.drop}
     features = [c for c in columns if c not in with_role]
     if not features:
         raise InputError(f"{name} has no column besides {listing(columns)}; add columns to learn from")
@@ -216,6 +226,14 @@ def _role_values(table: Any, column: str | None, what: str) -> NDArray | None:
         raise InputError(f"{what} is empty in {values.null_count:,} of {len(values):,} rows; fill or drop these rows")
     array = values.to_numpy(zero_copy_only=False)
     return np.asarray(array.tolist()) if array.dtype == object else np.asarray(array)
+
+
+def row_weights(table: Any, column: str, name: str) -> NDArray[np.float64]:
+    """Return the weights (n,) of a column, NaN if a cell is empty; raise InputError if the column is not numeric."""
+    values = whole_column(table.column(column))
+    if not (is_number(values.type) or kinds.is_boolean(values.type) or kinds.is_null(values.type)):
+        raise InputError(f"weight {column!r} of {name} is not a column of numbers; name a column of weights")
+    return np.asarray(values.cast("float64").to_numpy(zero_copy_only=False), np.float64)
 
 
 def _divide_by_split(rows: LabeledRows) -> LabeledRows:
@@ -234,4 +252,4 @@ def _divide_by_split(rows: LabeledRows) -> LabeledRows:
     note = f"column split divides the rows: {int(train.sum()):,} for training, {int(test.sum()):,} for testing"
     rows = replace(rows, rows=rows.rows.drop_columns(["split"]), notes=(*rows.notes, note))
     test_rows = rows.at(test)
-    return replace(rows.at(train), test_rows=test_rows.rows, test_y=test_rows.y)
+    return replace(rows.at(train), test_rows=test_rows.rows, test_y=test_rows.y, test_weights=test_rows.weights)

@@ -12,9 +12,17 @@ from numpy.typing import NDArray
 from kway import progress
 from kway.auto.fit_options import FitOptions
 from kway.auto.race.clock import Clock
-from kway.auto.race.families import CLASS_NUMBER, COLUMNS, FAMILIES, LinearFamily, families_of_views
+from kway.auto.race.families import (
+    CLASS_NUMBER,
+    COLUMNS,
+    FAMILIES,
+    LinearFamily,
+    families_of_views,
+    weighted_neighbors,
+)
 from kway.auto.race.family import Family
 from kway.auto.race.folds import fold_numbers
+from kway.auto.race.neighbor_families import NO_MAP, NeighborsFamily
 from kway.auto.race.references import score_references
 from kway.auto.race.rounds import TOO_LATE, Race, Store
 from kway.auto.race.scoring import (
@@ -33,6 +41,8 @@ from kway.labels import Labels, encode
 from kway.rows.gpu.device import resolve
 from kway.text_tables import Printed, Table
 from kway.validation import Rows, plain_rows
+
+CANNOT_WEIGH = "it cannot learn with weights of the rows"
 
 
 def compare(X: Any, y: Any, models: Any = None, *, groups: Any = None, order: Any = None, **options: Any) -> Comparison:
@@ -99,6 +109,7 @@ def compare_rows(
     order: Any = None,
     clock: Clock | None = None,
     *,
+    weights: NDArray | None = None,
     views: Mapping[str, Rows] | None = None,
     categories: Sequence[int] = (),
     blend: bool = False,
@@ -107,8 +118,9 @@ def compare_rows(
 ) -> Comparison:
     """Compare families on rows X (n, d) with encoded labels, within the time of a job.
 
-    `views` are other forms of the rows by name, and `categories` are the categorical columns of the view for trees.
-    With `blend`, the families that a blend may contain stay in the race to its end.
+    `weights` (n,) are the weights of the rows. `views` are other forms of the rows by name, and `categories` are the
+    categorical columns of the view for trees. With `blend`, the families that a blend may contain stay in the race to
+    its end.
     """
     if options.repeats > 1 and order is not None:
         raise InputError("repeats draws the folds again, but with order there is only one fold; leave out one of them")
@@ -117,7 +129,8 @@ def compare_rows(
     n_folds = max(2, min(options.folds, len(labels.codes)))
     seeds = range(options.seed, options.seed + options.repeats)
     folds = [fold_numbers(labels.codes, n_folds, groups, order, seed) for seed in seeds]
-    forms = {name: FoldedRows(form, labels.codes, folds[0]) for name, form in {"": rows, **(views or {})}.items()}
+    named = {"": rows, **(views or {})}
+    forms = {name: FoldedRows(form, labels.codes, folds[0], weights=weights) for name, form in named.items()}
     if COLUMNS in forms:
         forms[COLUMNS] = forms[COLUMNS]._replace(categories=tuple(categories))
     clock = clock or Clock(options.budget)
@@ -126,7 +139,12 @@ def compare_rows(
     skip_reasons = dict[str, str]()
     if options.models is None:
         skip_reasons = {family.name: family.skip_reason(forms.get(family.view, forms[""])) for family in chosen}
+    if weights is not None:
+        chosen = [_weighted(family, len(labels.codes)) for family in chosen]
+        skip_reasons |= {family.name: CANNOT_WEIGH for family in chosen if not family.weighs_rows}
     families = {family.name: family for family in chosen if not skip_reasons.get(family.name)}
+    if not families:
+        raise InputError(_nothing_scored(skip_reasons))
     race = Race(forms, folds, families, measure, clock, blend, store, on_round)
     race.run()
     scored = race.scored()
@@ -162,6 +180,12 @@ def chosen_families(options: FitOptions, views: Mapping[str, Any] | None = None)
     if options.alpha is None:
         return chosen
     return [replace(each, alphas=(options.alpha,)) if isinstance(each, LinearFamily) else each for each in chosen]
+
+
+def _weighted(family: Any, n_rows: int) -> Any:
+    """Return the family for rows with weights; neighbors then need a fit per k."""
+    has_no_map = isinstance(family, NeighborsFamily) and family.maps == (NO_MAP,)
+    return weighted_neighbors(family, n_rows) if has_no_map else family
 
 
 def _rows(X: Any) -> Rows:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from kway.auto.fit_options import FAMILY_DESCRIPTIONS
 from kway.auto.race.family import EstimatorFamily, Stop
-from kway.auto.race.folds import FEW_ROWS, Split
+from kway.auto.race.folds import FEW_ROWS, Split, weights_to_fit
 from kway.auto.race.neighbor_families import SIGMA, NeighborsFamily
 from kway.auto.race.scoring import CATEGORIES, MOST_POOLED, FoldedRows, Predictions, predict_held_out
 from kway.labels import Labels
@@ -77,11 +77,19 @@ class LinearFamily(EstimatorFamily):
         rows = np.concatenate([split.train, split.held_out])
         alphas = [settings[i]["alpha"] for i in active]
         predictions = Predictions.empty(len(split.held_out), len(settings))
-        path = self.path(data.X[rows], data.codes[rows], len(split.train), alphas, stop)
+        path = self.path(data.X[rows], data.codes[rows], path_weights(data, split), len(split.train), alphas, stop)
         predictions.predicted[:, active], predictions.losses[:, active] = path.predicted[0], path.losses[0]
         return predictions._replace(seconds=time.perf_counter() - begun)
 
-    def path(self, X: Rows, codes: NDArray[np.int64], n_train: int, alphas: Sequence[float], stop: Stop) -> Path:
+    def path(
+        self,
+        X: Rows,
+        codes: NDArray[np.int64],
+        weights: NDArray | None,
+        n_train: int,
+        alphas: Sequence[float],
+        stop: Stop,
+    ) -> Path:
         """Fit every alpha on the first `n_train` rows and predict the others."""
         n_classes = int(codes.max()) + 1
         costs.check_fit(self.estimator, costs.softmax, costs.size_of(X, n_classes))
@@ -89,7 +97,7 @@ class LinearFamily(EstimatorFamily):
         form = LOSSES[self.loss].columns if one_score_per_class else LOSSES[self.loss].joint
         folds = np.repeat([-1, 0], [n_train, len(codes) - n_train])
         labels = Labels(np.arange(n_classes), codes)
-        weight = weighted_rows(X, labels, None, self.params.get("class_weight")).weight
+        weight = weighted_rows(X, labels, weights, self.params.get("class_weight")).weight
         return alpha_path(X, codes, form, alphas, folds, [0], weight, _TOL, stop, self.params.get("device", "cpu"))
 
     @property
@@ -121,6 +129,13 @@ class LinearFamily(EstimatorFamily):
 def _dual_seconds(size: Size) -> float:
     """Return the expected seconds of the SVM of one class: a constant, and some passes of the dual solver."""
     return 0.01 + 150 * size.values / Rates().product
+
+
+def path_weights(data: FoldedRows, split: Split) -> NDArray[np.float64] | None:
+    """Return the weights of the training rows, followed by ones for the held-out rows, which are only predicted."""
+    if data.weights is None:
+        return None
+    return np.append(weights_to_fit(data.weights, split.train)["sample_weight"], np.ones(len(split.held_out)))
 
 
 def mean_square(X: Rows) -> float:
@@ -157,10 +172,12 @@ class KernelFamily(LinearFamily):
         for gamma in dict.fromkeys(settings[at]["gamma"] for at in active):
             if stop():
                 break
-            landmarks = landmark_map(data.X[split.train], self.n_landmarks, gamma)
+            train_weights = weights_to_fit(data.weights, split.train).get("sample_weight")
+            landmarks = landmark_map(data.X[split.train], self.n_landmarks, gamma, weight=train_weights)
             positions = [at for at in active if settings[at]["gamma"] == gamma]
             alphas = [settings[at]["alpha"] for at in positions]
-            path = self.path(landmarks.apply(data.X[rows]), data.codes[rows], len(split.train), alphas, stop)
+            mapped, weights = landmarks.apply(data.X[rows]), path_weights(data, split)
+            path = self.path(mapped, data.codes[rows], weights, len(split.train), alphas, stop)
             predictions.predicted[:, positions] = path.predicted[0]
             predictions.losses[:, positions] = path.losses[0]
         return predictions._replace(seconds=time.perf_counter() - begun)
@@ -220,7 +237,7 @@ class PlainFamily(EstimatorFamily):
         for at in active:
             if stop():
                 break
-            model = self.make(settings[at], 0).fit(X, codes)
+            model = self.make(settings[at], 0).fit(X, codes, **weights_to_fit(data.weights, split.train))
             result = predict_held_out(model, held_out, held_out_codes, data.n_classes)
             predictions.predicted[:, at], predictions.losses[:, at] = result.predicted[:, 0], result.losses[:, 0]
             if len(settings) == 1:
@@ -240,6 +257,26 @@ class PlainFamily(EstimatorFamily):
     def planned_fits(self) -> int:
         """Return the number of settings."""
         return len(self.grid)
+
+
+_WEIGHTED_K = (1, 3, 5, 10, 20, 50)  # values of k if rows have weights, because each k is then a fit of its own
+
+
+def weighted_neighbors(family: NeighborsFamily, n_rows: int) -> PlainFamily:
+    """Return a family of neighbors for rows with weights, in which every k and vote is fitted on its own.
+
+    A row of weight w counts as w rows, so the nearest rows that vote depend on the weights, and one search does not
+    give the votes of every k.
+    """
+    return PlainFamily(
+        family.name,
+        "NeighborsClassifier",
+        tuple({"weights": vote, "n_neighbors": k} for vote in family.votes for k in _WEIGHTED_K if 2 * k <= n_rows),
+        params={"metric": family.metric, "class_weight": family.class_weight, "device": family.device},
+        planned=lambda size: family.planned_seconds(size) / family.planned_fits(),
+        description=family.description,
+        view=family.view,
+    )
 
 
 # ---- trees

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sklearn.utils.validation import has_fit_parameter
+
 import kway
 from kway.auto.race.folds import Split
 from kway.auto.race.scoring import FoldedRows, Predictions
@@ -43,6 +45,11 @@ class Family:
     def weighs_classes(self) -> bool:
         """Whether class weights change what it learns."""
         return True
+
+    @property
+    def weighs_rows(self) -> bool:
+        """Whether it learns with the weights of the rows (`FoldedRows.weights`)."""
+        return False
 
     def configured(self, class_weight: str | None, device: str) -> Family:
         """Return the family with a class weight and on a device, if its estimators have these parameters."""
@@ -89,6 +96,11 @@ class EstimatorFamily(Family):
     def weighs_classes(self) -> bool:
         """Whether the estimator has class weights; nearest class means have none."""
         return self.has("class_weight")
+
+    @property
+    def weighs_rows(self) -> bool:
+        """Whether `fit` of the estimator takes the weights of the rows."""
+        return has_fit_parameter(getattr(kway, self.estimator)(), "sample_weight")
 
     def has(self, parameter: str) -> bool:
         """Return whether the estimator has a parameter."""

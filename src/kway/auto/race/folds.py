@@ -135,6 +135,17 @@ def _group_splits(
     return iter(splitter.split(np.zeros((len(codes), 1)), codes, groups))
 
 
+# ---- weights of the rows
+
+
+def weights_to_fit(weights: NDArray | None, rows: Any = slice(None)) -> dict[str, NDArray]:
+    """Return the weights (n,) of these rows as the argument `sample_weight` of `fit`, with mean 1; {} without weights.
+
+    The mean matters to parameters that are compared with sums of weights, such as the smoothing of naive Bayes.
+    """
+    return {} if weights is None else {"sample_weight": weights[rows] / weights[rows].mean()}
+
+
 # ---- the samples of a race
 
 

@@ -31,7 +31,7 @@ from kway.validation import Rows, checked
 
 MAX_NEIGHBORS = 50  # the largest k of the settings
 SIGMA = 0.7  # of the votes exp(-d^2 / sigma^2) after a learned map (decided by letter, benchmarks/tables.py)
-_NO_MAP = ""
+NO_MAP = ""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class NeighborsFamily(Family):
 
     metric: str | Metric
     votes: tuple[str, ...] = ("distance", "uniform")
-    maps: tuple[str, ...] = (_NO_MAP,)
+    maps: tuple[str, ...] = (NO_MAP,)
     class_weight: str | None = None
     device: str = "cpu"
 
@@ -69,13 +69,13 @@ class NeighborsFamily(Family):
     ) -> Predictions:
         """Search once per map, and count every vote for every k."""
         begun = time.perf_counter()
-        if self.maps != (_NO_MAP,) and data.sparse:
+        if self.maps != (NO_MAP,) and data.sparse:
             raise InputError(f"{self.name} learns weights of dense columns, and these rows are sparse; leave it out")
         X, codes = data.X[split.train], data.codes[split.train]
         held_out, held_out_codes = data.X[split.held_out], data.codes[split.held_out]
         predictions = Predictions.empty(len(held_out_codes), len(settings))
         electors = Electors(codes, self.votes, pick_metric(self.metric), class_weight=self.class_weight)
-        active_kinds = {settings[at].get("map", _NO_MAP) for at in active}
+        active_kinds = {settings[at].get("map", NO_MAP) for at in active}
         for kind, map in _learn_maps(X, codes, [kind for kind in self.maps if kind in active_kinds]).items():
             if stop():
                 break
@@ -101,7 +101,7 @@ class NeighborsFamily(Family):
             return "rows have length 1, so Euclidean distance and cosine give the same neighbors"
         if self.metric == "manhattan" and data.sparse:
             return "the L1 distance is slow on sparse rows and seldom accurate"
-        if self.maps == (_NO_MAP,):
+        if self.maps == (NO_MAP,):
             return ""
         if not data.is_table:
             return f"weights of columns are learned for dense rows with at most {TABLE_COLUMNS} columns"
@@ -121,7 +121,7 @@ class NeighborsFamily(Family):
         """Return the expected seconds of learning the maps, and of searching for a fifth of all rows."""
         cost = flat(size, Rates())
         search = cost.fit_seconds + size.n / 4 * cost.predict_seconds
-        learning = 0.0 if self.maps == (_NO_MAP,) else 2e-4 * min(size.n, REFERENCES)  # seconds per row
+        learning = 0.0 if self.maps == (NO_MAP,) else 2e-4 * min(size.n, REFERENCES)  # seconds per row
         return self.planned_fits() * (learning + search)
 
     def planned_fits(self) -> int:
@@ -131,12 +131,12 @@ class NeighborsFamily(Family):
 
 def _has(setting: dict[str, Any], map: str, vote: str, k_max: int) -> bool:
     """Return whether a setting has this map and vote, and a k of at most `k_max`."""
-    return (setting.get("map", _NO_MAP), setting["weights"]) == (map, vote) and setting["n_neighbors"] <= k_max
+    return (setting.get("map", NO_MAP), setting["weights"]) == (map, vote) and setting["n_neighbors"] <= k_max
 
 
 def _learn_maps(X: Rows, codes: NDArray[np.int64], kinds: Sequence[str]) -> dict[str, ColumnMap | None]:
     """Return the maps of the columns learned from rows X (n, d) with class codes; None for no map."""
-    if _NO_MAP in kinds:
-        return {_NO_MAP: None}
+    if NO_MAP in kinds:
+        return {NO_MAP: None}
     scales = learn_scales(X, codes)
     return {kind: scales if kind == "scales" else learn_mixtures(X, codes, scales=scales) for kind in kinds}

@@ -4,6 +4,8 @@
     m   = mean_i d_i
     se  = sqrt(sum_i (d_i - m)^2 + r^2) / n    r = max_i |d_i|
 
+If rows have weights w_i, the measure of row i is multiplied by w_i / mean(w), so that m is the weighted mean.
+
 Rows on which both classifiers agree contribute nothing, so a paired test needs far fewer rows than two separate scores.
 r^2 adds one row with the largest observed difference. Without it, a difference that rests on a handful of rows would
 have a standard error close to zero. For equally good classifiers, m / se is nearly normal. So m > 3 se holds in at most

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway import progress
+from kway.auto.race.folds import weights_to_fit
 from kway.auto.race.paired import CLEAR, paired_difference
 from kway.auto.race.rounds import Race
 from kway.auto.race.runner import Runner
@@ -47,6 +48,7 @@ class Pool:
     fold: NDArray[np.int64]  # (m,) folds of the rows
     row: LeaderboardRow  # the row of the blend on the leaderboard
     weights: dict[str, float]  # weights above 0, by family
+    sample_weight: NDArray | None  # (m,) weights of the rows with which the weights of the members are learned
     is_worse: bool  # whether the blend is clearly worse than the best single family
 
 
@@ -73,22 +75,27 @@ def pool_of(race: Race, single: str, seed: int) -> Pool | None:
     if len(held_out) < 2 or single not in held_out:
         return None
     tables = [each.probabilities(codes) for each in held_out.values()]
-    sample_weight = _class_weights(race.runners[single], codes)
+    sample_weight = _sample_weight(race.runners[single], codes, race.weights_of(n_folds))
     weights = learn_weights(tables, codes, sample_weight)
     pooled = _cross_fitted(tables, codes, fold, weights, sample_weight)
     positive = {name: float(weight) for name, weight in zip(held_out, weights) if weight > 0}
-    blend = _predictions(pooled, codes)
-    single_predictions = _predictions(held_out[single].probabilities(codes), codes)
+    blend = _predictions(pooled, codes, race.weights_of(n_folds))
+    single_predictions = _predictions(held_out[single].probabilities(codes), codes, race.weights_of(n_folds))
     is_worse = _is_worse(blend, single_predictions, codes, race.runners[single].measure)
     row = _leaderboard_row(blend, codes, fold, positive, race)
-    return Pool(held_out, codes, fold, row, positive, is_worse)
+    return Pool(held_out, codes, fold, row, positive, sample_weight, is_worse)
+
+
+def n_complete_folds(runner: Runner, race: Race) -> int:
+    """Return the number of folds that a family has learned with all rows; at least 1."""
+    return min(len(runner.predictions), int(race.folds.max()) + 1) if runner.rows == race.all_rows else 1
 
 
 def held_out_predictions(runner: Runner, race: Race, n_folds: int, seed: int) -> HeldOut | None:
     """Return the predictions of a family for the held-out rows of the folds; None if time or memory are too short."""
     stored = [p for each in runner.predictions[:n_folds] if (p := each.probabilities) is not None]
     if len(stored) == n_folds:
-        return HeldOut(np.concatenate(stored))
+        return HeldOut(np.concatenate(stored), weights=race.weights_of(n_folds))
     tables, source, seconds = list[NDArray](), LOGS, race.fit_seconds(runner.family.name)
     for number in range(n_folds):
         if race.clock.up(seconds):
@@ -97,7 +104,7 @@ def held_out_predictions(runner: Runner, race: Race, n_folds: int, seed: int) ->
         train, held_out = race.splits[number]
         try:
             model = runner.family.make(runner.scan.settings[runner.scan.best], seed)
-            model.fit(runner.data.X[train], runner.data.codes[train])
+            model.fit(runner.data.X[train], runner.data.codes[train], **weights_to_fit(runner.data.weights, train))
             source = LOGS if hasattr(model, "predict_proba") else SCORES
             rows = runner.data.X[held_out]
             table = score_columns(model, rows) if source == SCORES else model.predict_proba(rows)
@@ -105,15 +112,15 @@ def held_out_predictions(runner: Runner, race: Race, n_folds: int, seed: int) ->
             return None
         missing = table.min(initial=0.0) if source == SCORES else 0.0  # for classes without a training row
         tables.append(spread(table, model.classes_, race.n_classes, missing))
-    return HeldOut(np.concatenate(tables), source)
+    return HeldOut(np.concatenate(tables), source, race.weights_of(n_folds))
 
 
-def _class_weights(runner: Runner, codes: NDArray[np.int64]) -> NDArray[np.float64] | None:
-    """Return weights (m,) of rows that give every class the same total weight, if the measure does so."""
+def _sample_weight(runner: Runner, codes: NDArray[np.int64], weights: NDArray | None) -> NDArray[np.float64] | None:
+    """Return the weights (m,) of rows, scaled to the same total weight per class if the measure does so."""
     if not runner.measure.by_class:
-        return None
-    counts = np.bincount(codes)
-    return np.asarray(1 / counts[codes], np.float64)
+        return weights
+    counts = np.bincount(codes, weights)
+    return np.asarray((1 if weights is None else weights) / counts[codes], np.float64)
 
 
 def _cross_fitted(
@@ -129,10 +136,11 @@ def _cross_fitted(
     return pooled
 
 
-def _predictions(p: NDArray[np.float64], codes: NDArray[np.int64]) -> Predictions:
-    """Return probabilities (m, K) of one setting as predictions."""
+def _predictions(p: NDArray[np.float64], codes: NDArray[np.int64], weights: NDArray | None = None) -> Predictions:
+    """Return probabilities (m, K) of one setting as predictions for rows with weights (m,)."""
     losses = log_losses(p[np.arange(len(p)), codes])
-    return Predictions(p.argmax(axis=1)[:, None].astype(np.int32), losses[:, None].astype(np.float32), 0.0)
+    predicted = p.argmax(axis=1)[:, None].astype(np.int32)
+    return Predictions(predicted, losses[:, None].astype(np.float32), 0.0, weights=weights)
 
 
 def _leaderboard_row(
@@ -140,7 +148,7 @@ def _leaderboard_row(
 ) -> LeaderboardRow:
     """Return the row of the blend on the leaderboard."""
     inside = [fold == number for number in range(int(fold.max()) + 1)]
-    pairs = [(Predictions(blend.predicted[rows], blend.losses[rows], 0.0), codes[rows]) for rows in inside]
+    pairs = [(blend.at(rows), codes[rows]) for rows in inside]
     measure = next(iter(race.runners.values())).measure
     scan = Scan(
         settings=[{name: round(weight, 3) for name, weight in sorted(weights.items(), key=lambda item: -item[1])}],
@@ -161,5 +169,5 @@ def _is_worse(blend: Predictions, single: Predictions, codes: NDArray[np.int64],
     Log losses are compared, or the measure itself if it gives all classes the same weight.
     """
     measure = measure if measure.by_class else MEASURES["log-loss"]
-    per_row = [measure.per_row(each.predicted[:, 0], each.losses[:, 0], codes) for each in (single, blend)]
+    per_row = [measure.per_row(each, 0, codes) for each in (single, blend)]
     return paired_difference(*per_row).exceeds(errors=CLEAR)

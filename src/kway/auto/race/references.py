@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sklearn.base import clone, is_classifier
+from sklearn.utils.validation import has_fit_parameter
 
 from kway import progress
 from kway.auto.race.clock import Clock
@@ -36,6 +37,8 @@ class Reference(PlainFamily):
 
     def fit_predict(self, data: FoldedRows, split: Split, *args: Any) -> Predictions:
         """Fit the classifier, with one OpenMP thread if there are few rows."""
+        if data.weights is not None and not has_fit_parameter(self.foreign, "sample_weight"):
+            raise InputError("it cannot learn with weights of the rows, because its fit takes no sample_weight")
         with few_openmp_threads(data.size().rows_bytes):
             return super().fit_predict(data, split, *args)
 

@@ -121,6 +121,7 @@ class Race:
         on_round: Callable[[Race], None] | None = None,
     ) -> None:
         self.codes, self.folds, self.clock = views[""].codes, folds[0], clock
+        self.weights = views[""].weights
         self.n_classes = int(self.codes.max()) + 1
         self.blend, self.store, self.on_round = blend, store, on_round
         self.splits = [
@@ -209,6 +210,11 @@ class Race:
         runner.out_of_time, runner.note = True, TOO_LATE
         self.clock.cut = True
 
+    def weights_of(self, n_splits: int) -> NDArray | None:
+        """Return the weights of the held-out rows of the first splits, in this order; None without weights."""
+        rows = np.concatenate([split.held_out for split in self.splits[:n_splits]])
+        return None if self.weights is None else self.weights[rows]
+
     def _codes(self, split: int) -> NDArray[np.int64]:
         return self.codes[self.splits[split].held_out]
 
@@ -216,12 +222,10 @@ class Race:
         """Return the predictions of a family on a split: stored ones, or those of the executor."""
         key = f"{name} {rows} {number}"
         stored = None if self.store is None else self.store.get(key)
-        if stored is not None:
-            return stored
-        predictions = self._executor.fit_predict(self, name, rows, number)
-        if self.store is not None and predictions.has_run.any():
+        predictions = self._executor.fit_predict(self, name, rows, number) if stored is None else stored
+        if stored is None and self.store is not None and predictions.has_run.any():
             self.store.put(key, predictions)
-        return predictions
+        return predictions.weighted(self.runners[name].data, self.splits[number].held_out)
 
     def split(self, rows: int, number: int) -> Split:
         """Return a split with this number of rows to learn from; only split 0 has samples."""

@@ -60,7 +60,7 @@ class Runner:
             split = Split(np.flatnonzero(~inside), np.flatnonzero(inside))
             predictions = self.family.fit_predict(self.data, split, self.settings, self.active, stop)
             if predictions.has_run.any():
-                self.add(predictions, self.data.codes[inside], len(self.data.codes))
+                self.add(predictions.weighted(self.data, inside), self.data.codes[inside], len(self.data.codes))
 
     @property
     def scan(self) -> Scan:
@@ -108,7 +108,7 @@ class Runner:
         """Return the measure per held-out row of the first splits, for one setting, by default the chosen one."""
         at = self.scan.best if at is None else at
         pairs = list(zip(self.predictions, self.codes))[:n_splits]
-        return np.concatenate([self.measure.per_row(p.predicted[:, at], p.losses[:, at], codes) for p, codes in pairs])
+        return np.concatenate([self.measure.per_row(p, at, codes) for p, codes in pairs])
 
     def possible_gain(self, all_rows: int) -> float:
         """Return how much the score may still rise with more rows: the last gain, once per doubling to come."""

@@ -48,27 +48,28 @@ class Measure:
     def of(self, predictions: Predictions, codes: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the score (S,) of each setting on rows with these codes; higher is better, NaN means none."""
         if not self.rises:
-            return -predictions.losses.mean(axis=0, dtype=np.float64)
+            return -predictions.loss()
         has_run = predictions.has_run
-        scores = np.where(has_run, (predictions.predicted == codes[:, None]).mean(axis=0), np.nan)
+        scores = np.where(has_run, predictions.mean(predictions.predicted == codes[:, None]), np.nan)
         if self.by_class:
-            by_class = class_scores(codes, predictions.predicted[:, has_run].astype(np.int64))
+            by_class = class_scores(codes, predictions.predicted[:, has_run].astype(np.int64), predictions.weights)
             scores[has_run] = getattr(by_class, self.name.replace("-", "_"))
         return scores
 
-    def per_row(self, predicted: NDArray, losses: NDArray, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the measure of each row (n,), whose mean is the score; higher is better.
+    def per_row(self, predictions: Predictions, at: int, codes: NDArray[np.int64]) -> NDArray:
+        """Return the measure of each row (n,) for the setting `at`, whose mean is the score; higher is better.
 
-        If all classes have the same weight, a row of class c has the weight n / (K n_c). Macro F1 is no mean over rows.
-        Its rows are those of the mean recall.
+        The measure of a row is multiplied by the weight of the row, divided by the mean weight. If all classes have the
+        same weight, a row of class c has the weight n / (K n_c), with n and n_c as sums of weights. Macro F1 is no mean
+        over rows. Its rows are those of the mean recall.
         """
-        if not self.rises:
-            return -losses
-        correct = (predicted == codes).astype(np.float64)
-        if not self.by_class:
-            return correct
-        counts = np.bincount(codes)
-        return correct * len(codes) / ((counts > 0).sum() * counts[codes])
+        weights = predictions.weights
+        values = predictions.losses[:, at] if not self.rises else (predictions.predicted[:, at] == codes).astype(float)
+        if self.by_class:
+            counts = np.bincount(codes, weights)
+            values = values * counts.sum() / ((counts > 0).sum() * counts[codes])
+        values = values if self.rises else -values
+        return values if weights is None else values * (weights / weights.mean())
 
     def shown(self, value: Any) -> Any:
         """Return a score, or an array of scores, as it is printed: a log loss is positive."""
@@ -104,6 +105,7 @@ class FoldedRows(NamedTuple):
     codes: NDArray[np.int64]  # (n,)
     folds: NDArray[np.int64]  # (n,)
     categories: tuple[int, ...] = ()  # columns of category codes
+    weights: NDArray | None = None  # (n,); None if all rows have the same weight
 
     @property
     def n_classes(self) -> int:
@@ -145,6 +147,7 @@ class Predictions(NamedTuple):
     losses: NDArray[np.float32]  # (v, S) log losses; NaN if a setting was not run or has no probabilities
     seconds: float  # of all settings
     probabilities: NDArray | None = None  # (v, K) if there is a single setting and K is at most MOST_POOLED
+    weights: NDArray | None = None  # (v,) of the rows; None if all rows have the same weight
 
     @classmethod
     def empty(cls, n_rows: int, n_settings: int) -> Predictions:
@@ -159,7 +162,22 @@ class Predictions(NamedTuple):
 
     def loss(self) -> NDArray[np.float64]:
         """Return the mean log loss of each setting (S,)."""
-        return self.losses.mean(axis=0, dtype=np.float64)
+        return self.mean(self.losses)
+
+    def mean(self, values: NDArray) -> NDArray[np.float64]:
+        """Return the mean (S,) of values (v, S) over the rows, by their weights."""
+        if self.weights is None:
+            return np.asarray(values.mean(axis=0, dtype=np.float64))
+        return np.asarray(self.weights @ values / self.weights.sum())
+
+    def at(self, rows: NDArray) -> Predictions:
+        """Return the predictions for some of the rows, without probabilities."""
+        weights = None if self.weights is None else self.weights[rows]
+        return Predictions(self.predicted[rows], self.losses[rows], self.seconds, weights=weights)
+
+    def weighted(self, data: FoldedRows, rows: NDArray) -> Predictions:
+        """Return the predictions with the weights of `rows`, the rows of the data that they are for."""
+        return self if data.weights is None else self._replace(weights=data.weights[rows])
 
 
 def predict_held_out(model: Any, X: Rows, codes: NDArray[np.int64], n_classes: int) -> Predictions:
