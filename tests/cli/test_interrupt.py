@@ -45,7 +45,7 @@ def read_until(ours, words, child):
 
 def test_ctrl_c_keeps_the_best_so_far():
     child, ours = start("fit", "digits", "--json", "--budget", "10m")
-    seen = read_until(ours, "manhattan: ", child)
+    seen = read_until(ours, "extra-trees: ", child)
     assert "Ctrl-C keeps the best so far" in seen
     child.send_signal(signal.SIGINT)
     read_until(ours, None, child)
