@@ -14,8 +14,9 @@ tables       reading files, features, datasets   rows         rows in memory, in
 validation.py, labels.py                         checks of input; labels as class codes
 kernels      every numba function                measures.py, probabilities.py
 
-Modules without a folder of their own: errors, parameters, declared_options, progress, threads, memory, units,
-text_tables, suggest, lazy_names, versions, and private_names (names of other libraries that are not public).
+Modules without a folder of their own are errors.py, parameters.py, declared_options.py, progress.py, threads.py,
+memory.py, units.py, text_tables.py, suggest.py, lazy_names.py, versions.py and private_names.py (names of other
+libraries that are not public).
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def test_the_summary_joins_the_files_of_all_tables(done, tmp_path):
 
 def test_rows_are_scored_one_by_one():
     p = np.array([[0.2, 0.8], [1.0, 0.0], [0.5, 0.5]])
-    found = tables.Answers(np.array(["b", "a", "a"]), p, np.array(["a", "b"]))
+    found = tables.Predictions(np.array(["b", "a", "a"]), p, np.array(["a", "b"]))
     own = tables.per_row(found, np.array(["b", "b", "a"]))
     np.testing.assert_array_equal(own.correct, [True, False, True])
     np.testing.assert_allclose(own.loss, -np.log([0.8, 1e-6 / (1 + 1e-6), 0.5]), rtol=1e-5)

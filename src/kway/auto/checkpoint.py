@@ -2,7 +2,7 @@
 
     model.kway                 the best family after each round, until the finished model replaces it
     model.unfinished.kway      the same, if model.kway is a finished model of an earlier job, which is not replaced
-    model.kway.resume/         key.json with the digest of the job, and one file of predictions per model family, number
+    a folder .resume           key.json with the digest of the job, and one file of predictions per model family, number
                                of training rows and fold
 
 A job with the same digest (`job_digest`) reads the predictions instead of refitting the folds; a job with another
