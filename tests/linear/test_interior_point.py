@@ -127,3 +127,13 @@ def test_as_many_classes_as_rows():
     X[:, 0] += 3 * np.arange(64)
     found = kway.SVMClassifier().fit(X, np.arange(64))
     assert found.objective_ == pytest.approx(0.00014937, rel=1e-3)  # 14 steps with the whole matrix, gap 1e-4
+
+
+@pytest.mark.parametrize(("max_iter", "advice"), [(2, "raise max_iter or tol"), (1000, "raise tol")])
+def test_advice_names_max_iter_only_if_it_ended_the_fit(monkeypatch, max_iter, advice):
+    monkeypatch.setattr("kway.linear.solvers.interior_point._MAX_STEPS", 3)
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    objective = Objective(X, Targets((X[:, 0] > 0).astype(int)), 1, LOSSES["hinge"].columns, Penalty(ridge=0.1), True)
+    solution = solve_small(objective, Control(max_iter=max_iter, tol=1e-9))
+    assert not solution.converged
+    assert solution.advice.startswith(advice)

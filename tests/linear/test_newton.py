@@ -166,6 +166,16 @@ def test_a_decrement_bounds_the_excess(loss):
         assert point.value - best <= found.excess * (1 + 1e-9)
 
 
+def test_a_gradient_that_is_not_finite_has_no_bound():
+    rng = np.random.default_rng(0)
+    X, codes = rng.normal(size=(3000, 60)), rng.integers(0, 9, 3000)
+    objective = Objective(X, Targets(codes), 9, LOSSES["softmax"].joint, Penalty(ridge=1e-3), True)
+    assert not is_small(objective)
+    point = Point.at(objective, objective.zeros())
+    point.gradient[0, 0] = np.nan
+    assert decrement(objective, point, lambda gradient: gradient).excess == np.inf
+
+
 def test_rows_that_hardly_bend_do_not_hide_those_that_do(monkeypatch):
     """A Hessian of drawn rows, each of which stands for 1 / chance: seed 753 ended 1.5 tol above its optimum."""
     monkeypatch.setattr(base, "QUICK_WORK", 0)

@@ -1,5 +1,7 @@
 """The path's scores are those of separate fits."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,7 +11,7 @@ from sklearn.metrics import log_loss
 from kway.auto.race.folds import fold_numbers
 from kway.linear.classifier import LinearClassifier
 from kway.linear.losses import LOSSES
-from kway.linear.path import alpha_path
+from kway.linear.path import Path, alpha_path
 
 ALPHAS = (1e-3, 1e-1, 1e-2)  # in no order
 
@@ -48,6 +50,13 @@ def test_some_folds_only_and_stopping():
     cut = alpha_path(X, y, LOSSES["softmax"].joint, [1e-2, 1e-3], folds, stop=lambda: next(asked))
     assert np.isfinite(cut.accuracy).sum() == 1
     assert np.isfinite(cut.accuracy[0, 0])
+
+
+def test_best_ignores_unfitted_alphas_and_takes_the_strongest_of_equal_ones():
+    scores = np.array([[0.9, 0.9, 0.5, np.nan]])
+    path = Path(np.array([1e-3, 1e-2, 1e-1, 1.0]), (0,), scores, scores, scores, scores, (), ())
+    assert path.best == 1e-2
+    assert np.isnan(replace(path, accuracy=np.full((1, 4), np.nan)).best)
 
 
 def test_two_classes_and_rows_only_learned_from():

@@ -94,3 +94,9 @@ def test_a_tol_that_float32_cannot_tell_is_held_in_float64(loss, seed):
     assert narrow.coef_.dtype == narrow.intercept_.dtype == np.float32
     assert narrow.objective_ == pytest.approx(wide.objective_, rel=2 * tol)
     np.testing.assert_allclose(narrow.coef_, wide.coef_, atol=1e-5 * np.abs(wide.coef_).max())
+
+
+def test_early_stopping_of_two_classes_with_one_validation_row():
+    X = np.arange(10.0)[:, None]
+    model = LinearClassifier(early_stopping=0.1).fit(X, X[:, 0] > 4)
+    assert model.coef_.shape == (1, 1)

@@ -58,7 +58,7 @@ class PreparedFit(NamedTuple):
 
     plan: FitPlan
     rows: WeightedRows
-    last: NDArray | None
+    warm_start_theta: NDArray | None
     dtype: np.dtype
 
 
@@ -78,14 +78,15 @@ def prepare_fit(model: LinearClassifier, X: Any, y: Any, sample_weight: ArrayLik
 
 def solve_plan(model: LinearClassifier, prepared: PreparedFit, watch: Watch | None = None) -> None:
     """Minimize the objective and set the attributes of the model; `watch` gets the weights after each iteration."""
-    plan, rows, last, dtype = prepared
+    plan, rows, warm_start_theta, dtype = prepared
     placed = place_rows(make_objective(model, plan, rows), plan)
     objective, control = placed.objective, make_control(model)
-    learned, stopping = _hold_out(merge_equal_rows(objective), model.early_stopping, control.rng)
-    task = prepare(learned, plan.solver)
+    train_objective, stopping = _hold_out(merge_equal_rows(objective), model.early_stopping, control.rng)
+    task = prepare(train_objective, plan.solver)
     title = f"{type(model).__name__} {task.solver.name}"
-    with resumed_theta(objective) as saved, placed.report_memory(), show_progress(title, model) as step:
-        start = task.start(_match_shape(last if saved is None else saved, objective), control.rng)
+    with resumed_theta(objective) as checkpoint_theta, placed.report_memory(), show_progress(title, model) as step:
+        theta = warm_start_theta if checkpoint_theta is None else checkpoint_theta
+        start = task.start(_match_shape(theta, objective), control.rng)
         try:
             validate = _validation(stopping, watch, rows.labels.classes, dtype)
             control = replace(control, progress=step, validate=validate, early_stopping=stopping is not None)
@@ -101,7 +102,7 @@ def solve_plan(model: LinearClassifier, prepared: PreparedFit, watch: Watch | No
     if placed.why:
         model.why_ = placed.why
     model.classes_ = rows.labels.classes
-    keep(model, objective, solution, task.solver.name, rows.kept)
+    set_learned_attributes(model, objective, solution, task.solver.name, rows.kept)
     with np.errstate(over="ignore"):
         model.coef_ = model.coef_.astype(dtype, copy=False)
         model.intercept_ = model.intercept_.astype(dtype, copy=False)
@@ -125,7 +126,7 @@ def partial_fit(
     rows = weighted_rows(X, labels, validation.weights(sample_weight, X), model.class_weight)
     placed = place_rows(make_objective(model, plan, rows), plan)
     objective = placed.objective
-    choose_solver(solver, objective)
+    choose_solver(solver, objective)  # raises CombinationError if SGD does not support the objective
     epoch = getattr(model, "epochs_", 0)
     control = make_control(model, epoch)
     last = None if first else _match_shape(_theta(model), objective)
@@ -134,16 +135,20 @@ def partial_fit(
         theta = solver.epoch(objective, start, control, epoch)
     model.epochs_ = epoch + 1
     history = [*getattr(model, "history_", []), objective.value(theta)]
-    keep(model, objective, Solution(theta, model.epochs_, history=history), solver.name, rows.kept)
+    set_learned_attributes(model, objective, Solution(theta, model.epochs_, history=history), solver.name, rows.kept)
     _refuse_infinite(model)
 
 
 def _refuse_infinite(model: LinearClassifier) -> None:
     """Raise InputError if the weights are not finite: such a model could not predict its own rows."""
-    if not np.isfinite([model.coef_.min(), model.coef_.max()]).all():
-        kind = model.coef_.dtype
+    ends = [end for learned in (model.coef_, model.intercept_) for end in (learned.min(), learned.max())]
+    if not np.isfinite(ends).all():
+        dtype = model.coef_.dtype
         model._forget()
-        raise InputError(f"the weights overflow {kind}: the values of X are too small; scale them (StandardScaler)")
+        raise InputError(
+            f"the weights overflow {dtype} or are not numbers: the values of X are too small or too large, or the "
+            "steps of SGD diverged; scale X (StandardScaler), or lower learning_rate"
+        )
 
 
 # ---- from rows, labels and parameters to an objective
@@ -205,9 +210,14 @@ def _hold_out(
 
     share = 0.1 if early_stopping is True else float(early_stopping)
     codes = objective.targets.codes
-    stratify = codes if np.bincount(codes).min() >= 2 and share * len(codes) >= objective.n_scores else None
+    counts = np.bincount(codes)
+    # a stratified split needs two rows of each class, and at least as many rows on each side as there are classes
+    stratified = counts.min() >= 2 and min(share, 1 - share) * len(codes) >= len(counts)
     train, held_out = train_test_split(
-        np.arange(objective.n), test_size=share, stratify=stratify, random_state=int(rng.integers(2**31))
+        np.arange(objective.n),
+        test_size=share,
+        stratify=codes if stratified else None,
+        random_state=int(rng.integers(2**31)),
     )
     return objective.take(np.sort(train)), EarlyStopping(objective.take(np.sort(held_out)))
 
@@ -290,15 +300,19 @@ class EarlyStopping:
 # ---- learned attributes
 
 
-def keep(
-    model: LinearClassifier, objective: Objective, solution: Solution, solver: str, kept: NDArray[np.int64]
+def set_learned_attributes(
+    model: LinearClassifier, objective: Objective, solution: Solution, solver: str, positions: NDArray[np.int64]
 ) -> None:
-    """Set the learned attributes of the model; warn if the solver has not converged."""
+    """Set the learned attributes of the model; warn if the solver has not converged.
+
+    `positions` are the positions of the rows of the objective among the rows given to `fit`.
+    """
     value = objective.value(solution.theta) if solution.value is None else solution.value
     for name in ("support_", "margin_"):  # of an earlier partial_fit, which may have had another loss
         model.__dict__.pop(name, None)
     if objective.loss.has_margin:
-        model.support_ = kept[_support(objective, solution.theta)]
+        model.support_ = positions[_support(objective, solution.theta)]
+    # may overwrite solution.theta, which must not be used afterwards
     model.coef_, model.intercept_ = split_weights(solution.theta)
     model.n_iter_ = solution.n_iter
     model.history_ = solution.history
@@ -331,11 +345,11 @@ def split_weights(theta: NDArray) -> ClassRows:
 
 def _support(objective: Objective, theta: NDArray, slack: float = 1e-3) -> NDArray[np.int64]:
     """Return the rows on or inside the margin of a class: y f <= 1 + slack, where slack covers the tolerance."""
-    widened = objective.with_loss(objective.loss.smoothed(1e-12))
+    smooth_objective = objective.with_loss(objective.loss.smoothed(1e-12))
 
     def block(rows: slice) -> NDArray:
-        f = widened.scores(theta, rows) / theta.dtype.type(1 + slack)
-        value, _ = widened.loss.value_gradient(f, widened.block_targets(rows))
+        f = smooth_objective.scores(theta, rows) / theta.dtype.type(1 + slack)
+        value, _ = smooth_objective.loss.value_gradient(f, smooth_objective.block_targets(rows))
         return value > 0
 
     parts = pmap(block, spans(objective.n, rows_per_block(theta.itemsize * objective.n_scores, CACHE_BYTES)))

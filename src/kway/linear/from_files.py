@@ -25,7 +25,7 @@ from kway import validation
 from kway.base.classifier import on_own_threads
 from kway.errors import CombinationError, InputError
 from kway.labels import Labels, encode, refuse_one_class
-from kway.linear.fitting import keep, make_control, make_objective, show_progress, weighted_rows
+from kway.linear.fitting import make_control, make_objective, set_learned_attributes, show_progress, weighted_rows
 from kway.linear.losses import LOSSES
 from kway.linear.objective import Objective
 from kway.linear.plan import FitPlan, is_sampled, model_penalty, prefers_sampling, resumed_theta, sampled_formula
@@ -141,7 +141,7 @@ def _fit_files(model: LinearClassifier, data: LabeledRows) -> None:
     with show_progress(f"{type(model).__name__} {solver.name}", model) as step:
         solution = solver.solve(objective, start, replace(control, progress=step))
     model.why_ = f"{X.shape[0]:,} rows in files, read a block at a time"
-    keep(model, objective, solution, solver.name, rows.kept)
+    set_learned_attributes(model, objective, solution, solver.name, rows.kept)
 
 
 def _plan_files(model: LinearClassifier, X: Any, n_classes: int) -> FitPlan:
@@ -219,7 +219,7 @@ def _fit_on_cluster(model: LinearClassifier, folder: str | Path, target: str | N
             control = replace(make_control(model), progress=step, tol=tol)
             solution = solver.solve(objective, objective.zeros() if last is None else last, control)
         model.why_ = f"{objective.n:,} rows on {format_nodes(len(plan.parts))}"
-        keep(model, objective, solution, solver.name, np.empty(0, np.int64))
+        set_learned_attributes(model, objective, solution, solver.name, np.empty(0, np.int64))
     finally:
         rows.close()
 

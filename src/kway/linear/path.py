@@ -1,12 +1,14 @@
 """The regularization path with cross-validation: every alpha on every fold, from strong to weak.
 
-Each fit is that of the estimator: the same plan, solver, columns and stopping rule (`prepare`, `Task.solve`). A fold
-starts at the solution of its last alpha, and its solver keeps what does not depend on alpha (`Carry`): the second
-moments of the rows, normal equations, or dual variables.
+Each fit uses the plan, the columns and the solvers of the estimator (`prepare`, `Task.solve`), with two exceptions that
+save time: `tol` is relative to at least a share of the objective at theta = 0 (`MIN_SCALE`), and linear SVMs on sparse
+rows stop after `MAX_SWEEPS` sweeps. The solver is chosen at the first alpha. A fold starts at the solution of its
+previous alpha, and its solver keeps the state that does not depend on alpha (`Carry`): the second moments of the rows,
+normal equations, or dual variables.
 
-No state is shared between folds. Another fold has learned from the held-out rows of this one. If alpha is weak and the
-solver stops within its tolerance, its solution would still depend on a start from the weights of that fold, and the
-scores would be too high.
+No solution is passed between folds, because the other folds were trained on the held-out rows of this one. A solver
+that stops within its tolerance still depends on its start, so a warm start from their weights would leak these rows,
+and the scores would be too high.
 
 The results are arrays (folds, alphas) of accuracy, log loss, objective and seconds, and the predictions for each
 held-out row.
@@ -61,13 +63,20 @@ class Path:
 
     @property
     def best(self) -> float:
-        """Return the alpha of the highest mean accuracy; the strongest if several are equal."""
-        return float(self.alphas[int(self.accuracy.mean(axis=0).argmax())])
+        """Return the alpha of the highest mean accuracy; the strongest if several are equal, nan if none was fitted.
+
+        Only alphas that were fitted on every fold are compared.
+        """
+        mean = self.accuracy.mean(axis=0)
+        fitted = np.isfinite(mean)
+        if not fitted.any():
+            return float("nan")
+        return float(self.alphas[mean == mean[fitted].max()].max())
 
 
 @dataclass
 class _Fold:
-    """The training rows of a fold, its held-out rows with their codes, and its last solution."""
+    """The training rows of a fold, its held-out rows with their codes, and the solution of its previous alpha."""
 
     objective: Objective
     held_out: Rows
@@ -87,7 +96,7 @@ class _Fold:
         self.theta = solution.theta
         return task.original.value(solution.theta) if solution.value is None else solution.value
 
-    def answers(self, loss: Loss) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def predict_held_out(self, loss: Loss) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the predicted classes (m,) and log losses (m,) of the held-out rows; nan without probabilities."""
         assert self.theta is not None
         W, b = np.ascontiguousarray(self.theta[:, :-1]), np.ascontiguousarray(self.theta[:, -1])
@@ -112,9 +121,10 @@ def alpha_path(
     stop: Callable[[], bool] | None = None,
     device: str = "cpu",
 ) -> Path:
-    """Fit every alpha on every fold, or on those in `which`; folds (n,) are numbers, -1 is always a training row.
+    """Fit every alpha on every fold, or on the folds in `which`.
 
-    `stop()` is called between fits; scores of fits that were not reached are nan.
+    `folds` (n,) is the fold of each row; rows with -1 are always trained on. `stop()` is called before each fit and
+    ends the path if it returns True; scores of fits that were not reached are nan.
     """
     order = np.argsort(-np.asarray(alphas, float), kind="stable")
     chosen = tuple(range(int(folds.max()) + 1)) if which is None else tuple(which)
@@ -127,19 +137,19 @@ def alpha_path(
     objective = placed.objective
     with single_blas(), placed.report_memory():
         control = Control(tol=tol, min_scale=MIN_SCALE * objective.value(objective.zeros()))
-        parts = [_split(objective, X, folds == number) for number in chosen]
+        path_folds = [_split(objective, X, folds == number) for number in chosen]
         objectives, seconds = np.full((2, len(chosen), len(order)), np.nan)
-        predicted = tuple(np.full((len(part.codes), len(order)), -1, np.int64) for part in parts)
-        losses = tuple(np.full((len(part.codes), len(order)), np.nan) for part in parts)
-        for a, (f, part) in itertools.product(order, enumerate(parts)):
+        predicted = tuple(np.full((len(fold.codes), len(order)), -1, np.int64) for fold in path_folds)
+        losses = tuple(np.full((len(fold.codes), len(order)), np.nan) for fold in path_folds)
+        for a, (f, fold) in itertools.product(order, enumerate(path_folds)):
             if stop is not None and stop():
                 break
             started = time.perf_counter()
-            objectives[f, a] = part.fit(float(alphas[a]), control)
+            objectives[f, a] = fold.fit(float(alphas[a]), control)
             seconds[f, a] = time.perf_counter() - started
-            predicted[f][:, a], losses[f][:, a] = part.answers(loss)
+            predicted[f][:, a], losses[f][:, a] = fold.predict_held_out(loss)
     reached = np.isfinite(objectives)
-    correct = [(answers == part.codes[:, None]).mean(axis=0) for answers, part in zip(predicted, parts)]
+    correct = [(classes == fold.codes[:, None]).mean(axis=0) for classes, fold in zip(predicted, path_folds)]
     accuracy = np.where(reached, np.array(correct), np.nan)
     mean_losses = np.array([values.mean(axis=0) for values in losses])
     return Path(np.asarray(alphas, float), chosen, accuracy, mean_losses, objectives, seconds, predicted, losses)

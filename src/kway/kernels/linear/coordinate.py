@@ -1,10 +1,10 @@
 """Coordinate descent on an L1-penalized quadratic model around v (D,), with a symmetric matrix M (D, D):
 
-    q(u) = g.(u - v) + (u - v)' M (u - v) / 2 + sum_j ridges_j u_j^2 / 2 + sum_j lassos_j |u_j|
+    q(u) = g.(u - v) + (u - v)' (M + diag(ridges)) (u - v) / 2 + sum_j lassos_j |u_j|
 
-The minimizer along coordinate j is a soft threshold of u_j - slope_j / h_j by lassos_j / h_j, with the gradient `slope`
-of the smooth part at u and the curvature h_j = M_jj + ridges_j. So coefficients become exactly zero. Every h_j must be
-positive. g must contain the gradient of the ridge part at v.
+g is the gradient at v of the whole smooth part, including the ridge part. Along coordinate j, q is minimized by
+soft-thresholding u_j - slope_j / h_j at lassos_j / h_j, where `slope` is the gradient of the smooth part at u and
+h_j = M_jj + ridges_j is its curvature. This sets coefficients exactly to zero. Every h_j must be positive.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ from kway.linear.solvers.base import MAX_WORK, QUICK_WORK, SLOW_ITERATIONS, Cont
 from kway.linear.solvers.hinge_newton import RoundedOptimum, solve_rounded
 from kway.linear.solvers.interior_point import is_small_with_kinks, solve_hard, solve_small
 from kway.linear.solvers.standard_columns import column_centers
-from kway.linear.solvers.stopping import WIDE_GAP, tol_scale
+from kway.linear.solvers.stopping import ADVICE_WIDE_GAP, tol_scale
 from kway.memory import rows_per_block
 from kway.rows.matrices import dense_rows, rooted_rows, row_squares
 from kway.rows.passes import IN_MEMORY
@@ -354,7 +354,7 @@ class Ascent:
         scale = tol_scale(value, control.min_scale / (o.penalty.ridge or 1.0))
         rel_excess = gap / scale if np.isfinite(value) else np.inf
         converged = rel_excess <= control.tol
-        advice = "" if converged else WIDE_GAP
+        advice = "" if converged else ADVICE_WIDE_GAP
         return Solution(theta, self.sweeps, converged, rel_excess, history or [value], advice, proved=True, value=end)
 
     # ---------------------------------------------------------------- the hard margin

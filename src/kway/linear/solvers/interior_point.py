@@ -1,4 +1,4 @@
-"""Small problems with kinks (hinges, an L1 penalty): a primal-dual interior point method with a proof.
+"""Small problems with kinks (hinges, an L1 penalty): a primal-dual interior point method.
 
     F(theta) = sum_j ridge_j / 2 theta_j^2 + lasso_j |theta_j| + sum_i weight_i sum_c max(0, g_ic),   f = Z theta'
 
@@ -10,12 +10,12 @@ the dual variables. With the slacks below = max(0, -g) and above = max(0, g), th
 a below = 0 and (top - a) above = 0. The method replaces these zeros by mu > 0, solves the equations by Newton's method
 and reduces mu (Mehrotra 1992; Nocedal and Wright, Numerical Optimization, 16.6). A hard margin has top = infinity.
 
-The method takes about 15 steps for any penalty and any units of the columns, whereas coordinate ascent and L-BFGS need
-more steps if the problem is badly conditioned. A step takes n D^2 multiplications per class, or
+The method usually takes 8 to 30 steps for any penalty and any units of the columns, whereas coordinate ascent and
+L-BFGS need more steps if the problem is badly conditioned. A step takes n D^2 multiplications per class, or
 2 n R D^2 + (R D)^3 / 3 for a joint problem, so that the method suits small problems.
 
-The proof is the duality gap (`KinkedProblem.lower_bound`). `LassoRun` is the same method for smooth losses with an L1
-part.
+The duality gap bounds the excess over the optimum (`KinkedProblem.lower_bound`, which makes one assumption). `LassoRun`
+is the same method for smooth losses with an L1 part.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from kway.threads import pmap, single_blas
 Floats = NDArray[np.float64]
 Solve = Callable[[Floats], Floats]
 
-# The sum of the slopes of all rows is about 1, and their sums over n rows have a rounding error of about sqrt(n) eps,
-# which is below 1e-9 for every small problem. Residuals below this number are rounding, as are products of dual
-# variables and slacks below this share of the allowed gap.
+# Sample weights sum to 1, so a sum over n rows has a rounding error of about sqrt(n) eps, below 1e-9 for every problem
+# this method accepts. A gradient residual below _ROUNDING is treated as zero. So is a total complementarity below
+# _ROUNDING times the allowed gap.
 _ROUNDING = 1e-9
 _MAX_STEPS = 150  # the problems of tests/attack take 8 to 30 steps, or 80 with many classes; more end in rounding
 _MU_FACTOR = 0.1  # factor of mu after a long step of a smooth loss (decided by tests/attack/test_optimum.py)
@@ -72,7 +72,7 @@ class Kinks:
 
     top: Floats
     a: Floats
-    rest: Floats  # top - a; infinite for a hard margin
+    upper_slack: Floats  # top - a; infinite for a hard margin
     below: Floats
     above: Floats
     size: Floats
@@ -87,46 +87,52 @@ class Kinks:
 
     @property
     def curvature(self) -> Floats:
-        """Return the derivatives of the dual variables by the gaps."""
-        return 1 / (self.above / self.rest + self.below / self.a)
+        """Return the derivatives of the dual variables with respect to the gaps."""
+        return 1 / (self.above / self.upper_slack + self.below / self.a)
 
     @property
     def inside(self) -> NDArray[np.bool_]:
-        """Return whether each dual variable is farther from the boundary of its box than the gap is from 0."""
-        distance = self.top * np.maximum(self.above, self.below) / self.size.sum()
-        return np.minimum(self.a, self.rest) / self.top > distance
+        """Return whether each dual variable is relatively farther from the boundary of its box than the gap is from 0.
 
-    def energy(self, step: KinkStep | None = None, t: float = 0.0) -> float:
+        The distance to the boundary is relative to `top`, the gap to the sum of all sizes.
+        """
+        distance = self.top * np.maximum(self.above, self.below) / self.size.sum()
+        return np.minimum(self.a, self.upper_slack) / self.top > distance
+
+    def complementarity(self, step: KinkStep | None = None, t: float = 0.0) -> float:
         """Return the sum of all products of dual variables and slacks after t times a step."""
         da, ds, dx = (0.0, 0.0, 0.0) if step is None else step
-        upper = np.where(self.above > 0, self.rest - t * da, 0.0) * (self.above + t * dx)
+        upper = np.where(self.above > 0, self.upper_slack - t * da, 0.0) * (self.above + t * dx)
         return float(((self.a + t * da) * (self.below + t * ds)).sum() + upper.sum())
 
     def targets(self, mu: float, step: KinkStep | None) -> tuple[Floats, Floats]:
-        """Return the targets of the products a below and rest above, corrected for the predicted step (Mehrotra)."""
+        """Return the targets of a below and upper_slack above, corrected for the predicted step (Mehrotra)."""
         low = high = mu * self.size
         if step is not None:
             low, high = low - step.a * step.below, high + step.a * step.above
         return low, np.where(self.above > 0, high, 0.0)
 
-    def pull(self, gap: Floats, low: Floats, high: Floats) -> Floats:
+    def gap_residual(self, gap: Floats, low: Floats, high: Floats) -> Floats:
         """Return the change of the gap that the targets require before theta changes."""
-        return gap - high / self.rest + low / self.a
+        return gap - high / self.upper_slack + low / self.a
 
     def step(self, change: Floats, low: Floats, high: Floats) -> KinkStep:
         """Return the step for a `change` of the dual variables, with the changes of the slacks that belong to it."""
         below = low / self.a - self.below - self.below / self.a * change
-        above = high / self.rest - self.above + self.above / self.rest * change
+        above = high / self.upper_slack - self.above + self.above / self.upper_slack * change
         return KinkStep(change, below, above)
 
-    def reach(self, step: KinkStep) -> float:
+    def max_step(self, step: KinkStep) -> float:
         """Return the largest multiple of a step that leaves no box and keeps the slacks positive."""
-        pairs = ((self.a, step.a), (self.rest, -step.a), (self.below, step.below), (self.above, step.above))
+        pairs = ((self.a, step.a), (self.upper_slack, -step.a), (self.below, step.below), (self.above, step.above))
         return min(float((-x[dx < 0] / dx[dx < 0]).min(initial=np.inf)) for x, dx in pairs)
 
     def move(self, step: KinkStep, t: float) -> None:
-        """Add t times a step, in place."""
-        self.a, self.rest = self.a + t * step.a, self.rest - t * step.a
+        """Replace the arrays by those after t times a step.
+
+        The arrays themselves must not change, because the line search moves a shallow copy that shares them.
+        """
+        self.a, self.upper_slack = self.a + t * step.a, self.upper_slack - t * step.a
         self.below, self.above = self.below + t * step.below, self.above + t * step.above
 
 
@@ -165,7 +171,7 @@ class KinkedProblem:
         return np.take_along_axis(scores, self.others, 1) - own_class
 
     def slopes(self, a: Floats) -> Floats:
-        """Return the derivatives of the losses by the scores (n, R), for dual variables in the shape of the gaps."""
+        """Return the derivatives (n, R) of the losses with respect to the scores; `a` has the shape of the gaps."""
         if self.signs is not None:
             return -self.signs * a
         slopes = np.zeros((len(a), self.n_scores))
@@ -183,19 +189,20 @@ class KinkedProblem:
         penalty = float((theta * theta).sum(axis=0) @ self.ridge) / 2 + float(np.abs(theta).sum(axis=0) @ self.lasso)
         return penalty + float(self.top @ np.maximum(gaps, 0).sum(axis=1))
 
-    def lower_bound(self, a: Floats, pulls: Floats, theta: Floats, value: float) -> float:
+    def lower_bound(self, a: Floats, l1_slopes: Floats, theta: Floats, value: float) -> float:
         """Return the dual value of a, a lower bound of the optimum.
 
         With P = diag(ridge) and v = slopes(a)' Z, it is sum a margin + min over w of w'Pw / 2 + v'w + lasso |w|. The
         minimum is -max(|v| - lasso, 0)^2 / (2 ridge) for each weight, which loses its digits if the ridge is tiny.
 
-        For any u with |u| <= lasso (`pulls`) and the residual rho = P theta + v + u, the minimum is also at least
-        -(theta'P theta) / 2 - |rho| |w|, because lasso |w| >= u'w and w'Pw / 2 >= theta'P w - theta'P theta / 2. After
-        a full Newton step, rho is only rounding, and this bound keeps its digits; it is used only then. |w| is at most
-        F / lasso at the optimum. It is taken to be at most ten times |theta| plus the margin.
+        For any u with |u| <= lasso (`l1_slopes`) and the residual rho = P theta + v + u, the minimum is also at least
+        -(theta'P theta) / 2 - |rho| |w|, because lasso |w| >= u'w and w'Pw / 2 >= theta'P w - theta'P theta / 2.
+        After a full Newton step, rho is pure rounding error, and this bound does not suffer from cancellation. It is
+        used only then. At the optimum, |w| <= F / lasso. Without an L1 penalty, |w| is assumed to be at most
+        10 (|theta| + margin), which is not proved. If |w| is larger, the bound is wrong by about 1e-9 per unit of |w|.
         """
         v = self.slopes(a).T @ self.Z
-        rho = np.abs(self.ridge * theta + v + pulls)
+        rho = np.abs(self.ridge * theta + v + l1_slopes)
         shrunk = np.maximum(np.abs(v) - self.lasso, 0)
         with np.errstate(divide="ignore", invalid="ignore"):
             exact = np.where(shrunk > 0, shrunk**2 / (2 * self.ridge), 0.0)
@@ -331,9 +338,9 @@ class Run:
             min_scale = min_scale or (MIN_SCALE_SHARE * value if np.isfinite(value) else 0.0)
             if value <= best_value:
                 best_value, best = value, self.theta
-            self.lower = max(self.lower, p.lower_bound(self.hinges.a, self._pulls(), self.theta, best_value))
+            self.lower = max(self.lower, p.lower_bound(self.hinges.a, self._l1_slopes(), self.theta, best_value))
             limit = tol * tol_scale(best_value, min_scale) if np.isfinite(best_value) else 0.0
-            done = best_value - self.lower <= limit or self._energy() <= _ROUNDING * limit
+            done = best_value - self.lower <= limit or self._complementarity() <= _ROUNDING * limit
             if done or steps == max_steps or not self._advance(gaps):
                 break
         return Minimum(best, best_value, self.lower, self.theta, steps, self._zero())
@@ -343,16 +350,16 @@ class Run:
         parts = [self.hinges] if self.lassos is None else [self.hinges, self.lassos]
         diagonal = self.problem.ridge + np.zeros_like(self.theta)
         if self.lassos is not None:
-            diagonal[:, : self.weights] += self.lassos.curvature
+            diagonal[:, : self.n_weights] += self.lassos.curvature
         solve = self.problem.factor(self.hinges.curvature, diagonal)
-        energy = self._energy()
-        mu = energy / sum(2 * float(part.size.sum()) for part in parts)
+        complementarity = self._complementarity()
+        mu = complementarity / sum(2 * float(part.size.sum()) for part in parts)
         _, steps = self._direction(solve, gaps, 0.0, None)
-        t = min(1.0, *(part.reach(step) for part, step in zip(parts, steps)))
-        predicted_energy = sum(part.energy(step, t) for part, step in zip(parts, steps))
-        mu *= min(1.0, max(predicted_energy / energy, 1e-8)) ** 3
+        t = min(1.0, *(part.max_step(step) for part, step in zip(parts, steps)))
+        predicted_complementarity = sum(part.complementarity(step, t) for part, step in zip(parts, steps))
+        mu *= min(1.0, max(predicted_complementarity / complementarity, 1e-8)) ** 3
         move, steps = self._direction(solve, gaps, mu, steps)
-        t = min(1.0, _BOUNDARY_SHARE * min(part.reach(step) for part, step in zip(parts, steps)))
+        t = min(1.0, _BOUNDARY_SHARE * min(part.max_step(step) for part, step in zip(parts, steps)))
         if not (np.isfinite(move).all() and t > 1e-12):
             return False
         self.theta = self.theta + t * move
@@ -366,41 +373,41 @@ class Run:
         """Return the Newton step of theta and of the kinks towards products of mu."""
         p, hinges, lassos = self.problem, self.hinges, self.lassos
         low, high = hinges.targets(mu, predicted[0] if predicted else None)
-        curvature, pull = hinges.curvature, hinges.pull(gaps, low, high)
-        gradient = p.ridge * self.theta + p.slopes(hinges.a + curvature * pull).T @ p.Z
+        curvature, residual = hinges.curvature, hinges.gap_residual(gaps, low, high)
+        gradient = p.ridge * self.theta + p.slopes(hinges.a + curvature * residual).T @ p.Z
         if lassos is None:
             move = -solve(gradient)
-            return move, [hinges.step(curvature * (pull + p.gap_changes(p.Z @ move.T)), low, high)]
+            return move, [hinges.step(curvature * (residual + p.gap_changes(p.Z @ move.T)), low, high)]
         lasso_low, lasso_high = lassos.targets(mu, predicted[1] if predicted else None)
-        lasso_pull = lassos.pull(self.theta[:, : self.weights], lasso_low, lasso_high)
-        gradient += self._pulls()
-        gradient[:, : self.weights] += lassos.curvature * lasso_pull
+        lasso_residual = lassos.gap_residual(self.theta[:, : self.n_weights], lasso_low, lasso_high)
+        gradient += self._l1_slopes()
+        gradient[:, : self.n_weights] += lassos.curvature * lasso_residual
         move = -solve(gradient)
-        steps = [hinges.step(curvature * (pull + p.gap_changes(p.Z @ move.T)), low, high)]
-        lasso_change = lassos.curvature * (lasso_pull + move[:, : self.weights])
+        steps = [hinges.step(curvature * (residual + p.gap_changes(p.Z @ move.T)), low, high)]
+        lasso_change = lassos.curvature * (lasso_residual + move[:, : self.n_weights])
         return move, [*steps, lassos.step(lasso_change, lasso_low, lasso_high)]
 
-    def _energy(self) -> float:
-        """Return the sum of all products, which is the duality gap up to rounding."""
-        return self.hinges.energy() + (0.0 if self.lassos is None else self.lassos.energy())
+    def _complementarity(self) -> float:
+        """Return the sum of all products, which is the duality gap after a full Newton step, up to rounding."""
+        return self.hinges.complementarity() + (0.0 if self.lassos is None else self.lassos.complementarity())
 
     def _zero(self) -> NDArray[np.bool_]:
         zero = np.zeros(self.theta.shape, bool)
         if self.lassos is not None:
-            zero[:, : self.weights] = self.lassos.inside
+            zero[:, : self.n_weights] = self.lassos.inside
         return zero
 
     @property
-    def weights(self) -> int:
-        """Return the number of columns that are penalized."""
+    def n_weights(self) -> int:
+        """Return the number of columns without the bias."""
         return self.theta.shape[1] - self.problem.bias
 
-    def _pulls(self) -> Floats:
+    def _l1_slopes(self) -> Floats:
         """Return the slopes (R, D) of the L1 penalty that its dual variables represent."""
-        pulls = np.zeros_like(self.theta)
+        slopes = np.zeros_like(self.theta)
         if self.lassos is not None:
-            pulls[:, : self.weights] = self.lassos.a - self.lassos.top / 2
-        return pulls
+            slopes[:, : self.n_weights] = self.lassos.a - self.lassos.top / 2
+        return slopes
 
 
 # ---------------------------------------------------------------- objectives
@@ -424,7 +431,7 @@ def is_small_with_kinks(objective: Objective, max_work: float = MAX_WORK) -> boo
 
 
 def solve_small(objective: Objective, control: Control) -> Solution:
-    """Minimize hinges to within tol, with a proof."""
+    """Minimize hinges to within tol. `control.validate` is not called."""
     o = objective
     counted = np.arange(o.n) if o.weight is None else np.flatnonzero(o.weight > 0)
     frame = standard_columns(o if len(counted) == o.n else o.take(counted))
@@ -517,14 +524,14 @@ class LassoRun:
         for steps in range(max_steps + 1):
             allowed = self.control.tol / 4 * tol_scale(self.point.total, min_scale)
             end = self._with_zeros(allowed)
-            if self.kinks.energy() <= allowed or steps in (0, max_steps):
+            if self.kinks.complementarity() <= allowed or steps in (0, max_steps):
                 lower = max(lower, self._lower_bound(end))
             if end.total - lower <= allowed or self.stopped or steps == max_steps or not self._advance():
                 break
         excess = max(0.0, end.total - max(lower, 0.0))  # no objective is negative
         rel_excess = excess / tol_scale(end.total, min_scale)
         converged = self.stopped or rel_excess <= self.control.tol
-        advice = "" if converged else "raise max_iter or tol, or scale the features"
+        advice = "" if converged else _advice(steps, self.control)
         history = [*self.history, end.total]
         return Solution(end.theta, max(1, steps), converged, rel_excess, history, advice, proved=True, value=end.total)
 
@@ -547,10 +554,11 @@ class LassoRun:
     def _advance(self) -> bool:
         """Take a step; return False if rounding leaves no step."""
         kinks, point = self.kinks, self.point
-        energy = kinks.energy()
-        mu = energy / (2 * float(kinks.size.sum())) * (_MU_FACTOR if self.decrement <= energy else 1.0)
+        complementarity = kinks.complementarity()
+        factor = _MU_FACTOR if self.decrement <= complementarity else 1.0
+        mu = factor * complementarity / (2 * float(kinks.size.sum()))
         move, step = self._direction(mu)
-        t = min(1.0, _BOUNDARY_SHARE * kinks.reach(step))
+        t = min(1.0, _BOUNDARY_SHARE * kinks.max_step(step))
         if not np.isfinite(move).all():
             return False
         before, slope = self._barrier(point, kinks, mu), self._slope(move, step, mu)
@@ -569,17 +577,17 @@ class LassoRun:
         """Return the Newton step of theta and of the kinks towards products of mu."""
         o, kinks, W = self.objective, self.kinks, self.point.theta[:, :-1]
         low, high = kinks.targets(mu, None)
-        curvature, pull = kinks.curvature, kinks.pull(W, low, high)
+        curvature, residual = kinks.curvature, kinks.gap_residual(W, low, high)
         hessian = DenseHessian.at(o, self.point.theta)
         diagonal, pinned = np.array(hessian.diagonal), hessian.pinned.copy()
         diagonal[:, : o.d] += curvature
         pinned[: o.d] = False  # the L1 part determines the shift common to the weights of all scores
         gradient = self.point.gradient.copy()
-        gradient[:, :-1] += kinks.a - kinks.top / 2 + curvature * pull
+        gradient[:, :-1] += kinks.a - kinks.top / 2 + curvature * residual
         move = np.zeros_like(gradient)
         D = len(pinned)
         move[:, :D] = -replace(hessian, diagonal=diagonal, pinned=pinned).solve(gradient[:, :D])
-        return move, kinks.step(curvature * (pull + move[:, :-1]), low, high)
+        return move, kinks.step(curvature * (residual + move[:, :-1]), low, high)
 
     def _barrier(self, point: Point, kinks: Kinks, mu: float) -> float:
         logs = np.log(kinks.above) + np.log(kinks.below)
@@ -605,17 +613,23 @@ def _signs(codes: NDArray[np.int64], n_scores: int) -> list[Floats]:
     return [np.where(codes == k, 1.0, -1.0)[:, None] for k in classes]
 
 
+def _advice(steps: int, control: Control) -> str:
+    """Return what the user can change; more than _MAX_STEPS steps are never taken, whatever max_iter is."""
+    limited = steps >= control.max_iter and control.max_iter < _MAX_STEPS
+    return "raise max_iter or tol, or scale the features" if limited else "raise tol, or scale the features"
+
+
 def _finished(
     objective: Objective, theta: NDArray, value: float, lower: float, steps: int, control: Control
 ) -> Solution:
     """Return the solution; its excess includes the rounding of theta to the float type of the rows."""
     end = objective.value(theta.astype(np.float64))
-    scale = tol_scale(value, MIN_SCALE_SHARE * objective.value(objective.zeros()))
+    scale = tol_scale(value, max(control.min_scale, MIN_SCALE_SHARE * objective.value(objective.zeros())))
     rel_excess = max(0.0, end - lower) / scale
     if control.progress is not None:
         control.progress(max(1, steps), end)
     converged, excess_before_rounding = rel_excess <= control.tol, (value - lower) / scale
-    advice = "raise max_iter or tol, or scale the features"
+    advice = _advice(steps, control)
     if excess_before_rounding <= control.tol:
         advice = "" if converged else ROUNDED
     return Solution(theta, max(1, steps), converged, rel_excess, [end], advice, proved=True, value=end)

@@ -31,7 +31,7 @@ from kway.linear.solvers.base import ARMIJO, MIN_STEP, PROOF_FACTOR, Carry, Cont
 from kway.linear.solvers.interior_point import is_small_with_kinks, solve_small
 from kway.linear.solvers.preconditioners import Factor, Moments, Schedule, quick_moments, sample_rows
 from kway.linear.solvers.smoothing import solve_smoothed
-from kway.linear.solvers.stopping import HIDDEN, SEPARABLE, NewtonStep, newton_step, tol_scale
+from kway.linear.solvers.stopping import ADVICE_ROUNDING, SEPARABLE, NewtonStep, newton_step, tol_scale
 from kway.memory import CACHE_BYTES
 from kway.planning.costs import LBFGS_PAIRS
 from kway.threads import pmap, shares, single_blas
@@ -271,7 +271,7 @@ class Descent:
         elif not self.has_decrement:
             gain = self.history[max(0, len(self.history) - 2 - len(self.history) // 3)] - point.value
             self.excess = max(min(step.slope / 2, gain), loss_rounding(point) * abs(point.value))
-        return self._end(point, HIDDEN)
+        return self._end(point, ADVICE_ROUNDING)
 
     def _should_stop(self, iteration: int, point: Point) -> bool:
         """Return whether the progress callback or early stopping ends the fit."""

@@ -41,7 +41,7 @@ MAX_SPARSE_FEATURES = 1000  # features of sparse rows above which Gram matrices 
 # cost little, and float32 makes classes with few features need more iterations (row T4b, letter).
 FLOAT64_FEATURES = 128
 PLAIN_SHARE = 0.1  # share of the unweighted matrix in the matrix of a class, so that no direction is without curvature
-MIN_GAP = 4.0  # smallest number of iterations between two computations of the factors per class (row T4b, letter)
+MIN_GAP = 8.0  # smallest number of iterations between two computations of the factors per class (row T4b, letter)
 
 
 # ---------------------------------------------------------------- the preconditioners
@@ -179,9 +179,10 @@ class Moments:
         if not self.dense:
             return _centered(self._class_diagonals(rows, h), rows)
         mass = plain_mass(h, min_share)
+        uniform = np.random.default_rng(0).random(rows.n)  # shared by all classes: drawing costs more than the products
 
         def invert_class(k: int) -> NDArray:
-            gram = sampled_gram(rows, h[k], n_drawn, np.random.default_rng(k), self.gram, mass[k])
+            gram = sampled_gram(rows, h[k], n_drawn, uniform, self.gram, mass[k])
             return safe_inverse(gram, _ridges(rows))
 
         return _centered(PerClass(pmap(invert_class, range(rows.n_scores))), rows)
@@ -272,18 +273,17 @@ def plain_mass(h: NDArray, min_share: float = PLAIN_SHARE) -> NDArray:
     return PLAIN_SHARE * np.maximum(mass, min_share * mass.mean())
 
 
-def sampled_gram(
-    rows: Objective, h: NDArray, n_drawn: int, rng: np.random.Generator, plain: NDArray, mass: float
-) -> NDArray:
+def sampled_gram(rows: Objective, h: NDArray, n_drawn: int, uniform: NDArray, plain: NDArray, mass: float) -> NDArray:
     """Return an estimate of [X 1]' diag(h) [X 1] / n (D, D): the upper triangle in Fortran order, in plain's dtype.
 
-    It is computed from about n_drawn rows, drawn in proportion to h (n,), which includes the sample weights. `mass`
-    times `plain`, the unweighted matrix [X 1]' [X 1] / n, is added.
+    It is computed from about n_drawn rows, drawn in proportion to h (n,), which includes the sample weights. Row i is
+    drawn if `uniform`_i, a random number in [0, 1), is below its chance. `mass` times `plain`, the unweighted matrix
+    [X 1]' [X 1] / n, is added.
     """
-    chance = np.minimum(1.0, n_drawn * h / max(float(h.sum()), 1e-30)) if n_drawn < rows.n else np.ones(rows.n)
-    drawn = np.flatnonzero(rng.random(rows.n) < chance)
+    h_per_draw = max(float(h.sum()), 1e-30) / n_drawn if n_drawn < rows.n else 0.0  # 0: all rows are drawn
+    drawn = np.flatnonzero(uniform * h_per_draw < h) if h_per_draw else np.arange(rows.n)
     A = np.asfortranarray(plain * plain.dtype.type(mass))
-    weight = (1 - PLAIN_SHARE) * h[drawn] / np.maximum(chance[drawn], 1e-30)
+    weight = (1 - PLAIN_SHARE) * np.maximum(h[drawn], h_per_draw)  # h / chance, with chance = min(1, h / h_per_draw)
     if not rows.in_memory:
         A += rows.rows.take(drawn).gram(weight, rows.fit_intercept, A.dtype) * A.dtype.type(len(drawn) / rows.n)
         return A

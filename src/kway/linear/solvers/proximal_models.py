@@ -211,7 +211,8 @@ class LocalModels:
         `mass` times the plain matrix is added. The diagonal is at least `squares` (d + 1,), that of all rows, because a
         rare feature that the sample missed would otherwise get a huge step.
         """
-        M = mirrored(sampled_gram(self.objective, h, n_drawn, np.random.default_rng(seed), self.plain, mass))
+        uniform = np.random.default_rng(seed).random(len(h))
+        M = mirrored(sampled_gram(self.objective, h, n_drawn, uniform, self.plain, mass))
         i = np.arange(len(M))
         M[i, i] = np.maximum(squares[: len(M)], M[i, i])
         return self._regularized(M)

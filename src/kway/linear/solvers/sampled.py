@@ -39,7 +39,7 @@ from kway.linear.objective import Objective
 from kway.linear.solvers.base import Control, Solution, Solver
 from kway.linear.solvers.sampled_files import mapped_zeros, read_checkpoint, write_checkpoint
 from kway.linear.solvers.schedules import pick_schedule
-from kway.linear.solvers.stopping import BLEW_UP
+from kway.linear.solvers.stopping import ADVICE_DIVERGED
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.parameters import check_parameters, whole
 from kway.probabilities import Shares
@@ -347,7 +347,9 @@ def _run_epochs(run: SampledRun) -> Solution:
             return Solution(run.theta, number, history=history, value=_value(o, history))
         run.epoch()
         if not run.weights.finite():
-            return Solution(run.theta, number + 1, converged=False, rel_excess=np.inf, history=history, advice=BLEW_UP)
+            return Solution(
+                run.theta, number + 1, converged=False, rel_excess=np.inf, history=history, advice=ADVICE_DIVERGED
+            )
         history.append(exact_objective(run.weights, watched))
         if folder is not None or control.validate is not None:
             run.weights.fetch()

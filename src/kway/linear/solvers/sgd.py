@@ -23,7 +23,7 @@ from kway.linear.solvers.base import Control, Solution, Solver
 from kway.linear.solvers.power_method import largest_moment, max_curvature
 from kway.linear.solvers.sampled import FIRST_GAIN
 from kway.linear.solvers.schedules import Schedule, pick_schedule
-from kway.linear.solvers.stopping import BLEW_UP, tol_scale
+from kway.linear.solvers.stopping import ADVICE_DIVERGED, tol_scale
 from kway.parameters import YES_OR_NO, check_parameters, one_of, share
 from kway.rows.matrices import transposed_product
 from kway.rows.passes import STEPS, BatchSteps, SteppingRows, StepRule
@@ -237,7 +237,7 @@ def _run_epochs(run: Epochs) -> Solution:
         theta = run.theta if mean is None else mean.mean_or(run.theta)
         history.append(objective.value(theta))
         if not np.isfinite(history[-1]):
-            return Solution(best_theta, number + 1, False, np.inf, history, BLEW_UP)
+            return Solution(best_theta, number + 1, False, np.inf, history, ADVICE_DIVERGED)
         value = _error_rate(objective, theta) if objective.loss.minimized_by_zero else history[-1]
         idle_epochs = 0 if number == 0 or value < best - control.tol * tol_scale(best) else idle_epochs + 1
         if value < best:

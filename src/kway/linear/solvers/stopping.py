@@ -1,6 +1,6 @@
 """Stopping criteria: the meaning of `tol`, and upper bounds of the distance to the optimum.
 
-A fit may stop at theta if its excess over the optimum F* is relatively below tol:
+A fit may stop at theta if the relative excess of F(theta) over the optimum F* is at most tol:
 
     (F(theta) - F*) / tol_scale(F) <= tol,   tol_scale(F) = max(|F|, min_scale)
 
@@ -9,10 +9,9 @@ it, by one of two methods:
 
     Newton decrement   for losses with a known Hessian H: D times `largest_fall`, which is 1/2 if H changes slowly, with
                        D = g' H^-1 g and the gradient g. Small problems use the dense H (dense_hessian.py), others
-                       conjugate gradients on Hessian-vector products. With an L1 penalty, g is the subgradient of least
-                       norm
+                       conjugate gradients on Hessian-vector products. `lasso_decrement` is the bound for an L1 penalty
     duality gap        for hinges and any other convex loss with a penalty: the slopes of the losses give a lower bound
-                       of F*
+                       of F*. The part of unpenalized biases assumes a limit of their change (`bias_gap`)
 
 An objective that is not convex has no such bound. Its solvers stop if the last third of the iterations gained less than
 tol.
@@ -39,12 +38,13 @@ from kway.rows.passes import QUICK
 from kway.threads import pmap, spans
 
 SEPARABLE = "the classes are separable and there is no penalty, so the weights grow forever; set alpha > 0"
-BLEW_UP = "lower learning_rate: the steps diverged"
-WIDE_GAP = "raise max_iter or alpha, or scale the features to a common range"
-HIDDEN = "rounding hides any further progress: scale the features, or pass float64"
+ADVICE_DIVERGED = "lower learning_rate: the steps diverged"
+ADVICE_WIDE_GAP = "raise max_iter or alpha, or scale the features to a common range"
+ADVICE_ROUNDING = "rounding hides any further progress: scale the features, or pass float64"
 
 # tol is relative to at least this share of the objective at theta = 0, because a smaller objective is mostly rounding
 MIN_SCALE_SHARE = 1e-6
+_MIN_SCALE_ROWS = 256  # rows from which that objective is estimated
 _TINY = float(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)  # smallest number whose reciprocal is finite
 # Hessian-vector products after which a decrement is given up, because steps of the descent cost less (row T4b)
 _MAX_PRODUCTS = 40
@@ -68,9 +68,12 @@ def tol_scale(value: float, min_scale: float = 0.0) -> float:
 
 
 def min_tol_scale(objective: Objective) -> float:
-    """Return the `min_scale` of `tol_scale`: a millionth of the objective at theta = 0, from the first rows."""
+    """Return the `min_scale` of `tol_scale`: about a millionth of the objective at theta = 0.
+
+    It is the unweighted mean loss of the first rows, because only its order of magnitude matters.
+    """
     o = objective
-    rows = slice(0, min(o.n, rows_per_block(8 * o.n_scores, CACHE_BYTES)))
+    rows = slice(0, min(o.n, _MIN_SCALE_ROWS, rows_per_block(8 * o.n_scores, CACHE_BYTES)))
     losses, _ = o.loss.value_gradient(np.zeros((rows.stop, o.n_scores)), o.block_targets(rows))
     return MIN_SCALE_SHARE * float(losses.mean()) if len(losses) else 0.0
 
@@ -123,9 +126,9 @@ def newton_step(objective: Objective, theta: NDArray, gradient: NDArray) -> Newt
 def largest_fall(objective: Objective, theta: NDArray, direction: NDArray) -> float:
     """Return the largest possible fall of F along a Newton step, relative to its slope D; huge if there is no bound.
 
-    After t steps, the curvature of row i is at least exp(-u_i t) times what it was. u_i is the largest change of a
-    score, or of the difference of two scores if classes couple. With the shares a_i of the curvature, F falls by at
-    most
+    At a fraction t of the step, the curvature of row i is at least exp(-u_i t) times its value at theta. u_i is the
+    largest change of a score, or of the difference of two scores if classes couple. With the shares a_i of the
+    curvature, F falls by at most
 
         D max_t (t - sum_i a_i (exp(-u_i t) - 1 + u_i t) / u_i^2),
 
@@ -185,7 +188,7 @@ def decrement(objective: Objective, point: Point, precondition: Precondition, ta
     gradient = objective.center_scores(point.gradient) if objective.loss.shift_free else point.gradient
     if is_small(objective):
         return newton_step(objective, point.theta, gradient)
-    rows = _heaviest_rows(objective, point.theta)
+    rows = _sample_by_curvature(objective, point.theta)
     hessian = rows.hessian_at(point.theta)
     return _conjugate_gradients(rows, hessian, point.theta, gradient, precondition, target)[0]
 
@@ -193,7 +196,7 @@ def decrement(objective: Objective, point: Point, precondition: Precondition, ta
 def lasso_decrement(
     objective: Objective, point: Point, precondition: Callable[[NDArray[np.bool_]], Precondition], target: float
 ) -> float:
-    """Return an upper bound of the excess at a point w of a problem with an L1 penalty, F(u) = f(u) + lasso |u|_1.
+    """Return an upper bound of the excess at a point w of F(u) = f(u) + lasso |u|_1, or a number above `target`.
 
     For any v with |v_j| <= lasso, F(u) >= G(u) = f(u) + v.u. If also v_j = lasso sign(w_j) for all nonzero weights,
     then F(w) = G(w), and the excess of the smooth G bounds that of F.
@@ -215,7 +218,7 @@ def lasso_decrement(
     free = (theta != 0) | (np.abs(g) > (1 + slack) * lasso)
     free[:, -1] = o.fit_intercept
     sign = np.where(theta != 0, np.sign(theta), -np.sign(g))
-    rows = _heaviest_rows(o, theta)
+    rows = _sample_by_curvature(o, theta)
     hessian = rows.hessian_at(theta)
     for _ in range(_MAX_ROUNDS):
         slopes = np.where(free, g + lasso * sign, 0).astype(theta.dtype)
@@ -229,7 +232,7 @@ def lasso_decrement(
     return np.inf
 
 
-def _heaviest_rows(objective: Objective, theta: NDArray) -> Objective:
+def _sample_by_curvature(objective: Objective, theta: NDArray) -> Objective:
     """Return the problem on a sample of its rows, drawn in proportion to their curvature, if it has many rows.
 
     The Hessian of the sample is within a small factor of that of all rows. Its inverse is too large on average, and
@@ -269,6 +272,8 @@ def _conjugate_gradients(
     x, r = np.zeros_like(gradient), gradient.copy()
     p = z = precondition(r)
     rz, D, missing = _dot(r, z), 0.0, 0.0
+    if not rz >= 0:  # the gradient is not finite, or the preconditioner is not positive
+        return NewtonStep(x, D, np.inf), r
     lengths: list[float] = []
     ratios: list[float] = []
     while len(lengths) < _MAX_PRODUCTS and rz > 0:
@@ -340,8 +345,8 @@ def duality_gap(objective: Objective, point: Point) -> float:
 def bias_gap(objective: Objective, point: Point) -> float:
     """Return the part of the duality gap that is due to the biases.
 
-    The biases have no penalty, so that the bound holds only within a limit of their change. The limit is the margin
-    plus 1 plus twice the largest bias.
+    The biases have no penalty, so that the bound holds only within a limit of their change. The limit, the margin plus
+    1 plus twice the largest bias, is a heuristic that is not proved.
     """
     limit = 1 + objective.loss.margin + 2 * float(np.abs(point.theta[:, -1]).max())
     return limit * float(np.abs(point.gradient[:, -1]).sum())
@@ -357,8 +362,8 @@ class Gap(NamedTuple):
 def close_gap(objective: Objective, point: Point, target: float) -> Gap:
     """Return the duality gap, after a Newton step of the biases if only they keep it above `target`.
 
-    The part of the biases is proportional to their gradient, the rest to the square of the gradient. Near the optimum
-    the biases keep the gap open by far more than they contribute to the excess.
+    The part of the biases is proportional to their gradient, the rest to the square of the gradient. Near the
+    optimum, the part of the biases is much larger than the excess that they cause.
     """
     o, gap = objective, duality_gap(objective, point)
     has_curvatures = o.loss.rounded or not o.loss.couples
@@ -402,11 +407,14 @@ def has_gap(objective: Objective) -> bool:
     return objective.loss.convex and bool(objective.penalty.ridge or objective.penalty.lasso)
 
 
-# ---------------------------------------------------------------- any of them
+# ---------------------------------------------------------------- the bound for any objective
 
 
 def bound_excess(objective: Objective, point: Point, precondition: Callable[[], Precondition], target: float) -> float:
-    """Return an upper bound of the excess, by the Newton decrement or else the duality gap; inf if neither exists."""
+    """Return an upper bound of the excess, by the Newton decrement or else the duality gap; inf if neither exists.
+
+    The penalty must be smooth if the decrement exists; use `lasso_decrement` for an L1 penalty.
+    """
     if not has_decrement(objective):
         return duality_gap(objective, point)
     return decrement(objective, point, precondition(), target).excess
