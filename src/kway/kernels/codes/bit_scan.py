@@ -270,8 +270,8 @@ def scan_tile(
 ):  # fmt: skip
     """Offer rows start..stop to the heap distances, ids (k,) of one query.
 
-    `transpose_rows` must have written these rows, at most TILE_ROWS, to buffers.nibbles. Rows beyond the distance `bound`
-    are not needed. longest: the largest length of a row; tables: SumTables of the query.
+    `transpose_rows` must have written these rows, at most TILE_ROWS, to buffers.nibbles. Rows beyond the distance
+    `bound` are not needed. longest: the largest length of a row; tables: SumTables of the query.
     """
     _bound_keys(estimator, coded, query, tables, start, stop - start, buffers, fast)
     keys, candidates = buffers.keys[: stop - start], buffers.candidates

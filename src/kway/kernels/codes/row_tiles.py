@@ -82,9 +82,9 @@ def transpose_word(typing_context, rows, out):
 def transpose_rows(head, rest, start, stop, words, nibbles, fast):
     """Write the nibbles of rows start..stop (exclusive), at most TILE_ROWS, to nibbles (16 B W, TILE_ROWS).
 
-    head (P, n) and rest (n, B W - P) contain the B W words of each row, as in BitRows. All arrays must be C-contiguous.
-    `words` (TILE_ROWS,) uint64 is a scratch buffer. If `fast`, the CPU must have TABLE_FEATURES, and the nibbles of rows
-    after `stop`, up to the next multiple of 32, contain garbage.
+    head (P, n) and rest (n, B W - P) contain the B W words of each row, as in BitRows. All arrays must
+    be C-contiguous. `words` (TILE_ROWS,) uint64 is a scratch buffer. If `fast`, the CPU must have TABLE_FEATURES, and
+    the nibbles of rows after `stop`, up to the next multiple of 32, contain garbage.
     """
     n_head, n = len(head), stop - start
     for w in range(n_head):

@@ -60,9 +60,9 @@ class FilterReads(NamedTuple):
     share: float  # share of the rows that should pass
 
 
-# The constants of the filter are decided by the benchmark of code scans (C1). For rows in random directions, the three
-# shares correspond to a cosine of at most 0.51. That is 3.4 deviations below an estimate of 0.6 at 512 bits, so few
-# queries at that cosine need a scan of all rows.
+# The constants of the filter are decided by the benchmark of code scans (C1). For rows in random directions, the two
+# shares of FilterReads and the first of _SHARES correspond to a cosine of at most 0.51. That is 3.4 deviations below an
+# estimate of 0.6 at 512 bits, so few queries at that cosine need the looser filter or a scan of all rows.
 _ONE_QUERY = FilterReads(3, 48, 1 / 600)  # all groups of three words, because memory limits the speed
 _BATCH_READS = FilterReads(4, 36, 1 / 1500)  # the largest groups of four words, because additions limit the speed
 _SHARES = (1 / 20_000, 1 / 2000)  # share of the rows that should pass, of the first filter and of the looser one
