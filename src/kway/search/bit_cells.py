@@ -278,8 +278,8 @@ class _Learner:
         if not n and index.recipe.n_landmarks == "auto":
             raise InputError(
                 "n_landmarks='auto' needs an array or a folder of .npy files with rows, because the number of rows "
-                "of other sources is unknown; set Landmarks(n_landmarks=...) to about twice the square root of the number "
-                "of rows"
+                "of other sources is unknown; set Landmarks(n_landmarks=...) to about twice the square root of the "
+                "number of rows"
             )
         n_landmarks = 2.0 * n**0.5 if index.recipe.n_landmarks == "auto" else index.recipe.n_landmarks
         size = int(max(ROWS_PER_CENTER * n_landmarks, SAMPLE_ROWS, 6 * rows.shape[1]))
