@@ -7,20 +7,22 @@ is 8 to 25 times slower. NumPy, BLAS and `nogil` kernels release the GIL, so the
              m > 0: at most m threads
              -m: all cores except m - 1
 
-A *section* (`Hold`) limits the number of threads while it is open. A method with a parameter n_jobs runs inside
-`at_most(n_jobs)`: all work that its thread starts, including BLAS, uses at most so many threads. Sections nest, and the
-lowest limit holds. Other threads have their own limits.
+A *section* (`ThreadLimit`) limits the number of threads while it is open. A method with a parameter n_jobs runs inside
+`at_most(n_jobs)`: all work that its thread starts, including BLAS, uses at most that many threads. Sections nest, and
+the lowest limit holds. Other threads have limits of their own for the pool. The limit of BLAS applies to the whole
+process.
 
 **Interrupts.** Ctrl-C can interrupt the waiting thread at any instruction, and its caller may use the pool again:
 `kway fit` ends with the best model so far, and a notebook runs its next cell. So no Python lock is held while waiting.
 An interrupt inside Condition.__enter__ would leave it locked, and ThreadPoolExecutor uses many of them. Work and
-results are passed through queues that are written in C.
+results are passed through queues that are written in C. The condition `_section_ended` is used only while a process is
+about to fork, when a new section waits for that fork or the fork waits for sections.
 
 **Forks.** A forked child creates its own pool. A fork waits until no other thread is inside a section, and no new
-section begins meanwhile. There are two reasons. OpenBLAS joins its threads before a fork, and never returns if another
-thread gives them work at that moment. And a child that is copied inside a section would inherit a lock that is never
-released. A fork waits for at most FORK_WAIT seconds, so it does not wait for long sections such as fits. These use one
-thread of BLAS, so that the risk is limited to a few instructions. Matrix products that callers run in their own threads
+section begins meanwhile. Otherwise OpenBLAS, which joins its threads before a fork, would never return if another
+thread gave them work at that moment, and the child would inherit locks that are never released. A fork waits at most
+FORK_WAIT seconds. A fit takes longer, so the fork then goes ahead. This is safe except during the few instructions in
+which the number of BLAS threads is changed. Matrix products that callers run in their own threads
 are not protected: use "spawn" or "forkserver" with them.
 """
 
@@ -37,6 +39,8 @@ from queue import SimpleQueue
 from threading import get_ident
 from typing import Any, NamedTuple, TypeVar
 from weakref import ref
+
+from kway.errors import InputError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -66,12 +70,12 @@ def workers(n_jobs: int | None = None) -> int:
     """Return the number of threads that `n_jobs` means, within the limits of `at_most`; 1 inside a worker."""
     if getattr(_local, "inside", False):
         return 1
-    most = min([cores(), *[section.threads for section in _own_sections()]])
+    limit = min([cores(), *[section.threads for section in _own_sections()]])
     if n_jobs is None:
-        return most
+        return limit
     if n_jobs == 0:
-        raise ValueError("n_jobs must not be 0; use None for all cores or a positive number")
-    return min(most, max(1, cores() + 1 + n_jobs) if n_jobs < 0 else n_jobs)
+        raise InputError("n_jobs must not be 0; use None for all cores or a positive number")
+    return min(limit, max(1, cores() + 1 + n_jobs) if n_jobs < 0 else n_jobs)
 
 
 class _Outcome(NamedTuple):
@@ -113,13 +117,14 @@ def _work(tasks: SimpleQueue[_Task]) -> None:
         del f, item, ended  # a waiting worker keeps no reference to its last work
 
 
-class Hold:
+class ThreadLimit:
     """A section: limits BLAS to `blas` threads, and the work of this thread to `threads`, while it is open.
 
-    BLAS has the lowest limit of all open sections, and its former number of threads when the last one closes. Sections
-    of several threads may overlap, so restoring the former number at each exit would leave BLAS at one thread. An
-    interrupt between two instructions does no harm: a section that was deleted without its exit is removed by a
-    callback that needs no Python instructions, and the former number of threads is kept until it is restored.
+    While sections are open, BLAS uses the lowest of their limits. When the last one closes, its original number of
+    threads is restored. Sections of several threads may overlap, so restoring the number at each exit would leave BLAS
+    at one thread. An interrupt between two instructions does no harm: a section that was deleted without its exit is
+    removed by a callback that needs no Python instructions, and the original number is kept until it is restored. Enter
+    each object only once.
     """
 
     def __init__(self, blas: int, threads: int) -> None:
@@ -132,6 +137,7 @@ class Hold:
                 # no section of this thread is open, or that section would wait for itself
                 _section_ended.wait_for(lambda: not _forks)
             self._key = next(_keys)
+            # the callback receives the dead reference, which becomes the unused default of dict.pop
             life = ref(self, partial(_sections.pop, self._key))
             _sections[self._key] = _Section(own, life, self._blas, self._threads)
             if not _blas_limit or self._blas < _blas_limit or not _knows_scipy:
@@ -147,17 +153,17 @@ class Hold:
 
 
 class _Section(NamedTuple):
-    """An open section: its thread, a weak reference that removes it if its Hold is deleted, and its limits."""
+    """An open section: its thread, a weak reference that removes it if its ThreadLimit is deleted, and its limits."""
 
     thread: int
-    life: ref[Hold]
+    life: ref[ThreadLimit]
     blas: int
     threads: int
 
 
-def single_blas() -> Hold:
+def single_blas() -> ThreadLimit:
     """Return a section that limits BLAS to one thread."""
-    return Hold(1, sys.maxsize)
+    return ThreadLimit(1, sys.maxsize)
 
 
 def at_most(n_jobs: int | None) -> AbstractContextManager[None]:
@@ -169,22 +175,22 @@ def at_most(n_jobs: int | None) -> AbstractContextManager[None]:
     """
     if n_jobs is None:
         return nullcontext()
-    most = workers(n_jobs)
-    return Hold(most, most) if most < cores() else nullcontext()
+    limit = workers(n_jobs)
+    return ThreadLimit(limit, limit) if limit < cores() else nullcontext()
 
 
 def _set_blas_threads() -> None:
-    """Set the threads of BLAS to the lowest limit of the open sections, or to the former number if none is open."""
+    """Set the threads of BLAS to the lowest limit of the open sections, or to the original number if none is open."""
     global _blas_limit, _controller, _knows_scipy
-    most = min([section.blas for section in list(_sections.values())], default=None)
-    if most == _blas_limit and (_knows_scipy or "scipy.linalg" not in sys.modules):
+    limit = min([section.blas for section in list(_sections.values())], default=None)
+    if limit == _blas_limit and (_knows_scipy or "scipy.linalg" not in sys.modules):
         return
     from threadpoolctl import OpenBLASController, ThreadpoolController
 
     forget = getattr(OpenBLASController, "clear_controlling_thread", None)
     if forget is not None:  # with threadpoolctl 3.8, only the first thread that set the number could change it
         forget(force=True)
-    if most is not None:
+    if limit is not None:
         if _controller is None or (not _knows_scipy and "scipy.linalg" in sys.modules):
             # created again after scipy has loaded its own BLAS, which would otherwise compete with the pool
             _controller, _knows_scipy = ThreadpoolController(), "scipy.linalg" in sys.modules
@@ -192,10 +198,10 @@ def _set_blas_threads() -> None:
             _before.setdefault(library.filepath, (library, library.num_threads))
     _blas_limit = 0
     for library, threads in _before.values():
-        library.set_num_threads(threads if most is None else min(most, threads))
-    if most is None:
+        library.set_num_threads(threads if limit is None else min(limit, threads))
+    if limit is None:
         _before.clear()
-    _blas_limit = most
+    _blas_limit = limit
 
 
 def _own_sections() -> list[_Section]:
@@ -205,22 +211,24 @@ def _own_sections() -> list[_Section]:
 
 
 def pmap(f: Callable[[Item], Result], items: Iterable[Item], n_jobs: int | None = None) -> list[Result]:
-    """Return [f(item) for item in items], computed by the pool; raise the first error after all items have ended.
+    """Return [f(item) for item in items], computed by the pool.
 
-    Inside a worker the items run in that worker, so that no thread waits for another.
+    An error of an item is raised after the work of all threads has ended. An error ends the work of its thread if one
+    thread computes several items. If items of several threads fail, the error of the first thread is raised. Inside a
+    worker, the items run in that worker, so that no thread waits for another.
 
     >>> pmap(lambda v: v * v, range(4))
     [0, 1, 4, 9]
     """
     todo = list(items)
     m = min(workers(n_jobs), len(todo))
-    with Hold(1, sys.maxsize):
+    with ThreadLimit(1, sys.maxsize):
         if m <= 1:
             return [f(item) for item in todo]
         if m >= cores():
             return _results(f, todo)
-        lanes = [todo[i::m] for i in range(m)]  # fewer threads than cores: one task per thread
-        parts = _results(lambda lane: [f(v) for v in lane], lanes)
+        tasks = [todo[i::m] for i in range(m)]  # fewer threads than cores: one task per thread
+        parts = _results(lambda task: [f(item) for item in task], tasks)
         return [parts[i % m][i // m] for i in range(len(todo))]
 
 
@@ -229,11 +237,11 @@ def _results(f: Callable[[Item], Result], items: list[Item]) -> list[Result]:
     tasks, ended = _pool or _shared_pool(), SimpleQueue[_Outcome]()
     for place, item in enumerate(items):
         tasks.put(_Task(f, item, place, ended))
-    found = sorted((ended.get() for _ in items), key=lambda one: one.place)
-    errors = [one.error for one in found if one.error is not None]
+    outcomes = sorted((ended.get() for _ in items), key=lambda outcome: outcome.place)
+    errors = [outcome.error for outcome in outcomes if outcome.error is not None]
     if errors:
         raise errors[0]
-    return [one.result for one in found]
+    return [outcome.result for outcome in outcomes]
 
 
 def spans(n: int, size: int) -> list[slice]:
@@ -245,19 +253,19 @@ def spans(n: int, size: int) -> list[slice]:
     return [slice(a, min(n, a + size)) for a in range(0, n, max(1, size))]
 
 
-def even_spans(n: int, most: int, n_jobs: int | None = None) -> list[slice]:
-    """Return slices of at most `most` that cover range(n), a multiple of the number of threads.
+def even_spans(n: int, max_size: int, n_jobs: int | None = None) -> list[slice]:
+    """Return slices of at most `max_size` that cover range(n) and give all threads about the same number of items.
 
     >>> even_spans(10, 4, n_jobs=1)
     [slice(0, 4, None), slice(4, 8, None), slice(8, 10, None)]
     """
     threads = workers(n_jobs)
-    parts = -(-n // (max(1, most) * threads)) * threads
+    parts = -(-n // (max(1, max_size) * threads)) * threads
     return spans(n, -(-n // parts)) if n else []
 
 
 def spans_of(share: slice, size: int) -> list[slice]:
-    """Return slices of `size` that cover a slice, such as one of `shares`.
+    """Return slices of at most `size` that cover a slice, such as one of `shares`.
 
     >>> spans_of(slice(10, 15), 2)
     [slice(10, 12, None), slice(12, 14, None), slice(14, 15, None)]
@@ -266,7 +274,7 @@ def spans_of(share: slice, size: int) -> list[slice]:
 
 
 def shares(n: int, n_jobs: int | None = None, least: int = 1) -> list[slice]:
-    """Split range(n) into one slice per thread, each of at least `least` items."""
+    """Split range(n) into at most one slice per thread, each of at least `least` items; one slice if n is smaller."""
     parts = max(1, min(workers(n_jobs), n // max(1, least)))
     edges = [n * i // parts for i in range(parts + 1)]
     return [slice(a, b) for a, b in itertools.pairwise(edges)]

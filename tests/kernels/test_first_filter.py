@@ -5,7 +5,7 @@ import pytest
 
 from kway.kernels.codes.bits import encode_rows, sign_words
 from kway.kernels.codes.first_filter import HIT_STEP, FirstFilter, fill_tables, filter_block, max_weight, weigh_bits
-from kway.kernels.codes.row_tiles import TABLE_FEATURES, TILE_ROWS, spread_rows
+from kway.kernels.codes.row_tiles import TABLE_FEATURES, TILE_ROWS, transpose_rows
 from kway.kernels.codes.sum_tables import fill_sum_tables, sum_rows
 from kway.kernels.lanes import cpu_has
 from kway.search.codecs.bit_scan import bit_planes
@@ -102,7 +102,7 @@ def test_sums_of_tables_are_products_with_the_bits(dim, bits, fast):
     tables, words = np.empty((dim // 4, 16), np.uint8), np.empty(TILE_ROWS, np.uint64)
     unit, low = fill_sum_tables(query, tables)
     nibbles, sums = np.empty((bits * dim // 4, TILE_ROWS), np.uint8), np.empty((bits, TILE_ROWS), np.uint16)
-    spread_rows(head, rest, 0, n, words, nibbles, fast)
+    transpose_rows(head, rest, 0, n, words, nibbles, fast)
     sum_rows(tables, nibbles, n, sums, fast)
     values = np.unpackbits(codes.view(np.uint8), axis=1, bitorder="little").reshape(n, bits, dim)
     products = values @ query.astype(np.float64)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from kway import threads
+from kway.errors import InputError
 from kway.threads import at_most, cores, pmap, shares, single_blas, spans, workers
 
 
@@ -133,7 +134,7 @@ def test_workers(n_jobs, expected):
 
 
 def test_zero_workers_are_refused():
-    with pytest.raises(ValueError, match="n_jobs must not be 0"):
+    with pytest.raises(InputError, match="n_jobs must not be 0"):
         workers(0)
 
 

@@ -321,6 +321,9 @@ def test_a_first_filter_passes_about_the_share_that_it_should(q):
         shares = (differ @ some <= found.limits[i, 0]).mean(), (differ @ every <= found.limits[i, 1]).mean()
         assert 0.1 < shares[0] * (600 if q == 1 else 1500) < 6
         assert shares[1] * 20_000 < 10
+        loose = make_filter(asked, sample_signs(codes), 10**8, 1, share=1 / 500)
+        every = _weights(loose.planes[i])[1]
+        assert 0.1 < (differ @ every <= loose.limits[i, 1]).mean() * 500 < 6
     assert make_filter(asked, sample_signs(codes), 500, 1) is None
 
 

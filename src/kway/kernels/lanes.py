@@ -3,11 +3,11 @@
     ctz(word)              position of the lowest bit that is set (word > 0)
     popcount(word)         number of bits that are set
     touch(address)         prefetch a cache line
-    touch_row(A, j, a, b)  prefetch the bytes a..b of row j
+    touch_row(A, j, a, b)  prefetch the bytes a..b (exclusive) of row j
     cpu_has(features)      whether kernels are compiled for a CPU with these features
     chosen(features)       the same, but False if KWAY_PORTABLE=1 allows only code that every CPU can run
 
-These functions contain no addresses, so compiled kernels can be cached on disk and used by other processes.
+The compiled code embeds no absolute addresses, so kernels can be cached on disk and used by other processes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kway.kernels.jit import kernel
 def cpu_features() -> frozenset[str]:
     """Return the features that numba compiles for: NUMBA_CPU_FEATURES, or those of the host that numba uses."""
     if numba.config.CPU_FEATURES is not None:
-        return frozenset(word[1:] for word in numba.config.CPU_FEATURES.split(",") if word.startswith("+"))
+        return _enabled_features(numba.config.CPU_FEATURES)
     try:
         host = llvmlite.binding.get_host_cpu_features()
     except RuntimeError:  # LLVM does not know this CPU
@@ -42,13 +42,23 @@ def cpu_features() -> frozenset[str]:
     )
 
 
+def _enabled_features(setting: str) -> frozenset[str]:
+    """Return the features that a setting such as "+avx2, -fma" enables.
+
+    >>> sorted(_enabled_features("+avx2, +bmi,-fma"))
+    ['avx2', 'bmi']
+    """
+    names = (name.strip() for name in setting.split(","))
+    return frozenset(name[1:] for name in names if name.startswith("+"))
+
+
 def cpu_has(*features: str) -> bool:
     """Return whether kernels may use all of these x86 features."""
     return set(features) <= cpu_features()
 
 
 def chosen(*features: str) -> bool:
-    """Return whether to run the code for these features: numba may use them, and KWAY_PORTABLE does not forbid it.
+    """Return whether to run the code path that needs these CPU features: the CPU has them, KWAY_PORTABLE is not set.
 
     With KWAY_PORTABLE=1, only code that every CPU can run is used, with the same results. The variable is read at each
     call, not when a kernel is compiled, because cached kernels contain the code of both cases.
@@ -89,7 +99,10 @@ def touch(typing_context, address):
 
 @kernel
 def touch_row(matrix, row, first_byte, last_byte):
-    """Prefetch bytes first..last of one row."""
+    """Prefetch the bytes first_byte..last_byte (exclusive) of one row.
+
+    This is a hint. The last cache line may be missed, because rows need not start at a cache line.
+    """
     start = matrix.ctypes.data + row * matrix.strides[0]
     for byte in range(first_byte, last_byte, 64):
         touch(np.uint64(start + byte))

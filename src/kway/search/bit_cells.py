@@ -4,14 +4,16 @@
 memory-mapped.
 
     offsets (c + 1,)   cell g contains the rows offsets[g]:offsets[g + 1]
-    names (n,)         the position of each row in the index
-    lengths (c, 2)     the smallest and the largest length ||x - m|| of the rows x of a cell with landmark m
+    names (n,)         row ids: names[i] is the position in the index of row i of this table; `places` is its inverse
+    lengths (c, 2)     the smallest and the largest length ||x - m|| of the rows x of a cell with landmark m. A zero row
+                       under cosine counts as longer than it is (CenteredBits.encode). The bound of its distance is
+                       still valid, because <q - m, r> <= ||q - m|| ||r||.
     rotated (c, D)     the landmarks, rotated like the codes
 
 `fill_cells` builds the table from blocks of rows, with at most one block in memory (codecs/block_codes.py):
 
-    1. Place the landmarks by k-means on a sample. An array or a folder of arrays is sampled at random. A generator can
-       be read only once, so its first block is the sample: its rows should be shuffled.
+    1. Place the landmarks by k-means on a sample. An array or a folder of .npy files is sampled at random. The sample
+       of any other source, such as a generator or a folder of parquet files, is its first block. Shuffle its rows.
     2. For each block, find the nearest landmark of each row, and encode the difference.
     3. Sort the codes by cell, in place, one array at a time.
 """
@@ -59,7 +61,7 @@ from kway.validation import plain_rows
 if TYPE_CHECKING:
     from kway.search.landmarks import LandmarksIndex
 
-_ROWS_PER_THREAD = 2**15  # rows searched for a query from which on a second thread saves time; decided by C1
+_ROWS_PER_THREAD = 2**15  # searching this many rows is worth one more thread; decided by the scan benchmark (C1)
 _NO_PROJECTION = frozen(np.empty((0, 0), dtype=np.float32))
 
 
@@ -68,7 +70,7 @@ class BitCells(CellOrder):
     """Codes in the order of their cells, and the full rows if they are stored."""
 
     distance: Distance
-    z: float  # standard deviations of an estimate that its error bar allows for
+    z: float  # half-width of error bars, in standard deviations of an estimate
     kept: StoredRows  # its codes are BitRows
     centers: NDArray[np.float32]  # (c, d)
     names: NDArray[np.int64]
@@ -165,9 +167,11 @@ class BitCells(CellOrder):
     def search_single(
         self, exact: NDArray[np.float64], placed: NDArray[np.float64], finder: CellFinder, probes: int, heaps: Heaps,
     ) -> int:  # fmt: skip
-        """Search the nearest cells of each query (q, d); return the number of rows measured or estimated.
+        """Search the nearest cells of few queries; return the number of rows measured or estimated.
 
-        Each thread searches a part of every cell, because a cell of a large index takes milliseconds.
+        The threads share every cell, because searching a cell of a large index takes milliseconds. `exact` (q, d) are
+        the queries in float64, and `placed` (q, d) the same queries in the space of the distance. `finder` finds the
+        `probes` nearest landmarks of each query.
         """
         q, nearest = len(exact), empty_heaps(len(exact), probes)
         short = np.empty((q, finder.landmarks.shape[1] + 1), np.float32)
@@ -193,12 +197,13 @@ class BitCells(CellOrder):
     def _search_part(
         self, exact: NDArray[np.float64], heaps: Heaps, groups: CellGroups, part: int, n_parts: int
     ) -> int:  # fmt: skip
-        """Search one of n_parts parts of every cell."""
+        """Search one of n_parts parts of every cell; return the number of rows measured or estimated."""
         rotated = self.codes.frame.rotate(np.asarray(self.distance.place(exact)))
         cells = CodedCells(self.offsets, self.lengths, self.rotated)
         queries, fast = CellPairs(*groups, rotated, exact), chosen(*TABLE_FEATURES)
         counts = search_bit_cells(self._estimator, self._coded, cells, queries, part, n_parts, fast, *heaps)
-        return int(counts[int(self.has_full)])
+        n_estimated, n_measured = counts
+        return int(n_measured if self.has_full else n_estimated)
 
     @cached_property
     def _estimator(self) -> Estimator:
@@ -217,7 +222,7 @@ def _bits(layout: CellLayout) -> Bits:
     return layout.store
 
 
-# Settings of the index that a folder of parts contains, so that another run encodes the other blocks alike.
+# Settings of the index in a folder of parts. A resumed run reads them and encodes the remaining blocks in the same way.
 _SETTINGS = ("mean", "basis", "length", "landmarks", "trained")
 
 
@@ -272,8 +277,9 @@ class _Learner:
         index, n = self.index, sum(map(len, self.arrays))
         if not n and index.recipe.n_landmarks == "auto":
             raise InputError(
-                "n_landmarks='auto' needs the number of rows, which an iterable does not have; set Landmarks("
-                "n_landmarks=...) to about twice the square root of the rows, or pass an array or folder of .npy files"
+                "n_landmarks='auto' needs an array or a folder of .npy files with rows, because the number of rows "
+                "of other sources is unknown; set Landmarks(n_landmarks=...) to about twice the square root of the "
+                "number of rows"
             )
         n_landmarks = 2.0 * n**0.5 if index.recipe.n_landmarks == "auto" else index.recipe.n_landmarks
         size = int(max(ROWS_PER_CENTER * n_landmarks, SAMPLE_ROWS, 6 * rows.shape[1]))
@@ -303,7 +309,7 @@ class _Learner:
 
 
 def _arrays_of(source: Any) -> tuple[NDArray, ...]:
-    """Return the arrays of a source whose rows can be read in any order; () for an iterable."""
+    """Return the arrays of a source whose rows can be read in any order; () for an iterable or parquet files."""
     if isinstance(source, str | Path):
         return tuple(np.load(file, mmap_mode="r") for file in sorted(Path(source).glob("*.npy")))
     return (source,) if hasattr(source, "shape") else ()

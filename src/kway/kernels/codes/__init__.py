@@ -1,7 +1,7 @@
 """Kernels of codes of a few bits per column.
 
 bits          rotation, encoding and decoding
-row_tiles     tiles of rows, spread for look-up tables of four bits
+row_tiles     rows transposed into nibbles for look-up tables of four bits
 sum_tables    products of a query with all bits of many rows
 bit_scan      the scan of all rows; estimates of given rows
 bit_cells     the scan of landmark cells

@@ -5,7 +5,7 @@
     key                half_r - f_r <t, y_r>, or -f_r <t, y_r>, as in bit_scan.py
     distance           sqrt(||t||^2 + 2 key)  |  ||t||^2 / 2 + key  (cosine of unit rows)  |  key - q.m  (dot)
 
-Queries of a cell share its spread rows. A cell is skipped for a query if |q - m| - |x - m| is too large for all its
+Queries of a cell share its transposed rows. A cell is skipped for a query if |q - m| - |x - m| is too large for all its
 rows x.
 """
 
@@ -24,12 +24,12 @@ from kway.kernels.codes.bit_scan import (
     scan_buffers,
     scan_tile,
 )
-from kway.kernels.codes.row_tiles import TILE_ROWS, spread_rows
+from kway.kernels.codes.row_tiles import TILE_ROWS, transpose_rows
 from kway.kernels.codes.sum_tables import fill_sum_tables
 from kway.kernels.jit import kernel
 from kway.kernels.topk import EMPTY
 
-QUERY_BATCH = 64  # queries that share the spread rows of a tile: their tables stay in the L2 cache
+QUERY_BATCH = 64  # queries that share the transposed rows of a tile: their tables stay in the L2 cache
 # Error of a cosine whose key is a difference of nearly equal float32 lengths: about the square root of their rounding.
 _COSINE_ROUNDING = float(np.sqrt(np.finfo(np.float32).eps))
 
@@ -119,7 +119,7 @@ def _scan_batch(
     tables = batch.tables
     for low in range(start, stop, TILE_ROWS):
         high = min(stop, low + TILE_ROWS)
-        spread_rows(coded.head, coded.rest, low, high, buffers.words, buffers.nibbles, fast)
+        transpose_rows(coded.head, coded.rest, low, high, buffers.words, buffers.nibbles, fast)
         for j in range(count):
             i = batch.members[j]
             query = CodedQuery(batch.rotated[j], batch.totals[j], batch.norms[j], batch.base[j], queries.exact[i])

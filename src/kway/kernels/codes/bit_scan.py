@@ -22,7 +22,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from kway.kernels.assembler import F32, I16, I32, Assembler
-from kway.kernels.codes.row_tiles import TILE_ROWS, spread_rows
+from kway.kernels.codes.row_tiles import TILE_ROWS, transpose_rows
 from kway.kernels.codes.sum_tables import fill_sum_tables, sum_rows
 from kway.kernels.distances import distance
 from kway.kernels.jit import BIG, kernel
@@ -199,7 +199,7 @@ def empty_tables(q, dim):
 
 @kernel
 def _bound_keys(estimator, coded, query, tables, start, n, buffers, fast):
-    """Compute buffers.keys[:n], lower bounds of the keys of the rows from `start` on, which are spread in the buffers.
+    """Compute buffers.keys[:n], lower bounds of the keys of the rows from `start` on, whose nibbles are in the buffers.
 
     With the bit planes b = 0..B - 1 of a row, <q, y> = sum of 2^(B - b) <q, plane_b> - (2^B - 1) sum(q). The tables
     change each <q, plane_b> by at most unit G / 2 (sum_tables.py), and <q, y> by at most (2^B - 1) unit G. One more
@@ -270,8 +270,8 @@ def scan_tile(
 ):  # fmt: skip
     """Offer rows start..stop to the heap distances, ids (k,) of one query.
 
-    `spread_rows` must have written these rows, at most TILE_ROWS, to buffers.nibbles. Rows beyond the distance `bound`
-    are not needed. longest: the largest length of a row; tables: SumTables of the query.
+    `transpose_rows` must have written these rows, at most TILE_ROWS, to buffers.nibbles. Rows beyond the distance
+    `bound` are not needed. longest: the largest length of a row; tables: SumTables of the query.
     """
     _bound_keys(estimator, coded, query, tables, start, stop - start, buffers, fast)
     keys, candidates = buffers.keys[: stop - start], buffers.candidates
@@ -327,7 +327,7 @@ def scan_bits(estimator, coded, queries, longest, start, stop, fast, bounds, dis
         tables.unit[i], tables.low[i] = fill_sum_tables(queries.rotated[i], tables.entries[i])
     for low in range(start, stop, TILE_ROWS):
         high = min(stop, low + TILE_ROWS)
-        spread_rows(coded.head, coded.rest, low, high, buffers.words, buffers.nibbles, fast)
+        transpose_rows(coded.head, coded.rest, low, high, buffers.words, buffers.nibbles, fast)
         for i in range(q):
             own_tables = SumTables(tables.entries[i], tables.unit[i], tables.low[i])
             scan_tile(

@@ -37,7 +37,7 @@ from numba.extending import intrinsic
 
 from kway.kernels.assembler import I8, I32, I64, Assembler
 from kway.kernels.codes.bit_scan import key_of, least_cosine, offer_rows, one_query
-from kway.kernels.codes.row_tiles import BYTES_32, TABLE_FEATURES, TILE_ROWS, look_up, spread_word
+from kway.kernels.codes.row_tiles import BYTES_32, TABLE_FEATURES, TILE_ROWS, look_up, transpose_word
 from kway.kernels.jit import kernel
 from kway.kernels.lanes import cpu_has, ctz, popcount, touch, touch_row
 from kway.kernels.topk import EMPTY
@@ -162,7 +162,7 @@ def filter_block(head, start, stop, filters, words, limits, nibbles, masks, hits
             continue
         for w in range(filters.n_words):
             for r in range(0, TILE_ROWS, 32):
-                spread_word(
+                transpose_word(
                     np.uint64(head[w].ctypes.data + 8 * (low + r)),
                     np.uint64(nibbles.ctypes.data + 16 * TILE_ROWS * w + r),
                 )

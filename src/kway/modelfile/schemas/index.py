@@ -3,12 +3,23 @@
     flat        rows, or codes (and rows, if candidates are reranked)
     kdtree      rows; the tree is built again
     landmarks   rows or codes, the cell (m,) < C of each row, landmarks (C, s), and the projection to s coordinates:
-                mean (D,), basis (D, M). Codes of bits are stored in the order of cells, with their row numbers "names"
+                mean (p,), basis (p, M*). Codes of bits are stored in the order of cells, with their row numbers "names"
                 (m,) and the sizes (C,) of the cells.
-    lsh         rows, directions (D, B), and per direction its middle (B,); B = n_tables x bits per table
+    lsh         rows, directions (p, B), and per direction its middle (B,), and the length of the longest row in
+                "longest" (1,); B = n_tables x bits per table
     sharded     rows; the shards are built again
 
-D is the number of coordinates of a point: d, except 3 for haversine (points on the sphere) and d + 1 for lsh with dot.
+p is the number of coordinates of a point: d, except 3 for haversine (points on the sphere) and d + 1 for lsh with dot.
+The columns of `basis` are directions: M* of them, or 0 if the projection keeps the coordinates as they are.
+
+Sizes of codes of bits (search/codecs/bits.py); a size with a star may be 0:
+
+    D         rotated columns: d rounded up to a multiple of 64
+    P         words of 64 bits per row that the first filter reads, in codes.head
+    words*    the other words of a row, in codes.rest
+    halves*   m, or 0 if all rows have length 1 and the codes have no half squares
+    rounds    rounds of signs of the rotation
+
 An index of another package, which is not in _KINDS, stores only its rows.
 """
 
@@ -92,29 +103,30 @@ def _stores_bits(facts: Facts) -> bool:
 
 
 def _landmarks(facts: Facts) -> dict[str, Array]:
-    points = 3 if base_of(facts) == "haversine" else "d"
+    n_coordinates = 3 if base_of(facts) == "haversine" else "d"
     ordered = {
+        # the row number of each row in the order of cells, and the number of rows of each cell
         "names": Array(("int64",), ("m",), (index_below("m"), distinct)),
         "sizes": Array(("int64",), ("C",), (valid_weights,)),
     }
     cells = {"cells": Array(("int64",), ("m",), (index_below("C"),))}
     return (ordered if _stores_bits(facts) else cells) | {
         "landmarks": Array(("float32",), ("C", facts["length"]), (finite,)),
-        "mean": Array(("float64",), (points,), (finite,)),
-        "basis": Array(("float32",), (points, "M*"), (finite,)),
+        "mean": Array(("float64",), (n_coordinates,), (finite,)),
+        "basis": Array(("float32",), (n_coordinates, "M*"), (finite,)),
     }
 
 
 def _lsh(facts: Facts) -> dict[str, Array]:
-    points: str | int = {"haversine": 3, "dot": facts["n_features"] + 1}.get(base_of(facts), "d")
+    n_coordinates: str | int = {"haversine": 3, "dot": facts["n_features"] + 1}.get(base_of(facts), "d")
     return {
-        "directions": Array(("float32",), (points, "B")),
+        "directions": Array(("float32",), (n_coordinates, "B")),
         "middle": Array(("float64",), ("B",), (finite,)),
         "longest": Array(("float64",), (1,), (finite,)),
     }
 
 
-_BYTES = json_object({"name": one_of("int8"), "rerank": boolean})
+_INT8 = json_object({"name": one_of("int8"), "rerank": boolean})
 _BITS = json_object(
     {"name": one_of("bits"), "rerank": boolean, "bits": one_of(1, 2, 4), "miss": number(0.0, 0.5, exclusive=True)}
 )
@@ -124,7 +136,7 @@ def _check_store(value: Any) -> str | None:
     """Check the store of an index: None, int8 or bits."""
     if value is None:
         return None
-    return (_BITS if isinstance(value, dict) and value.get("name") == "bits" else _BYTES)(value)
+    return (_BITS if isinstance(value, dict) and value.get("name") == "bits" else _INT8)(value)
 
 
 _KINDS: dict[str, IndexKind] = {
@@ -139,7 +151,7 @@ _KINDS: dict[str, IndexKind] = {
         {"n_landmarks": _AUTO, "probes": _AUTO, "seed": whole_number(), "store": _check_store, "verbose": boolean},
         {"length": whole_number(1), "trained": whole_number(1), "probes": whole_number(1)},
         _landmarks,
-        ("euclidean", "cosine", "dot", "haversine"),
+        bases=("euclidean", "cosine", "dot", "haversine"),
         coded_bases=("euclidean", "cosine", "dot"),
         ordered=True,
     ),
@@ -147,7 +159,7 @@ _KINDS: dict[str, IndexKind] = {
         {"n_tables": whole_number(1), "n_bits": _AUTO, "probes": _AUTO, "seed": whole_number()},
         {"probes": whole_number(1, 2**31)},
         _lsh,
-        ("euclidean", "manhattan", "cosine", "dot", "haversine"),
+        bases=("euclidean", "manhattan", "cosine", "dot", "haversine"),
     ),
 }
 
@@ -169,8 +181,6 @@ _KINDS["sharded"] = IndexKind(
 _METRIC = json_object(
     {"name": text(100), "sigma": number(0.0, exclusive=True), "degrees": boolean}, optional=("sigma", "degrees")
 )
-
-
 _FOREIGN_RECIPE = ValueCheck(
     "the recipe of an index of another package", lambda value: isinstance(value, dict) and value.get("store") is None
 )
@@ -197,7 +207,7 @@ def index_facts(value: Any) -> str | None:
         "unit": POWER,
     }
     problem = json_object(fields | dict({} if kind is None else kind.facts), optional=("unit",))(value)
-    return problem or (None if kind is None else _unsupported_metric(kind, value))
+    return problem or (None if kind is None else _metric_problem(kind, value))
 
 
 def index_arrays(facts: Facts, present: Mapping[str, NDArray], ids: str | int | None) -> dict[str, Array]:
@@ -208,7 +218,7 @@ def index_arrays(facts: Facts, present: Mapping[str, NDArray], ids: str | int | 
     if _stores_bits(facts):
         arrays |= {name: array for name, array in _BIT_CODES.items() if name != "codes.center" or not kind.ordered}
     elif store is not None:  # an index on a GPU writes full rows without codes; reading computes them
-        arrays |= {name: replace(array, optional=not codes_only) for name, array in _BYTE_CODES.items()}
+        arrays |= {name: replace(array, optional=not codes_only) for name, array in _INT8_CODES.items()}
     if not codes_only:
         arrays |= declared_rows("m", present, kind.sparse)
     return arrays | dict(kind.arrays(facts))
@@ -242,27 +252,33 @@ def row_rules(n: str, prefix: str = "") -> tuple[CrossRule, ...]:
 
 
 def index_rules(key: str = "index") -> tuple[CrossRule, ...]:
-    """Return the rules across the facts (under `key`) and the arrays of an index."""
+    """Return the rules across the facts (under `key`) and the arrays of an index.
+
+    A rule returns None if a file fulfils it, or what is wrong with the file.
+    """
 
     def stored_bytes(stored: Any) -> int:
         return sum(array.nbytes for array in stored.under(f"{key}.").values())
 
-    def sketch(stored: Any) -> str | None:
+    def projection(stored: Any) -> str | None:
+        """A projection keeps at most the coordinates of its basis, or all coordinates without a basis."""
         length, width = stored.facts[key] and stored.facts[key].get("length"), stored.sizes.get("M*")
         if width is None:
             return None
-        points = 3 if base_of(stored.facts[key]) == "haversine" else stored.sizes["d"]
-        fits = length <= width if width else length == points
-        return None if fits else f"has projections of {length} out of {width or points} coordinates"
+        n_coordinates = 3 if base_of(stored.facts[key]) == "haversine" else stored.sizes["d"]
+        fits = length <= width if width else length == n_coordinates
+        return None if fits else f"has projections of {length} out of {width or n_coordinates} coordinates"
 
-    def tables(stored: Any) -> str | None:
+    def hash_tables(stored: Any) -> str | None:
+        """The tables of LSH have equally many directions, at most 62 each."""
         if "B" not in stored.sizes:
             return None
         B, T = stored.sizes["B"], stored.facts[key]["recipe"]["n_tables"]
         fits = T <= FileLimit.ITEMS and B % T == 0 and B // T <= 62  # a hash is an int64, of at most 62 bits
         return None if fits else f"has {B} directions for {T} hash tables"
 
-    def planes(stored: Any) -> str | None:
+    def codes_of_bits(stored: Any) -> str | None:
+        """The words of a row contain all bits of D columns, and the type of factors fits the encoding."""
         from kway.kernels.codes.bits import WIDEST_FILTER
 
         D, P, words = (stored.sizes.get(name) for name in ("D", "P", "words*"))
@@ -277,7 +293,8 @@ def index_rules(key: str = "index") -> tuple[CrossRule, ...]:
         fits = fits and layout == ((2, 0) if unit_rows else (4, m))
         return None if fits else f"has codes of {P} and {words} words per row for {D} columns of {bits} bits"
 
-    def hashes(stored: Any) -> str | None:
+    def sharded_hashes(stored: Any) -> str | None:
+        """The hash tables of sharded LSH indexes, computed when the file is read, fit in memory."""
         facts = stored.facts[key]
         inner = facts and facts["recipe"].get("recipe")
         if not inner or inner["index"] != "lsh":
@@ -288,18 +305,28 @@ def index_rules(key: str = "index") -> tuple[CrossRule, ...]:
         fits = tables <= FileLimit.ITEMS and needed <= max(BLOCK_BYTES, MAX_EXPANSION * stored_bytes(stored))
         return None if fits else f"has {tables:,} hash tables for {rows:,} rows of {d:,} columns"
 
-    def columns(stored: Any) -> str | None:
+    def dense_queries(stored: Any) -> str | None:
+        """A dense query for sparse rows is not much larger than the stored rows."""
         indptr = stored.arrays.get(f"{key}.rows.indptr")
         n_bytes, d = stored_bytes(stored), stored.sizes["d"]
         fits = indptr is None or not expands_too_much(n_bytes, 8 * d)  # a search makes a dense query of d float64
         return None if fits else f"has sparse rows of {d:,} columns in {n_bytes:,} bytes"
 
-    def cells(stored: Any) -> str | None:
+    def cell_sizes(stored: Any) -> str | None:
+        """The sizes of the cells add up to the number of rows."""
         sizes = stored.arrays.get(f"{key}.sizes")
         fits = sizes is None or ((sizes <= stored.sizes["m"]).all() and int(sizes.sum()) == stored.sizes["m"])
         return None if fits else f"has cells of {int(sizes.sum()):,} rows in all for {stored.sizes['m']:,} rows"
 
-    return (sketch, tables, planes, hashes, columns, cells, *row_rules("m", f"{key}."))
+    return (
+        projection,
+        hash_tables,
+        codes_of_bits,
+        sharded_hashes,
+        dense_queries,
+        cell_sizes,
+        *row_rules("m", f"{key}."),
+    )
 
 
 def check_index(facts: Any, arrays: Mapping[str, NDArray], shape: tuple[int, int] | None = None) -> None:
@@ -318,7 +345,7 @@ def index_sizes(facts: Facts) -> dict[str, int]:
     return {"m": facts["n_rows"], "d": facts["n_features"]}
 
 
-_BYTE_CODES = {
+_INT8_CODES = {
     "codes": Array(("int8",), ("m", "d")),
     "codes.scale": Array(("float32",), ("m",)),
     "codes.center": Array(("float32",), ("d",), (finite,)),
@@ -347,7 +374,8 @@ _ALONE = Schema(
 )
 
 
-def _unsupported_metric(kind: IndexKind, facts: Facts) -> str | None:
+def _metric_problem(kind: IndexKind, facts: Facts) -> str | None:
+    """Return why the kind of index does not support the metric or its number of columns, or None."""
     base, coded = base_of(facts), facts["recipe"].get("store") is not None
     if base not in (kind.coded_bases if coded else kind.bases):
         return f"has the metric {base!r}, which this kind of index does not support"

@@ -11,9 +11,9 @@ passes the rows whose bits differ from the query's signs in small coordinates on
     unit                   scales the limit of that sum, below which a small share of a sample lies, to MAX_SUM
     w_j = 2 |q_j| / unit   rounded, five on average: the angle between w and |q| is about 2 degrees
 
-All rows are scanned only for the queries whose k-th distance shows that a nearer row may not have passed. A batch
-filters by other groups of bits than a single query. Therefore the two may miss different rows, each with a probability
-of at most `miss`.
+If the k-th distance of a query shows that a nearer row may not have passed, a looser filter passes more rows. All rows
+are scanned only for the queries for which this is not enough either. A batch filters by other groups of bits than a
+single query. Therefore the two may miss different rows, each with a probability of at most `miss`.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class FilterReads(NamedTuple):
     share: float  # share of the rows that should pass
 
 
-# The constants of the filter are decided by the benchmark of code scans (C1). For rows in random directions, the three
-# shares correspond to a cosine of at most 0.51. That is 3.4 deviations below an estimate of 0.6 at 512 bits, so few
-# queries at that cosine need a scan of all rows.
+# The constants of the filter are decided by the benchmark of code scans (C1). For rows in random directions, the two
+# shares of FilterReads and the first of _SHARES correspond to a cosine of at most 0.51. That is 3.4 deviations below an
+# estimate of 0.6 at 512 bits, so few queries at that cosine need the looser filter or a scan of all rows.
 _ONE_QUERY = FilterReads(3, 48, 1 / 600)  # all groups of three words, because memory limits the speed
 _BATCH_READS = FilterReads(4, 36, 1 / 1500)  # the largest groups of four words, because additions limit the speed
-_SHARE_OF_ALL = 1 / 20_000  # share of the rows that should pass by all bits of P words
+_SHARES = (1 / 20_000, 1 / 2000)  # share of the rows that should pass, of the first filter and of the looser one
 _LOOSE = 10  # the groups pass at least this multiple of the rows that pass by all bits
 _MIN_PASSING = 32  # at least this multiple of k rows should pass, so that the k-th distance is small
 _LARGEST_SHARE = 0.05  # no filter is used if a larger share of the rows should pass
@@ -96,9 +96,14 @@ def sample_signs(codes: BitRows) -> NDArray[np.float32]:
     return bits.astype(np.float32) * 2 - 1
 
 
-def make_filter(queries: CodedQueries, sample: NDArray[np.float32], n: int, k: int) -> FirstFilter | None:
-    """Return the filter for the k nearest of n rows like the sample (s, 64 P); None if it would save too little."""
-    share = max(_SHARE_OF_ALL, _MIN_PASSING * k / n)
+def make_filter(
+    queries: CodedQueries, sample: NDArray[np.float32], n: int, k: int, share: float = _SHARES[0]
+) -> FirstFilter | None:  # fmt: skip
+    """Return the filter for the k nearest of n rows like the sample (s, 64 P); None if it would save too little.
+
+    About this share of the rows passes, or more if k is large.
+    """
+    share = max(share, _MIN_PASSING * k / n)
     if share > _LARGEST_SHARE:
         return None
     rotated = queries.rotated[:, : sample.shape[1]]
@@ -157,6 +162,15 @@ def _count_weights(weights: NDArray[np.float32]) -> NDArray[np.int64]:
     n_weights = MAX_WEIGHT + 1
     numbered = weights.astype(np.int64) + n_weights * np.arange(len(weights))[:, None]
     return np.bincount(numbered.ravel(), minlength=n_weights * len(weights)).reshape(-1, n_weights)
+
+
+def _merge_selected(heaps: Heaps, selected: NDArray[np.int64], scanned: Heaps) -> None:
+    """Merge heaps of another scan into the heaps of the selected queries; a row that both contain is kept once."""
+    earlier = Heaps(heaps.distances[selected], heaps.ids[selected])
+    for earlier_ids, ids in zip(earlier.ids, scanned.ids):
+        earlier_ids[np.isin(earlier_ids, ids)] = NO_ROW
+    merge(*scanned, *earlier)
+    heaps.distances[selected], heaps.ids[selected] = scanned
 
 
 @dataclass(eq=False)
@@ -236,39 +250,54 @@ class BitScan(Scan):
     def _search(self, exact: NDArray[np.float64], heaps: Heaps) -> int:
         """Add the nearest rows of queries (q, d) to empty heaps; return the number of rows measured or estimated."""
         queries, k = self.encode(exact), heaps.ids.shape[1]
-        with single_blas():
-            filters = make_filter(queries, self._sample, self.n, k)
-        if filters is None:
-            return self._scan_all(queries, heaps)
-        # the filter compares twice, and each comparison may miss a row with half of the probability
-        half_z = float(-scipy.special.ndtri(0.5 * scipy.special.ndtr(-self.z)))
-        estimator, fast, done = self._estimator(half_z), chosen(*TABLE_FEATURES), np.empty(len(exact), dtype=bool)
-        measured = self._scan_parts(
+        rest, measured = np.arange(len(exact)), 0
+        for share in _SHARES:
+            remaining, scanned = _select_queries(queries, rest), empty_heaps(len(rest), k)
+            with single_blas():
+                filters = make_filter(remaining, self._sample, self.n, k, share)
+            if filters is None:
+                break
+            measured += self._scan_filtered(remaining, scanned, filters)
+            done = self._filter_passed_all(remaining, scanned, filters)
+            _merge_selected(heaps, rest, scanned)
+            rest = rest[~done]
+            if not len(rest):
+                return measured
+        scanned, bounds = empty_heaps(len(rest), k), heaps.distances[rest, 0]
+        measured += self._scan_all(_select_queries(queries, rest), scanned, bounds)
+        _merge_selected(heaps, rest, scanned)
+        return measured
+
+    @property
+    def _filter_z(self) -> float:
+        """Normal deviations of one comparison: each of the filters compares twice and may miss a row."""
+        n_comparisons = 2 * len(_SHARES)
+        return float(-scipy.special.ndtri(scipy.special.ndtr(-self.z) / n_comparisons))
+
+    def _scan_filtered(self, queries: CodedQueries, heaps: Heaps, filters: FirstFilter) -> int:
+        """Add the nearest of the rows that pass to empty heaps; return the number of rows measured or estimated."""
+        estimator, fast = self._estimator(self._filter_z), chosen(*TABLE_FEATURES)
+        return self._scan_parts(
             heaps,
             lambda start, stop, part: scan_first(
                 estimator, self._coded, queries, *self._lengths, start, stop, filters, fast, *part
             ),
         )
-        enough(estimator, heaps.distances[:, 0].copy(), queries, *self._lengths, filters, done)
-        rest = np.flatnonzero(~done)
-        if len(rest):
-            filtered = Heaps(heaps.distances[rest], heaps.ids[rest])
-            again = empty_heaps(len(rest), k)
-            measured += self._scan_all(_select_queries(queries, rest), again, filtered.distances[:, 0].copy())
-            for earlier, later in zip(filtered.ids, again.ids):
-                earlier[np.isin(earlier, later)] = NO_ROW  # both scans found these rows
-            merge(*again, *filtered)
-            heaps.distances[rest], heaps.ids[rest] = again
-        return measured
 
-    def _scan_all(self, queries: CodedQueries, heaps: Heaps, bounds: NDArray[np.float64] | None = None) -> int:
+    def _filter_passed_all(self, queries: CodedQueries, heaps: Heaps, filters: FirstFilter) -> NDArray[np.bool_]:
+        """Return for each query (q,) whether every row nearer than its k-th distance has passed the filter."""
+        done = np.empty(len(queries.norms), dtype=bool)
+        estimator = self._estimator(self._filter_z)
+        enough(estimator, heaps.distances[:, 0].copy(), queries, *self._lengths, filters, done)
+        return done
+
+    def _scan_all(self, queries: CodedQueries, heaps: Heaps, bounds: NDArray[np.float64]) -> int:
         """Add the nearest rows to empty heaps; rows beyond the distances bounds (q,) are not needed."""
         estimator, fast, longest = self._estimator(self.z), chosen(*TABLE_FEATURES), self._lengths[1]
-        limits = np.full(len(queries.norms), EMPTY) if bounds is None else bounds
         return self._scan_parts(
             heaps,
             lambda start, stop, part: scan_bits(
-                estimator, self._coded, queries, longest, start, stop, fast, limits, *part
+                estimator, self._coded, queries, longest, start, stop, fast, bounds, *part
             ),
         )
 

@@ -9,7 +9,7 @@ The codes are like those of RaBitQ (Gao and Long 2024). With a random rotation R
 q_perp is the part of R q that is orthogonal to r. At 512 bits per row and a cosine of 0.6 the deviation is 0.027.
 
 Bits           the store: its parameters, and how it encodes, scans and restores rows
-BitFrame       what encodes rows: number of bits, distance, center and rotation
+BitFrame       parameters of the encoding: number of bits, distance, center and rotation
 BitRows        codes of rows about one center
 CenteredBits   codes of rows about the landmark of their cell. Rows are nearer to it than to a common center, and the
                error of an estimate is proportional to ||x - m_c||
@@ -54,8 +54,9 @@ class Bits(Store):
     """RaBitQ-like codes: rows stored as 1, 2 or 4 bits per column.
 
     A search is approximate: it estimates distances from the codes, with error bars. Codes save memory, not time. With
-    ``rerank=False``, a row of d float32 columns takes 4 to 32 times less memory, plus 2 to 8 bytes. A search of codes
-    is slower than a search of full rows in memory, so use codes if the rows do not fit in memory.
+    ``rerank=False``, the codes of float32 rows take 8 to 32 times less memory, plus 2 to 8 bytes per row. The columns
+    are padded to a multiple of 64. A search of codes is slower than a search of full rows in memory, so use codes if
+    the rows do not fit in memory.
 
     Parameters
     ----------
@@ -89,8 +90,10 @@ class Bits(Store):
 
     name = "bits"
     exact = False
+    # whether a search looks for the row after the k-th to settle ties
     settles_ties = False  # the row after the k-th may be far away, and searching for it may take most of the time
-    learns_long = True  # landmarks of 64 of 512 coordinates separate clusters in random directions badly; see C1
+    # whether landmarks have all coordinates: 64 of 512 coordinates separate clusters in random directions badly
+    learns_long = True  # decided by the benchmark of code scans (C1)
 
     @property
     def bits_per_value(self) -> int:
@@ -104,7 +107,10 @@ class Bits(Store):
 
     @property
     def z(self) -> float:
-        """The normal quantile of half of `miss`: the first filter and the error bar may each miss a neighbor."""
+        """Upper normal quantile at miss / 2.
+
+        The probability `miss` is split equally between the first filter and the error bar.
+        """
         from scipy.special import ndtri  # slow to load
 
         return float(-ndtri(0.5 * self.miss))
@@ -162,7 +168,7 @@ class Bits(Store):
             The center and the rotation that encode such rows.
         """
         dim = -(-len(mean) // 64) * 64
-        signs = np.random.default_rng(0).integers(0, 2, (_ROTATION_ROUNDS, dim)).astype(np.int8) * 2 - 1
+        signs = np.random.default_rng(0).integers(0, 2, (_ROTATION_ROUNDS, dim)) * 2 - 1
         if distance.by_angle and mean @ mean < _SMALL_MEAN:
             mean = np.zeros_like(mean)
         return BitFrame(self.bits, distance, mean.astype(np.float32), frozen(signs.astype(np.int8)))
@@ -312,7 +318,7 @@ class Bits(Store):
 
 @dataclass(frozen=True)
 class BitFrame:
-    """What encodes rows: codes of z = R (x - center) with these bits per column."""
+    """Parameters of the encoding: z = R (x - center) is quantized to `bits` bits per column."""
 
     bits: int
     distance: Distance
@@ -368,7 +374,7 @@ class BitRows(Codes):
     head: NDArray[np.uint64]  # (P, n) the first words of the signs
     rest: NDArray[np.uint64]  # (n, B W - P) the other words
     factor: NDArray  # (n,) f in multiples of frame.unit: uint16 or float32
-    half: NDArray[np.float32]  # (n,) ||r||^2 / 2, or (0,) if all are 1 / 2
+    half: NDArray[np.float32]  # (n,) ||r||^2 / 2 (but see CenteredBits.encode), or (0,) if all are 1 / 2
     widest: NDArray[np.float32]  # (1,) the largest e_r / f: standard deviation of <q, y> for a unit query
 
     @property
@@ -383,7 +389,7 @@ class BitRows(Codes):
         return sum(array.nbytes for array in arrays)
 
     def __getitem__(self, where: Any) -> NDArray[np.float32]:
-        """Return the best approximation of the rows: center + R' y <r, y> / ||y||^2."""
+        """Return approximations of the rows at a slice or array of positions: center + R' y <r, y> / ||y||^2."""
         selected = self.take(np.arange(len(self))[where])
         y, f = selected.grid(), selected.factors()
         y_squares = np.einsum("ij,ij->i", y, y)
@@ -475,8 +481,8 @@ class CenteredBits(Codes):
     ) -> CenteredBits:
         """Encode rows (n, d) of these cells (n,).
 
-        Under cosine, the half of a zero row is raised by 1/2, which makes its distance ||q - m||^2 / 2 + half - q.r
-        equal to 1.
+        For cosine, `half` of a zero row is raised by 1/2, so that its distance to every query of length one is 1:
+        ||q - m||^2 / 2 + half - <q - m, r> with r = -m. It is then not ||r||^2 / 2, so a restored zero row is not zero.
         """
 
         def work(part: slice) -> BitRows:
