@@ -33,7 +33,8 @@ def suggest(
     These are rows that the model is uncertain about and that differ from each
     other. For each chosen row, writes its number (counted from 0), its
     predicted label, and the margin between the probabilities of the best and
-    the second-best label.
+    the second-best label. Unused columns of POOL, such as ids, are written
+    next to them.
 
     Example: kway suggest model.kway unlabeled.csv -o next.csv
     """
@@ -46,11 +47,11 @@ def suggest(
     if out is not None:
         with as_usage():
             format_of(out)
-        ours = Output("--out", out, "file of suggested rows", lambda path: has_columns(path, ("row", "margin")))
-        check_places([ours], {"MODEL": model, "POOL": pool}, force)
-    fitted, found = read_all(model, pool, reading, needs_labels=False, embed=embed)
-    chosen = suggest_rows(fitted, found.X, rows, seed)
-    kept = {name: take_rows(values, chosen.rows) for name, values in found.kept.items()}
+        output = Output("--out", out, "file of suggested rows", lambda path: has_columns(path, ("row", "margin")))
+        check_places([output], {"MODEL": model, "POOL": pool}, force)
+    fitted, pool_rows = read_all(model, pool, reading, needs_labels=False, embed=embed)
+    chosen = suggest_rows(fitted, pool_rows.X, rows, seed)
+    kept = {name: take_rows(values, chosen.rows) for name, values in pool_rows.kept.items()}
     columns: dict[str, Any] = {"row": chosen.rows, **kept, **chosen.columns()}
     if out is not None:
         write_columns(columns, out)
