@@ -320,7 +320,7 @@ def test_a_pipeline_is_explained_by_its_last_step():
 def test_inspect_by_a_classifier_names_a_missing_target():
     frame = pa.table({"x": [0.0, 1.0, 2.0], "kind": ["a", "b", "a"]})
     judge = kway.SoftmaxClassifier().fit([[0.0], [1.0]], ["a", "b"])
-    with pytest.raises(InputError, match="no column 'knd' .did you mean 'kind'"):
+    with pytest.raises(InputError, match=r"no column 'knd' .did you mean 'kind'"):
         kway.inspect(frame, "knd", by=judge)
     with pytest.raises(InputError, match="target is missing"):
         kway.inspect(frame, by=judge)
