@@ -63,7 +63,7 @@ WRONG = {
     "no text": ({"id": 3}, "id is 3; it must be text"),
     "no mark": ({"decimal": ";"}, "decimal is ';'; it must be . or ,"),
     "no yes or no": ({"header": "yes"}, "header is 'yes'; it must be True or False"),
-    "of files alone": ({"sep": ";"}, "sep is for text files, and the data is in memory"),
+    "of files alone": ({"sep": ";"}, "sep is for files, but the data is in memory"),
 }
 
 

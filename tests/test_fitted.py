@@ -315,3 +315,30 @@ def test_a_pipeline_is_explained_by_its_last_step():
     assert set(kway.explain(near, X, y, n_columns=2).columns[0]) <= set(X.columns)
     with pytest.raises(InputError, match="no weights to read"):
         kway.explain(near)
+
+
+def test_inspect_by_a_classifier_names_a_missing_target():
+    frame = pa.table({"x": [0.0, 1.0, 2.0], "kind": ["a", "b", "a"]})
+    judge = kway.SoftmaxClassifier().fit([[0.0], [1.0]], ["a", "b"])
+    with pytest.raises(InputError, match=r"no column 'knd' .did you mean 'kind'"):
+        kway.inspect(frame, "knd", by=judge)
+    with pytest.raises(InputError, match="target is missing"):
+        kway.inspect(frame, by=judge)
+
+
+def test_explain_refuses_no_rows_and_missing_labels():
+    X, y = np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2
+    model = kway.NeighborsClassifier(3).fit(X, y)
+    with pytest.raises(InputError, match="no rows to explain"):
+        kway.explain(model, X[:0], y[:0])
+    with pytest.raises(InputError, match="20 rows and y has 19 labels"):
+        kway.explain(model, X, y[1:])
+
+
+def test_explain_names_what_stored_values_and_single_classes_mean():
+    X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
+    trees = kway.TreesClassifier(n_trees=2).fit(X, y)
+    one_class = np.flatnonzero(trees.predict(X) == 0)
+    assert "Strongest columns" in str(kway.explain(trees, X[one_class]))
+    dropped = kway.explain(kway.NeighborsClassifier(3).fit(X, y), X, y)
+    assert "drop in accuracy" in str(dropped)

@@ -1,4 +1,4 @@
-"""The main job from Python: `kway.fit` reads a table or a matrix and returns a `Fitted` model.
+"""The Python entry points `kway.fit`, which returns a `Fitted` model, and `kway.inspect`, which finds wrong labels.
 
 model = kway.fit(frame, target="species")    compares families, chooses, calibrates, and tests once on held-out rows
 print(model)                                 the leaderboard and the test scores
@@ -43,6 +43,7 @@ from kway.declared_options import options_of, refuse_unknown
 from kway.errors import InputError
 from kway.modelfile.container import model_path
 from kway.search.results import TopK
+from kway.suggest import nearest
 from kway.tables.outputs import is_model, is_report, python_output, refuse_foreign, refuse_inputs
 from kway.tables.read_options import ReadOptions
 from kway.tables.reading import RowsInMemory
@@ -246,7 +247,8 @@ def fit(data: Any, target: Any = None, *, test: Any = None, **options: Any) -> F
     repeats : int, default=1
         Number of times to repeat the cross-validation, each time with new folds.
     also : classifier, str, or list of these, default=None
-        Classifiers of other libraries to score on the same folds for comparison, such as "sklearn.svm.SVC".
+        Classifiers of other libraries to score on the same folds for comparison, such as "sklearn.svm.SVC". None
+        scores no other classifier.
     single : bool, default=False
         Keep the best single family instead of a blend of several.
     sets : float, default=None
@@ -312,17 +314,17 @@ def fit(data: Any, target: Any = None, *, test: Any = None, **options: Any) -> F
     """
     begun = time.perf_counter()
     weights = None if isinstance(options.get("weight"), str) else options.pop("weight", None)
-    of_job, of_reading = options_of(FitOptions, "fit"), options_of(ReadOptions, "fit")
-    refuse_unknown(options, [*of_job, *of_reading])
+    fit_names, read_names = options_of(FitOptions, "fit"), options_of(ReadOptions, "fit")
+    refuse_unknown(options, [*fit_names, *read_names])
     column = str(target) if isinstance(target, str) or (is_table(data) and np.isscalar(target)) else None
-    reading = ReadOptions(target=column, **{name: value for name, value in options.items() if name in of_reading})
-    asked = FitOptions(**{name: value for name, value in options.items() if name in of_job})
+    reading = ReadOptions(target=column, **{name: value for name, value in options.items() if name in read_names})
+    fit_options = FitOptions(**{name: value for name, value in options.items() if name in fit_names})
     source = _source(data, None if column is not None else target, "the data", weights)
     rows, labels = test if isinstance(test, tuple) and len(test) == 2 else (test, None)
     test_source = _source(rows, labels, "the test rows")
     _refuse_text_options(reading, source, test_source)
     with progress.shown_in_notebook():
-        result = _run(source, reading, test_source, asked, begun)
+        result = _run(source, reading, test_source, fit_options, begun)
     return Fitted(result, column, reading.id, _files(data=source, test=test_source))
 
 
@@ -348,9 +350,9 @@ def inspect(
     target : str or array-like of shape (n_samples,), default=None
         Column of the labels, or the labels themselves.
     by : classifier, default=None
-        A fitted classifier that judges the labels. It must not have been trained on these rows, which are then a table
-        or a matrix.
-        With None, families are cross-validated, and each row is judged by models that were not trained on it.
+        Fitted classifier that judges the labels. It must not have been trained on these rows, and `data` must be a
+        table or a matrix. None cross-validates the families instead, so that each row is judged by models that were
+        not trained on it.
     test : table, array-like, str, Path or tuple (X, y), default=None
         Test rows; test rows that are near-duplicates of a row of the data are listed.
     rows : int, default=None
@@ -378,26 +380,30 @@ def inspect(
     np.int64(0)
     """
     begun = time.perf_counter()
-    of_job, of_reading = options_of(FitOptions, "inspect"), options_of(ReadOptions, "inspect")
-    refuse_unknown(options, [*of_job, *of_reading])
+    fit_names, read_names = options_of(FitOptions, "inspect"), options_of(ReadOptions, "inspect")
+    refuse_unknown(options, [*fit_names, *read_names])
     column = str(target) if isinstance(target, str) or (is_table(data) and np.isscalar(target)) else None
     if by is not None:
         if isinstance(data, str | Path) or test is not None or options:
             raise InputError("with by, give a table or a matrix as data, and neither test rows nor options")
+        if target is None:
+            raise InputError("target is missing; pass the labels, or the name of their column")
         table = as_table(data) if is_table(data) else data
+        if column is not None and column not in table.column_names:
+            raise InputError(f"the data has no column {column!r}{nearest(column, table.column_names)}")
         y = target if column is None else table.column(column).to_numpy(zero_copy_only=False)
         return inspect_by(by, table if column is None else table.drop_columns([column]), np.asarray(y), max_rows=rows)
-    reading = ReadOptions(target=column, **{name: value for name, value in options.items() if name in of_reading})
-    asked = FitOptions(**{name: value for name, value in options.items() if name in of_job})
+    reading = ReadOptions(target=column, **{name: value for name, value in options.items() if name in read_names})
+    fit_options = FitOptions(**{name: value for name, value in options.items() if name in fit_names})
     source = _source(data, None if column is not None else target, "the data")
     test_rows, test_y = test if isinstance(test, tuple) and len(test) == 2 else (test, None)
     other = _source(test_rows, test_y, "the test rows")
-    clock = Clock(asked.budget, begun, REPORT_SECONDS)
-    return inspect_rows(source, reading, asked, other, rows, clock)
+    clock = Clock(fit_options.budget, begun, REPORT_SECONDS)
+    return inspect_rows(source, reading, fit_options, other, rows, clock)
 
 
 def _files(**sources: Any) -> dict[str, Path]:
-    """Return the sources that are files or folders, as absolute paths."""
+    """Return the sources given as text, which are files, folders or names of datasets, as absolute paths."""
     return {name: Path(given).resolve() for name, given in sources.items() if isinstance(given, str)}
 
 
@@ -414,9 +420,9 @@ def _source(data: Any, labels: Any, name: str, weights: Any = None) -> Any:
 
 
 def _refuse_text_options(reading: ReadOptions, *sources: Any) -> None:
-    """Raise InputError if an option is for text files and no source is a file."""
+    """Raise InputError if an option of reading files was given and no source is a file."""
     if any(isinstance(source, str) for source in sources):
         return
     for name in ("sep", "encoding", "header", "skip_rows", "table"):
         if getattr(reading, name) is not None:
-            raise InputError(f"{name} is for text files, and the data is in memory; leave it out")
+            raise InputError(f"{name} is for files, but the data is in memory; leave it out")

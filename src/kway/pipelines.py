@@ -4,8 +4,9 @@ FeaturedClassifier    rows of a table -> Features -> numbers (n, d) -> estimator
 MappedClassifier      X (n, d) -> a linear map of the columns, learned from the labels -> estimator
 PipelinedClassifier   a fitted scikit-learn Pipeline in the form that model files store
 
-Each class overrides hooks of the base class (base/wrappers.py): `_rows` transforms the rows of a prediction, and
-`_passed` returns X unchanged for a classifier outside this one, because the raw rows are transformed only here.
+Each class overrides hooks of the base class (base/wrappers.py). `_rows` transforms rows before the inner estimator
+predicts. `_passed` returns the rows that an outer wrapper hands to this classifier: X itself, because only this class
+transforms it.
 `_facts` and `_restore_facts` write and read what a model file stores besides the inner estimator.
 """
 
@@ -194,13 +195,13 @@ class MappedClassifier(DelegatedAnswers):
     Parameters
     ----------
     estimator : estimator, default=None
-        A classifier of dense rows; None is `NeighborsClassifier()`.
+        A classifier of dense rows; None means `NeighborsClassifier()`.
     map : {"scales", "mixtures"}, default="scales"
         "scales" learns one weight per column, "mixtures" a matrix (d, d).
     n_jobs : int or None, default=None
         Number of threads, also of the estimator; None uses all cores.
     random_state : int, RandomState or None, default=None
-        Seed of the rows that are drawn; None is 0.
+        Seed of the rows that are drawn; None means 0.
 
     Attributes
     ----------
@@ -396,7 +397,7 @@ class PipelinedClassifier(DelegatedAnswers):
         raise TypeError("fit the Pipeline itself; this class only stores it in a model file")
 
     def pipeline(self) -> Any:
-        """Return the Pipeline that `of` was given."""
+        """Return a Pipeline of the steps that `of` was given; options such as `memory` and `verbose` are lost."""
         from sklearn.pipeline import Pipeline
 
         if not self.featured_:
@@ -449,5 +450,5 @@ def _is_transformer(step: Any) -> bool:
 
 
 def _first_transformer(steps: list[tuple[str, Any]]) -> Any:
-    """Return the first step that is not "passthrough"; it has the columns of the input."""
+    """Return the first step that is neither None nor "passthrough"; it takes the columns of the input."""
     return next(step for _, step in steps if _is_transformer(step))

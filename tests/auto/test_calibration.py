@@ -69,6 +69,8 @@ def test_scores_of_machines_are_made_comparable():
     even, note = calibrate(fitted(moved), X, None, data, FitOptions(), Clock())
     assert note == ADJUSTED
     np.testing.assert_array_equal(moved.coef_, plain.coef_)
+    np.testing.assert_array_equal(moved.intercept_, plain.intercept_)  # the fitted model is not changed
+    assert (even.estimator_.intercept_ != plain.intercept_).any()
     np.testing.assert_array_equal(even.predict(Q), even.classes_[even.predict_proba(Q).argmax(axis=1)])
     losses = [evaluate_model(model, Q, asked).scores.log_loss for model in (same, even)]
     assert losses[1] < losses[0] - 0.01

@@ -138,3 +138,23 @@ def test_what_stands_beside_is_one_or_several_and_classifiers_all():
     for also in (LinearRegression(), "sklearn.linear_model.LinearRegression"):
         with pytest.raises(InputError, match="LinearRegression is none; pass one, such as"):
             compare(X[:200], y[:200], ["centroid"], folds=2, also=also)
+
+
+def test_groups_of_small_classes_have_as_many_folds_as_the_largest_class_has_rows():
+    codes, groups = np.repeat(np.arange(6), 3), np.arange(18) // 2
+    folds = fold_numbers(codes, 5, groups=groups)
+    assert np.unique(folds).tolist() == [0, 1, 2]
+    assert all(len(np.unique(folds[groups == g])) == 1 for g in range(9))
+    with pytest.raises(InputError, match="every class has a single row"):
+        fold_numbers(np.arange(6), 5, groups=np.arange(6))
+
+
+def test_no_fold_is_empty():
+    """Few groups of very different sizes."""
+    sizes = np.array([400, 3, 2, 2, 1, 1])
+    groups = np.repeat(np.arange(6), sizes)
+    codes = np.random.default_rng(0).integers(0, 3, len(groups))
+    for seed in range(5):
+        folds = fold_numbers(codes, 5, groups=groups, seed=seed)
+        assert np.bincount(folds).min() > 0
+        assert folds.max() > 0

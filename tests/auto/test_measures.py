@@ -8,7 +8,7 @@ from sklearn.metrics import balanced_accuracy_score, f1_score
 import kway
 from kway.auto.learning_curve import learning_curve
 from kway.auto.race.clock import Clock
-from kway.auto.race.scoring import ACCURACY, FoldedRows
+from kway.auto.race.scoring import ACCURACY, FoldedRows, Predictions
 from kway.measures import class_scores
 
 
@@ -60,3 +60,7 @@ def test_a_curve_of_what_can_be_learned_rises(uneven):
     none, why = learning_curve(found.estimator, found.best, data, ACCURACY, 1e4, Clock(60.0))
     assert none is None
     assert why
+
+
+def test_without_held_out_rows_no_setting_was_run():
+    assert Predictions.empty(0, 3).has_run.tolist() == [False, False, False]

@@ -1,5 +1,7 @@
 """Rows to label next: the choice against gradients that are written out, and labels that help more than random ones."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -69,3 +71,18 @@ def test_bad_input():
         suggest_rows(model, X, 0)
     with pytest.raises(InputError, match="gives no probabilities"):
         suggest_rows(kway.PerceptronClassifier().fit(X, y), X)
+
+
+def test_sparse_rows_of_a_model_without_features():
+    X, y = pool(0, 60)
+    model = kway.SoftmaxClassifier().fit(sp.csr_matrix(X), y)
+    dense = suggest_rows(model, X, 5).rows
+    for rows in (sp.csr_matrix(X), sp.csc_matrix(X), sp.coo_matrix(X)):
+        assert suggest_rows(model, rows, 5).rows.tolist() == dense.tolist()
+
+
+def test_the_model_inside_a_result_is_checked():
+    X, y = pool(0, 60)
+    fitted = SimpleNamespace(model=kway.PerceptronClassifier().fit(X, y), predict_proba=None)
+    with pytest.raises(InputError, match="PerceptronClassifier gives no probabilities"):
+        suggest_rows(fitted, X)

@@ -7,6 +7,7 @@ import pytest
 
 import kway
 from kway.confidence.costs import CostSensitiveClassifier
+from kway.errors import InputError
 
 COSTS = "true,b,a\na,10,0\nb,0,1\n"  # predicting b for a row of a costs ten times as much as the other mistake
 
@@ -79,3 +80,18 @@ def test_costs_do_not_work_with_guarantees(table, cli):
     code, _, err = cli("fit", "t.csv", "-t", "y", "--costs", "costs.csv", "--sets", "0.9")
     assert code == 2
     assert "--costs" in err
+
+
+@pytest.mark.parametrize(
+    ("estimator", "costs", "message"),
+    [(kway.SoftmaxClassifier(), None, "got None"), (kway.SoftmaxClassifier(), 1 - np.eye(3), "has shape"),
+     (kway.PerceptronClassifier(), 1 - np.eye(2), "costs need probabilities")],
+)  # fmt: skip
+def test_a_refused_fit_changes_nothing(estimator, costs, message):
+    X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
+    model = CostSensitiveClassifier(kway.SoftmaxClassifier(), 1 - np.eye(2)).fit(X, y)
+    before = model.estimator_
+    with pytest.raises(InputError, match=message):
+        model.set_params(estimator=estimator, costs=costs).fit(X, y)
+    assert model.estimator_ is before
+    assert model.costs_.shape == (2, 2)

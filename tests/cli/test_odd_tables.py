@@ -90,6 +90,17 @@ def test_lines_that_excel_writes_above_a_file_in_pieces(monkeypatch):
     assert found[0].column_names == ["x"]
 
 
+def test_a_header_cell_with_a_line_break_in_pieces(monkeypatch):
+    write("t.csv", '"x\nin m",size 5",k', lambda i: f"{i},{i},{letter(i)}", n=4000)
+    monkeypatch.setattr("kway.tables.sources.table_files.LARGE", 1)
+    monkeypatch.setattr("kway.tables.sources.csv_files.PIECE_BYTES", 9_000)
+    found = [piece.rows for piece in row_stream("t.csv", ReadOptions("k"))]
+    assert len(found) > 1
+    assert sum(part.num_rows for part in found) == 4000
+    assert all(part.column_names == found[0].column_names for part in found)
+    assert "\n" in found[0].column_names[0] or found[0].column_names[0].startswith("x")
+
+
 RAGGED = {
     "a cell too many": ("x,y,k\n1,2,a\n1,2,3,b\n", "line 3 has 4 cells, but the first row has 3: '1,2,3,b'", "quotes"),
     "behind a cell of two lines": ('x,k\n"a\nb",a\n1,2,b\n', "line 4 has 3 cells", "--sep"),

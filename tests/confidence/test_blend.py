@@ -434,6 +434,7 @@ def test_the_columns_that_count_per_class_are_kept_in_the_file(of_a_table, tmp_p
     kept = kway.explain(kway.load(tmp_path / "m.kway"))
     assert (kept.classes, kept.columns, kept.how) == (found.classes, found.columns, found.how)
     np.testing.assert_allclose(kept.pulls, found.pulls)
+    assert kept.measured
 
 
 # ---- model files

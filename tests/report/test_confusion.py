@@ -3,7 +3,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from kway.errors import InputError
-from kway.report.confusion import confusion_matrix, confusion_order, worst_pairs
+from kway.report.confusion import confusion_matrix, confusion_order, row_shares, worst_pairs
 
 
 def counts_of(k, seed=0):
@@ -94,3 +94,27 @@ def test_worst_pairs_are_the_largest_off_the_diagonal():
     off = counts * (1 - np.eye(30, dtype=int))
     assert [p.rows for p in pairs] == sorted(off.ravel())[::-1][:5]
     assert all(counts[p.true, p.predicted] == p.rows for p in pairs)
+
+
+def test_texts_are_about_all_classes_if_only_some_are_drawn():
+    """Mistakes with a class that is not drawn count in the accuracy, in the shares, and in the list."""
+    k = 300
+    rows, columns = np.arange(250), np.arange(250, 500) % k
+    counts = csr_array((np.full(k, 8), (np.arange(k), np.arange(k))), shape=(k, k))
+    counts = counts + csr_array((np.full(250, 2), (rows, columns)), shape=(k, k))
+    figure = confusion_matrix(counts, clustered=False)
+    total, correct = counts.sum(), counts.diagonal().sum()
+    assert any(f"{correct / total:.1%} of {total:,} rows are correct" in t.get_text() for t in figure.texts)
+    assert worst_pairs(counts, 1)[0].share == 0.2
+    one_pair = csr_array(([5, 9], ([0, 1], [0, 0])), shape=(k, k))
+    listed = [t.get_text() for t in confusion_matrix(one_pair).axes[1].texts]
+    assert listed == ["1\n→ 0", "9\n100%"]
+
+
+def test_shares_of_weighted_counts():
+    np.testing.assert_allclose(row_shares(np.array([[0.1, 0.3], [0.0, 0.0]])), [[0.25, 0.75], [0, 0]])
+
+
+def test_a_number_is_no_matrix():
+    with pytest.raises(InputError, match="one row and one column per class"):
+        confusion_matrix(3)

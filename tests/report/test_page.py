@@ -5,6 +5,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from kway.auto.fit_options import FitOptions
@@ -200,3 +201,9 @@ def test_of_very_many_classes_the_hardest_are_listed(digits, tmp_path):
     table = text[text.index('<section id="classes">') : text.index('<section id="features">')]
     assert "The 3 hardest of 10 classes" in table
     assert re.findall("<tr><td>(.*?)</td>", table) == [str(line["class"]) for line in hardest[:3]]
+
+
+def test_rows_with_line_breaks_are_one_line():
+    table = pa.table({"text": ["a\nb\tc", "d" * 400]})
+    assert rows_as_text(table) == ["a b c", "d" * 299 + "…"]
+    assert len(rows_as_text(np.full((1, 3), 1 / 3), length=10)[0]) == 10

@@ -238,3 +238,9 @@ def test_openmp_uses_one_thread_if_told_to_or_if_the_machine_is_busy(monkeypatch
     monkeypatch.setattr("os.getloadavg", lambda: (9.0, 1.0, 1.0))
     with few_openmp_threads(10**9):
         assert threads() == {1}
+
+
+def test_threads_are_limited_on_systems_that_do_not_report_their_load(monkeypatch):
+    monkeypatch.delattr("os.getloadavg", raising=False)
+    with few_openmp_threads(10**9):
+        pass

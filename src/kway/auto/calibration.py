@@ -1,17 +1,22 @@
 """Calibrate the winner on held-out rows: probabilities, prediction sets and "unknown".
 
-temperature   from the predictions of the comparison for held-out rows, if it stored them. Otherwise from five folds, or
-              from one split if there are many rows or little time; groups and order are kept. The intercepts of
-              one-vs-all SVMs are adjusted first, if that lowers the log loss on held-out rows
+temperature   learned from the predictions of the comparison for held-out rows, if it stored them. Otherwise learned by
+              cross-validation, or from one split if there are many rows or little time; both keep groups and order.
+              The intercepts of one-vs-all SVMs are adjusted first, if that lowers the log loss on held-out rows
 sets          ConformalClassifier around the winner: sets that contain the label with a guaranteed probability
 unknown       OpenSetClassifier around the winner, inside the sets: the prediction "unknown"
 
-Guarantees need a calibration split, so the model is trained on the other rows only. The test rows give two curves:
+Guarantees need a calibration split, so the model is trained on the other rows only. With groups or order, the split of
+the outermost classifier is fold 0. The classifiers inside it split its training rows at random, because row numbers of
+the table do not apply to them, so their probabilities and thresholds may be too optimistic for new groups.
+
+The test rows give two curves:
 coverage against the size of the sets {c : 1 - p_c <= t}, and accuracy against the share of rows with a predicted label.
 """
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +25,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from kway.auto.fit_options import FitOptions
-from kway.auto.race.clock import REPORT_SECONDS, Clock
+from kway.auto.race.clock import Clock
 from kway.auto.race.folds import HELD_OUT_SHARE
 from kway.auto.race.scoring import LeaderboardRow
 from kway.auto.train_test import TrainTest
@@ -88,10 +93,13 @@ def calibrate_on(model: Any, X: Any, y: NDArray, seed: int) -> tuple[Any, str]:
 
 
 def _splits(fit_seconds: float, folds: NDArray[np.int64], data: TrainTest, seed: int, clock: Clock) -> list[Split]:
-    """Return five splits, or one if there are many rows or little time; groups and order are kept."""
-    clock.reserve, n_folds = REPORT_SECONDS, round(1 / HELD_OUT_SHARE)
+    """Return the splits of cross-validation, or one split if there are many rows or little time.
+
+    If groups or order are kept, the splits are the folds of the comparison; otherwise there are five.
+    """
+    n_folds = round(1 / HELD_OUT_SHARE)
     once = HELD_OUT_SHARE * data.n > _CALIBRATION_ROWS or clock.up(n_folds * fit_seconds)
-    if data.keeps_groups_or_order:  # rows drawn at random would be easier than new rows
+    if data.keeps_groups_or_order:  # random held-out rows would be easier to predict than new rows
         splits = [Split(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in range(int(folds.max()) + 1)]
         return splits[:1] if once else splits
     codes, rng = data.labels.codes, np.random.RandomState(seed)
@@ -104,7 +112,10 @@ def _without_rows(scaled: Any) -> Any:
 
 
 def _scaled_once(model: Any, X: Any, y: NDArray, split: Split, seed: int) -> Any:
-    """Return the fitted model with a temperature that a fit on a part of the rows needs on the other rows."""
+    """Return the fitted model with the temperature of a second model.
+
+    The second model is fitted on the training part of the split and calibrated on the other part.
+    """
     partial_model = clone(model).fit(take_rows(X, split.train), y[split.train])
     scaled = TemperatureScaledClassifier(partial_model, "prefit", seed)
     scaled.fit(take_rows(X, split.calibration), y[split.calibration])
@@ -119,12 +130,13 @@ def _is_one_vs_all_svm(model: Any) -> bool:
 
 
 def _adjusted_and_scaled(model: Any, X: Any, y: NDArray, splits: list[Split]) -> tuple[Any, str]:
-    """Return the fitted SVMs with a temperature, and with adjusted intercepts if these help on held-out rows.
+    """Return a copy of the fitted SVMs with a temperature, and with adjusted intercepts if these help on held-out rows.
 
-    Both are learned from fits on parts of the rows, which score the other rows.
+    Temperature and intercepts are learned from models that are fitted on the training part of each split and score the
+    other part. `model` itself is not changed.
     """
     max_rows = max(1, rows_per_block(8 * len(model.classes_) * len(splits), 4 * CACHE_BYTES))
-    z, codes_of_parts = [], []
+    split_scores, split_codes = [], []
     for train, held_out in splits:
         partial_model = clone(model).fit(take_rows(X, train), y[train])
         if len(partial_model.classes_) < len(model.classes_):
@@ -132,12 +144,13 @@ def _adjusted_and_scaled(model: Any, X: Any, y: NDArray, splits: list[Split]) ->
                 "a class has no training row left if some of its rows are held out; add rows of this class"
             )
         sample = held_out[:: max(1, -(-len(held_out) // max_rows))]
-        z.append(score_columns(partial_model, take_rows(X, sample)))
-        codes_of_parts.append(encode_as(y[sample], model.classes_))
-    scores, codes = np.concatenate(z), np.concatenate(codes_of_parts)
+        split_scores.append(score_columns(partial_model, take_rows(X, sample)))
+        split_codes.append(encode_as(y[sample], model.classes_))
+    scores, codes = np.concatenate(split_scores), np.concatenate(split_codes)
     offsets = validated_offsets(scores, codes)
-    model.intercept_ = (model.intercept_ + offsets).astype(model.intercept_.dtype)
-    return scale_fitted(model, scores + offsets, codes, SCORES), ADJUSTED if offsets.any() else ""
+    adjusted = copy(model)
+    adjusted.intercept_ = (model.intercept_ + offsets).astype(model.intercept_.dtype)
+    return scale_fitted(adjusted, scores + offsets, codes, SCORES), ADJUSTED if offsets.any() else ""
 
 
 # ---- sets and "unknown"
@@ -166,7 +179,10 @@ class GuaranteedModel:
 def with_guarantees(
     winner: Any, X: Any, folds: NDArray[np.int64], data: TrainTest, options: FitOptions
 ) -> GuaranteedModel:
-    """Fit the winner again without a calibration split, which is fold 0 if groups or order are kept."""
+    """Fit the winner again inside the classifiers that give guarantees, which hold out calibration rows.
+
+    With groups or order, the calibration rows of the outermost classifier are fold 0.
+    """
     split = Split(np.flatnonzero(folds != 0), np.flatnonzero(folds == 0)) if data.keeps_groups_or_order else None
     cv: Any = HELD_OUT_SHARE if split is None else [split]
     model: Any = TemperatureScaledClassifier(clone(winner), HELD_OUT_SHARE, options.seed)
@@ -185,8 +201,8 @@ def with_guarantees(
     if split is not None:
         _without_rows(model)
     open_set = None if options.unknown is None else (model if options.sets is None else model.estimator_)
-    inside = model.estimator_ if open_set is None else open_set.estimator_
-    return GuaranteedModel(model, inside, open_set)
+    scaled_winner = model.estimator_ if open_set is None else open_set.estimator_
+    return GuaranteedModel(model, scaled_winner, open_set)
 
 
 def sets_tradeoff(guaranteed: GuaranteedModel, X: Any, y: NDArray, n_points: int = 60) -> Tradeoff:
@@ -218,7 +234,7 @@ def _empty_note(empty: float, accuracy: float) -> str:
         return ""
     return (
         f"{empty:.1%} of the sets are empty: no label is likely enough, and {accuracy:.1%} of the most likely "
-        "labels are correct, more than the sets need; a higher share (sets=) makes fewer empty sets"
+        "labels are correct; a higher share (sets=) makes fewer empty sets"
     )
 
 

@@ -1,8 +1,8 @@
 """The main job: compute features, compare families, refit and calibrate the best, and test it once.
 
-Test rows are transformed and predicted at the very end, so no choice depends on them. The result is a blend of
-families, or the best single family with a temperature. Classifiers with guarantees (sets, "unknown") contain a single
-family. Decisions by expected cost are put around either (costs.py).
+Test rows are transformed and predicted only after the model was chosen, so no choice depends on them. The result is a
+blend of families, or the best single family with a temperature. With `sets` or `unknown` the model is a single family
+inside a classifier with guarantees. With `costs`, the model predicts the label of lowest expected cost (costs.py).
 
 `run_job` calls, in this order: compare_data.py (features, leaks, race), refit.py (fits on all rows), calibration.py,
 evaluation.py (test rows), learning_curve.py, reasons.py and wrong_labels.py. The budget is for the whole job: time for
@@ -48,12 +48,12 @@ from kway.auto.race.scoring import MOST_POOLED, FoldedRows, LeaderboardRow
 from kway.auto.reasons import (
     MAX_UNNAMED_COLUMNS,
     MOST_PARTS,
-    SECONDS,
+    REASONS_SECONDS,
     Reasons,
     image_form,
     kept_facts,
     own_reasons,
-    shuffled,
+    permutation_importance,
 )
 from kway.auto.refit import AllDataFit, fit_all_data, fit_families, fitted_row
 from kway.auto.train_test import TrainTest
@@ -234,16 +234,14 @@ class Winner:
     temperature: float | None = None
     guaranteed: GuaranteedModel | None = None
     pool: Pool | None = None  # of the blend, if it was chosen
-    compared: Pool | None = None  # of the blend, also if a single family was chosen
+    candidate_pool: Pool | None = None  # of the blend, also if a single family was chosen
     fitted_rows: int = 0
 
 
 def _choose(chosen: DataComparison, clock: Clock) -> Winner:
     """Choose a blend or the best single family, and fit what was chosen and the runner-up on all training rows."""
-    comparison, clock.reserve = (
-        chosen.comparison,
-        REPORT_SECONDS,
-    )  # from here on, the time of the fits is no longer reserved
+    comparison = chosen.comparison
+    clock.reserve = REPORT_SECONDS  # from here on, the time of the fits is no longer reserved
     order = [row.model for row in comparison.rows]
     pool = (
         pool_of(comparison.race, order[0], chosen.options.seed)
@@ -285,8 +283,8 @@ def _blend(pool: Pool, leaderboard: list[LeaderboardRow], notes: tuple[str, ...]
     row = replace(row, fit_seconds=sum(rows[name].fit_seconds or 0.0 for name in pool.weights))
     best = leaderboard[0]
     return Winner(
-        [row, *leaderboard], row.fitted, row.fitted, chosen.view(best.model), best, notes, pool=pool, compared=pool,
-        fitted_rows=data.n,
+        [row, *leaderboard], row.fitted, row.fitted, chosen.view(best.model), best, notes,
+        pool=pool, candidate_pool=pool, fitted_rows=data.n,
     )  # fmt: skip
 
 
@@ -298,9 +296,9 @@ def _single(
     pool: Pool | None,
 ) -> Winner:
     """Return the best single family, with a temperature or inside the classifiers with guarantees."""
-    compared, data, options = leaderboard[0], chosen.data, chosen.options
-    view = chosen.view(compared.model)
-    fit = _fit_all_data(compared, view, chosen)
+    best, data, options = leaderboard[0], chosen.data, chosen.options
+    view = chosen.view(best.model)
+    fit = _fit_all_data(best, view, chosen)
     guaranteed, note = None, ""
     if options.guarantees:
         guaranteed = with_guarantees(fit.row.fitted, view.X, chosen.folds, data, options)
@@ -310,22 +308,22 @@ def _single(
             fit.row.fitted, take_rows(view.X, fit.held_out), data.y[fit.held_out], options.seed
         )
     else:
-        held = None if pool is None else pool.held_out.get(compared.model)
+        held = None if pool is None else pool.held_out.get(best.model)
         codes = None if pool is None else pool.codes
         if held is None and data.weights is not None:
-            held, codes = _weighted_predictions(chosen, compared.model)
-        seconds = chosen.comparison.fit_seconds(compared.model)
+            held, codes = _weighted_predictions(chosen, best.model)
+        seconds = chosen.comparison.fit_seconds(best.model)
         calibrated, note = calibrate(fit.row, view.X, chosen.folds, data, options, clock, held, codes, seconds)
     return Winner(
         [fit.row, *leaderboard[1:]],
         FeaturedClassifier.of(view.features, guaranteed.model if guaranteed else calibrated, view.X),
         FeaturedClassifier.of(view.features, fit.row.fitted, view.X),
         view,
-        compared,
+        best,
         (*notes, *filter(None, (note, fit.note))),
         getattr(calibrated, "temperature_", None),
         guaranteed,
-        compared=pool,
+        candidate_pool=pool,
         fitted_rows=fit.rows,
     )
 
@@ -354,7 +352,7 @@ class _Stages:
 
 
 def _fit_all_data(row: LeaderboardRow, view: View, chosen: DataComparison) -> AllDataFit:
-    """Return the winner, fitted again on all rows of DATA if memory holds only a part of them."""
+    """Return the winner, fitted again on all rows of the data if memory holds only a part of them."""
     data, options = chosen.data, chosen.options
     if data.larger is not None and (options.guarantees or data.weights is not None):
         what = "guarantees" if options.guarantees else "weights"
@@ -386,10 +384,10 @@ def _reasons(model: Any, chosen: DataComparison, clock: Clock) -> Reasons | None
         return None
     try:
         from_weights = None if form is not None else own_reasons(model)
-        if from_weights is not None or clock.up(SECONDS):
+        if from_weights is not None or clock.up(REASONS_SECONDS):
             return from_weights
         limits = {} if form is None else {"n_columns": MOST_PARTS}
-        return shuffled(model, data.test_rows, data.test_y, whose="test rows", **limits)
+        return permutation_importance(model, data.test_rows, data.test_y, whose="test rows", **limits)
     except (KwayError, MemoryError):
         return None
 
@@ -397,14 +395,14 @@ def _reasons(model: Any, chosen: DataComparison, clock: Clock) -> Reasons | None
 def _wrong_labels(winner: Winner, chosen: DataComparison, clock: Clock) -> WrongLabels | None:
     """Find training rows whose label is probably wrong, if there is time and memory for probabilities of all rows."""
     comparison, codes = chosen.comparison, chosen.data.labels.codes
-    if winner.compared is None:
+    if winner.candidate_pool is None:
         n_folds = int(chosen.folds.max()) + 1
         if chosen.data.labels.n_classes > MOST_POOLED or clock.extra_seconds() < n_folds * comparison.fit_seconds(
             comparison.best.model
         ):
             return None
     try:
-        predictions = out_of_fold(chosen, winner.compared)
+        predictions = out_of_fold(chosen, winner.candidate_pool)
         return None if predictions is None or clock.up() else find_wrong_labels(predictions, codes, winner.view.X)
     except (KwayError, MemoryError):
         return None
@@ -416,6 +414,7 @@ def _test_results(winner: Winner, chosen: DataComparison) -> dict[str, Any]:
     main = chosen.views[""] if winner.pool else winner.view
     test_X, y = main.features.transform(data.test_rows), data.test_y
     if winner.pool is None:
+        # with costs, `estimator_` includes the decisions by expected cost: with_costs puts them inside the features
         evaluation = evaluate_model(
             guaranteed.classifier if guaranteed else winner.model.estimator_, test_X, y, data.test_weights
         )

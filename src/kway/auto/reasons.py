@@ -9,6 +9,9 @@ trees, kernel softmax, blends    the mean contribution of a column to the score 
 any other    permutation importance: the drop in accuracy on labeled rows if a column is shuffled
 images       permutation importance of the parts of a grid of at most 5 x 5, each named by its pixels
 
+`explain` uses the first of these that applies: the values that `kway.fit` stored in the model, if no rows are passed;
+permutation importance of labeled images; weights or means; contributions; permutation importance.
+
 Contributions and permutation importance are measured on a sample of the rows, within a time limit.
 """
 
@@ -35,9 +38,9 @@ from kway.tables.sources.frames import as_table, n_rows, take_rows
 from kway.tables.sources.images import ImageForm
 from kway.text_tables import Printed, Table
 
-SECONDS = 2.0  # default time limit: a small part of a job of 20 seconds
-MAX_UNNAMED_COLUMNS = 200  # columns up to which a matrix is explained by x0, x1, ..., which have no meaning
-_SIDE = 5  # parts of an image along each side: 25 predictions of FEW_ROWS images take about SECONDS
+REASONS_SECONDS = 2.0  # default time limit: a small part of a job of 20 seconds
+MAX_UNNAMED_COLUMNS = 200  # a matrix of more columns is not explained by its columns x0, x1, ..., which mean nothing
+_SIDE = 5  # parts of an image along each side: 25 predictions of FEW_ROWS images take about REASONS_SECONDS
 MOST_PARTS = _SIDE * _SIDE
 _BLOCK_ROWS = 16  # rows whose contributions are computed between two looks at the clock
 _GIVEN = "rows given"  # name of the rows in the result; the model may have been trained on them
@@ -55,7 +58,8 @@ class Reasons(Printed):
     columns : tuple of tuple of str
         The strongest columns of each class, strongest first.
     pulls : ndarray of shape (n_classes, n_columns)
-        Strength of each column as evidence for the class; negative if it is evidence against it.
+        Strength of each column as evidence for the class; negative if it is evidence against it. For permutation
+        importance, the drop in accuracy.
     how : str
         What the numbers mean, in words.
     measured : bool
@@ -90,12 +94,12 @@ class Reasons(Printed):
     def __repr__(self) -> str:
         return self._table().narrowed(get_terminal_size().columns).text()
 
-    __str__ = __repr__  # notebooks, whose tables scroll, show every column
+    __str__ = __repr__  # narrowed as well; only the HTML table shows every column
 
     def _table(self, most_classes: int = 20) -> Table:
-        if len(self.classes) == 1:
+        if self.classes == (_ALL,):
             rows = [(c, f"{p:+.4f}") for c, p in zip(self.columns[0], self.pulls[0])]
-            return Table(f"Columns that matter: {self.how}", ("column", "loss"), rows)
+            return Table(f"Columns that matter: {self.how}", ("column", "drop in accuracy"), rows)
         lines = [
             (label, *(f"{c} {p:+.2g}" for c, p in zip(columns, pulls)))
             for label, columns, pulls in zip(self.classes, self.columns, self.pulls)
@@ -105,7 +109,7 @@ class Reasons(Printed):
         return Table(f"Strongest columns: {self.how}", head, lines[:most_classes], more)
 
 
-def explain(model: Any, X: Any = None, y: Any = None, n_columns: int = 8, seconds: float = SECONDS) -> Reasons:
+def explain(model: Any, X: Any = None, y: Any = None, n_columns: int = 8, seconds: float = REASONS_SECONDS) -> Reasons:
     """Explain which columns a fitted model depends on.
 
     Linear models are explained by their weights. Models that divide their scores among the columns, such as trees and
@@ -146,16 +150,23 @@ def explain(model: Any, X: Any = None, y: Any = None, n_columns: int = 8, second
     stored = getattr(model, "reasons_", None)
     if X is None and stored is not None:
         columns = tuple(map(tuple, stored["columns"]))
-        return Reasons(tuple(stored["classes"]), columns, np.array(stored["pulls"]), stored["how"]).strongest(n_columns)
+        reasons = Reasons(tuple(stored["classes"]), columns, np.array(stored["pulls"]), stored["how"], measured=True)
+        return reasons.strongest(n_columns)
+    if X is not None and n_rows(X) == 0:
+        raise InputError("there are no rows to explain the model with; pass at least one row")
     labeled = X is not None and y is not None
+    if labeled and len(y) != n_rows(X):
+        raise InputError(f"X has {n_rows(X):,} rows and y has {len(y):,} labels; pass one label per row")
     if labeled and image_form(getattr(model, "features_", None), X) is not None:
-        return shuffled(model, X, np.asarray(y), n_columns, seconds)
-    from_weights = own_reasons(model, X, n_columns)
-    if from_weights is None and X is not None:
-        from_weights = contributed(model, X, n_columns, seconds)
-    if from_weights is None and not labeled:
+        return permutation_importance(model, X, np.asarray(y), n_columns, seconds)
+    reasons_or_none = own_reasons(model, X, n_columns)
+    if reasons_or_none is None and X is not None:
+        reasons_or_none = mean_contributions(model, X, n_columns, seconds)
+    if reasons_or_none is not None:
+        return reasons_or_none
+    if not labeled:
         raise InputError(_why_no_reasons(model))
-    return shuffled(model, X, np.asarray(y), n_columns, seconds) if from_weights is None else from_weights
+    return permutation_importance(model, X, np.asarray(y), n_columns, seconds)
 
 
 def kept_facts(reasons: Reasons) -> dict[str, Any] | None:
@@ -208,7 +219,7 @@ def _has_words(features: Any) -> bool:
 
 def _why_no_reasons(model: Any) -> str:
     """Return why a model gives no reasons, and what to do."""
-    reason = f"a {type(innermost(model)).__name__} has no weights to read"
+    reason = f"{type(innermost(model)).__name__} has no weights to read"
     features = getattr(model, "features_", None)
     nameless = features is not None and not features.is_table_ and model.n_features_in_ > MAX_UNNAMED_COLUMNS
     advice = "pass labeled rows X and y for permutation importance"
@@ -256,24 +267,27 @@ def reasons_of_means(means: Any, names: NDArray, n_columns: int) -> Reasons:
     )
 
 
-def contributed(
-    model: Any, X: Any, n_columns: int = 8, seconds: float = SECONDS, whose: str = _GIVEN
+def mean_contributions(
+    model: Any, X: Any, n_columns: int = 8, seconds: float = REASONS_SECONDS, whose: str = _GIVEN
 ) -> Reasons | None:
     """Return the mean contributions of columns to the score of each class; None if the model has no contributions.
 
     The mean of a class is over the rows that are predicted as this class; classes without such rows are left out.
     """
-    deadline, n, n_done = time.perf_counter() + seconds, n_rows(X), 0
     if not hasattr(model, "explain"):
         return None
-    sample, parts = np.random.default_rng(0).permutation(n)[:FEW_ROWS], list[Contributions]()
+    deadline = time.perf_counter() + seconds
+    sample = np.random.default_rng(0).permutation(n_rows(X))[:FEW_ROWS]
+    parts = list[Contributions]()
+    n_done = 0
     while n_done < len(sample) and (not parts or time.perf_counter() < deadline):
         part = model.explain(take_rows(X, np.sort(sample[n_done : n_done + _BLOCK_ROWS])))
         if not isinstance(part, Contributions) or (part.names is None and part.values.shape[1] > MAX_UNNAMED_COLUMNS):
             return None
         parts.append(part)
         n_done += _BLOCK_ROWS
-    labels, values = np.concatenate([part.labels for part in parts]), np.concatenate([part.values for part in parts])
+    labels = np.concatenate([part.labels for part in parts])
+    values = np.concatenate([part.values for part in parts])
     classes, codes = np.unique(labels, return_inverse=True)
     pulls = np.stack([values[codes == code].mean(axis=0) for code in range(len(classes))])
     best = np.argsort(-np.abs(pulls), axis=1, kind="stable")[:, :n_columns]
@@ -287,8 +301,8 @@ def contributed(
     )
 
 
-def shuffled(
-    model: Any, X: Any, y: NDArray, n_columns: int = 8, seconds: float = SECONDS, whose: str = _GIVEN
+def permutation_importance(
+    model: Any, X: Any, y: NDArray, n_columns: int = 8, seconds: float = REASONS_SECONDS, whose: str = _GIVEN
 ) -> Reasons:
     """Return the permutation importance of columns, or of parts of images; `whose` names the rows in the result."""
     deadline = time.perf_counter() + seconds
@@ -314,9 +328,8 @@ def shuffled(
         if len(drops) < len(columns)
         else ""
     )
-    noise = (
-        2 * float(np.median(changed)) ** 0.5 / (len(orders) * len(y))
-    )  # two standard errors, for the column with the median number of changes
+    # two standard errors of the drop, for the column with the median number of changed predictions
+    noise = 2 * float(np.median(changed)) ** 0.5 / (len(orders) * len(y))
     how = (
         f"drop of the accuracy ({correct.mean():.3f} on {len(y):,} {whose}) if {done} (noise ±{noise:.3f}){unmeasured}"
     )
@@ -331,7 +344,7 @@ def _columns(model: Any, rows: Any) -> dict[str, Any]:
     if hasattr(rows, "tocsr"):
         raise InputError("permutation importance needs dense rows or a table, got a sparse matrix")
     if rows.shape[1] > MAX_UNNAMED_COLUMNS:
-        raise InputError(f"a {type(innermost(model)).__name__} has no weights to read; {_pixels(rows.shape[1])}")
+        raise InputError(f"{type(innermost(model)).__name__} has no weights to read; {_pixels(rows.shape[1])}")
     return {f"x{j}": [j] for j in range(rows.shape[1])}
 
 

@@ -5,6 +5,8 @@ gradient of the log loss of a linear classifier, if c were the label, is
 
     g_i = (p_i - e_c) x_i^T        short if the model is sure
 
+For a blend, x_i are the features of its first member.
+
 The first row has the longest g_i. Each further row is drawn with a probability proportional to the squared distance of
 g_i to the nearest g_j of the rows chosen so far (k-means++). The products that this needs factor, so that no g_i is
 computed: g_i . g_j = (a_i . a_j) (x_i . x_j) with a_i = p_i - e_c.
@@ -88,46 +90,50 @@ def suggest_rows(model: Any, X: Any, n: int = 20, seed: int = 0) -> Suggestions:
     >>> import kway
     >>> data = kway.datasets.load("iris")
     >>> model = kway.SoftmaxClassifier(alpha=1e-2).fit(data.x_train[::10], data.y_train[::10])
-    >>> found = suggest_rows(model, data.x_train, 3)
-    >>> len(found.rows), float(found.margins[0]) < 0.1  # the most uncertain row comes first
+    >>> suggestions = suggest_rows(model, data.x_train, 3)
+    >>> len(suggestions.rows), float(suggestions.margins[0]) < 0.1  # the model is unsure of the first row
     (3, True)
     """
     whole(1).check("n", n)
     SEED.check("seed", seed)
+    model = getattr(model, "model", model)  # a result of kway.fit contains the model
     if label_separator(model) is not None:
         raise InputError("suggest does not support several labels per row; pass a model that predicts one label")
     if not hasattr(model, "predict_proba"):
         raise InputError(f"{type(model).__name__} gives no probabilities; pass a model that does, as `kway fit` writes")
     if n_rows(X) == 0:
         raise InputError("there are no rows to choose from; pass at least one unlabeled row")
-    model = getattr(model, "model", model)  # of a result of kway.fit
     p = np.asarray(model.predict_proba(X), np.float64)  # (m, K)
     features = features_of(model)
-    rows = choose_rows(p, features[0].transform(X) if features else np.asarray(X), n, seed)
+    rows = choose_rows(p, features[0].transform(X) if features else X, n, seed)
     best = p.argmax(axis=1)
     best_two = np.sort(p[rows], axis=1)[:, -2:]
     return Suggestions(rows, np.asarray(model.classes_)[best[rows]], best_two[:, 1] - best_two[:, 0])
 
 
 def choose_rows(p: NDArray[np.float64], X: Any, n: int, seed: int) -> NDArray[np.int64]:
-    """Return the numbers of n rows, from probabilities p (m, K) and features X (m, d), by k-means++ on gradients."""
+    """Return the numbers of n rows, from probabilities p (m, K) and features X (m, d), by k-means++ on gradients.
+
+    X is dense or sparse.
+    """
     m, rng = len(p), np.random.default_rng(seed)
     residuals = p.copy()
     residuals[np.arange(m), p.argmax(axis=1)] -= 1.0
-    X = X if hasattr(X, "tocsr") else np.nan_to_num(np.asarray(X, np.float64))
+    X = X.tocsr() if hasattr(X, "tocsr") else np.nan_to_num(np.asarray(X, np.float64))
     square_norms = np.asarray(X.multiply(X).sum(axis=1)).ravel() if hasattr(X, "tocsr") else np.square(X).sum(axis=1)
     scale = float(square_norms.mean()) or 1.0
-    gradient_norms = np.square(residuals).sum(axis=1) * (square_norms / scale + 1.0)  # |g_i|^2
-    chosen = [int(gradient_norms.argmax())]
-    distances = np.full(m, np.inf)
+    squared_gradients = np.square(residuals).sum(axis=1) * (square_norms / scale + 1.0)  # |g_i|^2
+    chosen = [int(squared_gradients.argmax())]
+    squared_distances = np.full(m, np.inf)  # to the nearest chosen row
     while len(chosen) < min(n, m):
         last = chosen[-1]
         row = X[[last]].toarray()[0] if hasattr(X, "tocsr") else X[last]
         products = (residuals @ residuals[last]) * (np.asarray(X @ row) / scale + 1.0)
-        distances = np.minimum(distances, np.maximum(gradient_norms + gradient_norms[last] - 2 * products, 0.0))
-        distances[chosen] = 0.0
-        if not distances.sum() > 0:  # all other rows are equal to chosen ones
+        to_last = np.maximum(squared_gradients + squared_gradients[last] - 2 * products, 0.0)
+        squared_distances = np.minimum(squared_distances, to_last)
+        squared_distances[chosen] = 0.0
+        if not squared_distances.sum() > 0:  # all other rows are equal to chosen ones
             chosen += np.setdiff1d(np.arange(m), chosen)[: min(n, m) - len(chosen)].tolist()
             break
-        chosen.append(int(rng.choice(m, p=distances / distances.sum())))
+        chosen.append(int(rng.choice(m, p=squared_distances / squared_distances.sum())))
     return np.array(chosen)

@@ -1,15 +1,19 @@
 """Find suspects of a leak by the values of the training rows alone; leaks.py tests each suspect.
 
-    copies    rows drawn at random have a copy more often than rows whose columns were shuffled independently. A copy is
-              a row at distance 0, or below a tenth of the distance to the 10th nearest row
-    groups    a column of many words or whole numbers, each of which occurs in a few rows that have the same label more
-              often than chance. In a column of numbers, rows with the next larger value must agree with them much less
+    copies    rows drawn at random have a copy at least twice as often as rows whose columns were shuffled independently
+              (sparse rows are not compared with shuffled ones). A copy is a row at distance 0, or below a tenth of the
+              distance to the 10th nearest row
+    groups    a column with many distinct words or whole numbers, whose rows share a label more often than chance. If
+              the column is numeric, rows with neighboring values must share labels much less often; otherwise it is an
+              ordinary feature
     time      dates, Unix times, or numbers that grow from row to row, if the next row in that order has the same label
               more often than chance
     column    a column determines the label: each value has one label, and the column has few values, or each class is
               an interval of its numbers
 
-Each suspect has at most MAX_PROBE_ROWS rows, in which its copies, groups or times are complete.
+Each suspect has about MAX_PROBE_ROWS rows. Copies and groups are not cut to this number, so a suspect has more rows if
+two groups or all copies found need them. At most 50,000 rows drawn at random are examined, and at most 10 copies of a
+row, so groups and copies of larger data are incomplete.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.types as kinds
+import pyarrow.types as pa_types
 from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
@@ -29,7 +33,6 @@ from sklearn.neighbors import NearestNeighbors
 from kway.auto.race.folds import fold_numbers
 from kway.auto.race.paired import SURE
 from kway.auto.race.scoring import TABLE_COLUMNS
-from kway.suggest import listing
 from kway.tables.features.columns import as_numbers, as_words
 from kway.tables.features.features import Features
 from kway.tables.sources.frames import is_date, is_number, is_table, is_text, whole_column
@@ -92,7 +95,7 @@ class Suspect:
 
 
 class Column(NamedTuple):
-    """A column of values as codes (n,), which have the order of the values.
+    """A column of values as codes (n,). Codes of numbers and dates have the order of the values.
 
     `is_time` marks dates, Unix times and growing numbers, and `is_whole` words and numbers without fractions.
     """
@@ -110,7 +113,10 @@ class Column(NamedTuple):
 
 
 def find_suspects(data: Any, features: Features, X: Any, seed: int = 0) -> Iterator[Suspect]:
-    """Yield the suspects of training rows, whose features are X (n, d); those that are cheap to find come first."""
+    """Yield the suspects of training rows, whose features are X (n, d); those that are cheap to find come first.
+
+    If the split keeps groups or order already, only columns that determine the label are suspects.
+    """
     rng = np.random.default_rng(seed)
     n, y = data.n, data.labels.codes
     rows = np.arange(n) if n <= _MAX_COUNTED_ROWS else np.sort(rng.choice(n, _MAX_COUNTED_ROWS, replace=False))
@@ -123,11 +129,11 @@ def find_suspects(data: Any, features: Features, X: Any, seed: int = 0) -> Itera
         return
     groups = [c for c in columns if c.name not in predictive and _groups_labels(c, y[rows])]
     for column in groups[:2]:
-        yield _grouped(column, rows, y, rng)
-    times = [c for c in columns if c.is_time and c not in groups and _is_autocorrelated(c.codes, y[rows])]
+        yield _group_suspect(column, rows, y, rng)
+    times = [c for c in columns if c.is_time and _is_autocorrelated(c.codes, y[rows])]
     for column in times[:1]:
-        yield _timed(column, rows, y)
-    copies = _copies(X, y, rng)
+        yield _time_suspect(column, rows, y)
+    copies = _copy_suspect(X, y, rng)
     if copies is not None:
         yield copies
 
@@ -138,9 +144,9 @@ def _columns(data: Any, rows: NDArray[np.int64]) -> Iterator[Column]:
         sample = data.rows if len(rows) == data.n else data.rows.take(rows)
         for name in sample.column_names:
             column = whole_column(sample.column(name))
-            if is_number(column.type) or kinds.is_boolean(column.type):
+            if is_number(column.type) or pa_types.is_boolean(column.type):
                 yield _numeric_column(name, as_numbers(column, name))
-            elif is_date(column.type) and not kinds.is_time(column.type):
+            elif is_date(column.type) and not pa_types.is_time(column.type):
                 moments = column.cast(pa.timestamp("us"), safe=False).cast("int64")
                 yield _numeric_column(name, as_numbers(moments, name))._replace(is_time=True)
             elif is_text(column.type):
@@ -190,6 +196,7 @@ def _are_pure(values: NDArray[np.int64], y: NDArray[np.int64]) -> bool:
 
 def _predictive_columns(names: list[str], rows: NDArray, y: NDArray[np.int64], rng: np.random.Generator) -> Suspect:
     selected = np.sort(rng.permutation(rows)[:MAX_PROBE_ROWS])
+    drop = names[0] if len(names) == 1 else names
     found = f"Column '{names[0]}' alone predicts"
     if len(names) > 1:
         found = f"Each of {len(names)} columns, such as '{names[0]}', alone predicts"
@@ -197,7 +204,7 @@ def _predictive_columns(names: list[str], rows: NDArray, y: NDArray[np.int64], r
         kind="column",
         columns=tuple(names),
         found=f"{found} every label",
-        advice=f"If it is not known before the label is, leave it out: drop={listing(names, len(names))!r}",
+        advice=f"If it is not known before the label is, leave it out: drop={drop!r}",
         rows=selected,
         groups=np.arange(len(selected)),
         scored=np.ones(len(selected), bool),
@@ -209,7 +216,11 @@ def _predictive_columns(names: list[str], rows: NDArray, y: NDArray[np.int64], r
 
 
 def _groups_labels(column: Column, y: NDArray[np.int64]) -> bool:
-    """Return whether the rows of a value are a group with labels of its own."""
+    """Return whether rows with the same value share a label more often than chance.
+
+    If the values are numbers, rows with the next larger value must lose more than half of that gain. Columns with less
+    than two rows per value, or with a value in more than a fifth of the rows, are no groups.
+    """
     counts, n = np.bincount(column.codes), len(y)
     if (
         column.is_time
@@ -222,7 +233,7 @@ def _groups_labels(column: Column, y: NDArray[np.int64]) -> bool:
     table = coo_array((np.ones(n), (column.codes, y))).tocsr()  # rows per value and label, (values, K)
     table.sum_duplicates()
     pairs = np.square(counts, dtype=np.float64).sum() - n
-    same_label = (table.power(2).sum() - n) / pairs  # how often two rows of one value have the same label
+    same_label = (table.power(2).sum() - n) / pairs  # probability that two rows with one value share a label
     gain = same_label - _chance(y)
     if gain <= SURE * np.sqrt(1 / (4 * pairs)) or gain < _MIN_SHARE:
         return False
@@ -231,16 +242,16 @@ def _groups_labels(column: Column, y: NDArray[np.int64]) -> bool:
 
 
 def _chance(y: NDArray[np.int64]) -> float:
-    """Return how often two rows drawn at random have the same label."""
+    """Return the probability that two rows drawn at random have the same label."""
     return float(np.square(np.bincount(y) / len(y)).sum())
 
 
-def _grouped(column: Column, rows: NDArray[np.int64], y: NDArray[np.int64], rng: np.random.Generator) -> Suspect:
-    """Return a column of groups, with all rows of some groups."""
+def _group_suspect(column: Column, rows: NDArray[np.int64], y: NDArray[np.int64], rng: np.random.Generator) -> Suspect:
+    """Return a column of groups with all examined rows of at least two groups, about MAX_PROBE_ROWS rows."""
     counts = np.bincount(column.codes)
     order = rng.permutation(column.n_values)
-    kept = order[: max(2, int(np.searchsorted(np.cumsum(counts[order]), MAX_PROBE_ROWS)))]
-    selected = np.flatnonzero(np.isin(column.codes, kept))
+    selected_groups = order[: max(2, int(np.searchsorted(np.cumsum(counts[order]), MAX_PROBE_ROWS)))]
+    selected = np.flatnonzero(np.isin(column.codes, selected_groups))
     return Suspect(
         kind="groups",
         columns=(column.name,),
@@ -265,8 +276,8 @@ def _is_autocorrelated(values: NDArray[np.int64], y: NDArray[np.int64]) -> bool:
     return 1 - changes / len(y) - chance > SURE * np.sqrt(chance * (1 - chance) / len(y))
 
 
-def _timed(column: Column, rows: NDArray[np.int64], y: NDArray[np.int64]) -> Suspect:
-    """Return a column of times, with its last rows, of which the last fifth is scored."""
+def _time_suspect(column: Column, rows: NDArray[np.int64], y: NDArray[np.int64]) -> Suspect:
+    """Return a column of times with its last MAX_PROBE_ROWS rows, of which the last fifth is scored."""
     latest = np.argsort(column.codes, kind="stable")[-MAX_PROBE_ROWS:]
     selected = rows[latest]
     position = np.arange(len(selected))
@@ -287,8 +298,8 @@ def _timed(column: Column, rows: NDArray[np.int64], y: NDArray[np.int64]) -> Sus
 # ---- copies
 
 
-def _copies(X: Any, y: NDArray[np.int64], rng: np.random.Generator) -> Suspect | None:
-    """Return rows drawn at random with their copies, exact or near, or None if few rows have any."""
+def _copy_suspect(X: Any, y: NDArray[np.int64], rng: np.random.Generator) -> Suspect | None:
+    """Return rows drawn at random with their exact or near copies; None if few rows have a copy."""
     n, n_values = X.shape[0], X.nnz if hasattr(X, "tocsr") else X.size
     max_pairs = _MAX_PRODUCTS / max(1.0, n_values / n)  # pairs of rows that can be compared
     n_searched = int(np.clip(max_pairs / _MAX_QUERIES, 2 * _MAX_QUERIES, _MAX_COUNTED_ROWS))
@@ -321,10 +332,10 @@ def _copies(X: Any, y: NDArray[np.int64], rng: np.random.Generator) -> Suspect |
 
 
 def _near_copies(rows: Any, queries: NDArray[np.int64], k: int = 10) -> tuple[NDArray[np.int64], float]:
-    """Return pairs (p, 2) of seeds and their copies, and the share of the seeds that have one."""
+    """Return pairs (query, copy) as (p, 2), and the share of queries that have a copy."""
     k = min(k, rows.shape[0] - 1)
     search = NearestNeighbors(n_neighbors=k + 1, algorithm="brute").fit(rows)
-    distances, ids = search.kneighbors(rows[queries])  # (s, k + 1), the row itself among them
+    distances, ids = search.kneighbors(rows[queries])  # (q, k + 1), which include the query itself
     is_copy = distances <= _COPY_DISTANCE * distances[:, -1:]
     is_copy &= ids != queries[:, None]
     query, column = np.nonzero(is_copy)

@@ -184,14 +184,14 @@ def predict_blocks(
         stop = min(start + size, n)
         X = rows.X if n <= size else take_rows(rows.X, np.arange(start, stop))
         predicted = predictions(model, X, topk, proba, as_lists)
-        names = _kept_names(list(rows.kept), predicted)
+        names = kept_names(list(rows.kept), predicted)
         yield {**{names[c]: values[start:stop] for c, values in rows.kept.items()}, **predicted}
 
 
-def _kept_names(kept: list[str], predicted: Container[str]) -> dict[str, str]:
+def kept_names(kept: list[str], predicted: Container[str]) -> dict[str, str]:
     """Return the output names of kept columns, none of which is the name of another column of the output.
 
-    >>> _kept_names(["prediction", "prediction (input)", "n"], ["prediction"])
+    >>> kept_names(["prediction", "prediction (input)", "n"], ["prediction"])
     {'prediction': 'prediction (input) (input)', 'prediction (input)': 'prediction (input)', 'n': 'n'}
     """
     names = {}

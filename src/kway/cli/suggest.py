@@ -33,25 +33,27 @@ def suggest(
     These are rows that the model is uncertain about and that differ from each
     other. For each chosen row, writes its number (counted from 0), its
     predicted label, and the margin between the probabilities of the best and
-    the second-best label.
+    the second-best label. The columns of --id and --keep are written too.
 
     Example: kway suggest model.kway unlabeled.csv -o next.csv
     """
     from kway.auto.suggest import suggest_rows
     from kway.cli.model_rows import read_all
+    from kway.cli.predict import kept_names
     from kway.tables.outputs import Output, check_places, has_columns
-    from kway.tables.sources.frames import take_rows
     from kway.tables.sources.writing import format_of, write_columns
 
     if out is not None:
         with as_usage():
             format_of(out)
-        ours = Output("--out", out, "file of suggested rows", lambda path: has_columns(path, ("row", "margin")))
-        check_places([ours], {"MODEL": model, "POOL": pool}, force)
-    fitted, found = read_all(model, pool, reading, needs_labels=False, embed=embed)
-    chosen = suggest_rows(fitted, found.X, rows, seed)
-    kept = {name: take_rows(values, chosen.rows) for name, values in found.kept.items()}
-    columns: dict[str, Any] = {"row": chosen.rows, **kept, **chosen.columns()}
+        output = Output("--out", out, "file of suggested rows", lambda path: has_columns(path, ("row", "margin")))
+        check_places([output], {"MODEL": model, "POOL": pool}, force)
+    fitted, pool_rows = read_all(model, pool, reading, needs_labels=False, embed=embed)
+    chosen = suggest_rows(fitted, pool_rows.X, rows, seed)
+    suggestions = chosen.columns()
+    names = kept_names(list(pool_rows.kept), suggestions)
+    kept = {names[name]: values.take(chosen.rows) for name, values in pool_rows.kept.items()}
+    columns: dict[str, Any] = {"row": chosen.rows, **kept, **suggestions}
     if out is not None:
         write_columns(columns, out)
     lists = {

@@ -29,9 +29,10 @@ class CostSensitiveClassifier(DelegatedAnswers):
     Parameters
     ----------
     estimator : classifier
-        A classifier with `predict_proba`.
+        A classifier with `predict_proba`. `fit` refuses None, the default.
     costs : array-like of shape (n_classes, n_classes)
-        Cost of predicting class k (column) for a row of class c (row), in the order of the sorted labels.
+        Cost of predicting class k (column) for a row of class c (row), in the order of the sorted labels. `fit` refuses
+        None, the default.
 
     Attributes
     ----------
@@ -52,11 +53,8 @@ class CostSensitiveClassifier(DelegatedAnswers):
     @classmethod
     def of(cls, fitted: Any, costs: NDArray[np.float64]) -> CostSensitiveClassifier:
         """Return a fitted classifier with costs (K, K) in the order of its classes."""
-        if not hasattr(fitted, "predict_proba"):
-            raise InputError(f"costs need probabilities, and {type(fitted).__name__} has none; leave out costs=")
         model = cls()
-        model._adopt(fitted)
-        model.costs_ = checked_costs(costs, len(model.classes_))
+        model._decide(fitted, costs)
         return model
 
     def fit(self, X: Any, y: Any, **params: Any) -> CostSensitiveClassifier:
@@ -76,11 +74,18 @@ class CostSensitiveClassifier(DelegatedAnswers):
         self : CostSensitiveClassifier
             The fitted model.
         """
-        self._adopt(self._fresh().fit(X, y, **params))
         if self.costs is None:
             raise InputError("CostSensitiveClassifier needs costs, got None; pass one row and one column per class")
-        self.costs_ = checked_costs(self.costs, len(self.classes_))
+        self._decide(self._fresh().fit(X, y, **params), self.costs)
         return self
+
+    def _decide(self, fitted: Any, costs: ArrayLike) -> None:
+        """Store a fitted classifier and its costs, after both were checked, so that an error changes nothing."""
+        if not hasattr(fitted, "predict_proba"):
+            raise InputError(f"costs need probabilities, and {type(fitted).__name__} has none; leave out costs=")
+        costs_ = checked_costs(costs, len(fitted.classes_))
+        self._adopt(fitted)
+        self.costs_ = costs_
 
     @property
     def estimators_(self) -> Any:
@@ -96,6 +101,7 @@ class CostSensitiveClassifier(DelegatedAnswers):
     def reasons_(self, value: Any) -> None:
         self.estimator_.reasons_ = value
 
+    # These methods of Classifier need only the three private methods below.
     predict = Classifier.predict
     predict_topk = Classifier.predict_topk
     decision_function = Classifier.decision_function

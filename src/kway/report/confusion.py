@@ -1,9 +1,10 @@
 """The confusion matrix: counts (K, K), where counts[t, p] rows of class t were predicted as p.
 
 Correct predictions are blue and wrong ones orange, each cell as a share of its row (its true class). Up to 40 classes
-are named, and their counts are written if there is room. Of more classes, those that are confused with each other are
-put side by side, so that confusion shows as blocks along the diagonal, and the most frequent mistakes are listed next
-to the matrix.
+are named, and their counts are written if they fit. Of more classes, those that are confused with each other are
+placed side by side, so that confusion shows as blocks along the diagonal, and the most frequent mistakes are listed
+next to the matrix. If there are more than 200 classes, only some are drawn, but the accuracy, the shares and the list
+of mistakes are still those of all classes.
 """
 
 from __future__ import annotations
@@ -20,6 +21,16 @@ from kway.report import style
 
 MAX_NAMED = 40  # classes up to which the names are written on the axes
 MAX_DRAWN = 200  # classes up to which all classes are drawn
+
+
+class _Drawing(NamedTuple):
+    """The classes that are drawn, with texts about all classes."""
+
+    counts: NDArray  # (k, k) of the drawn classes
+    shares: NDArray  # (k, k) counts as shares of all rows of the true class
+    names: list[str]  # of the drawn classes
+    title: str
+    accuracy: str  # a sentence about the rows of all classes
 
 
 class Pair(NamedTuple):
@@ -44,7 +55,7 @@ def confusion_matrix(
     labels : array-like of shape (n_classes,), default=None
         Names of the classes; by default, their numbers.
     clustered : bool, default=None
-        Whether to put classes that are confused with each other side by side; by default, if there are more than 40.
+        Whether to place classes that are confused with each other side by side. None does so for more than 40 classes.
     title : str, default="Confusion"
         Title of the figure.
 
@@ -58,16 +69,32 @@ def confusion_matrix(
     >>> from kway import report
     >>> figure = report.confusion_matrix([[8, 2], [1, 9]], ["cat", "dog"])
     """
+    from scipy.sparse import csr_array
+
+    shape = np.shape(counts)
+    if len(shape) != 2 or shape[0] != shape[1] or shape[0] == 0:
+        raise InputError(f"a confusion matrix needs one row and one column per class, got the shape {tuple(shape)}")
+    n_classes = shape[0]
+    names = style.class_names(labels, n_classes)
+    if len(names) != n_classes:
+        raise InputError(
+            f"{len(names)} labels were given for a confusion matrix of {n_classes} classes; give one per class"
+        )
     if clustered is None:
-        clustered = np.shape(counts)[0] > MAX_NAMED
-    table, names, left_out = _count_table(counts, labels)
-    order = confusion_order(table) if clustered else np.arange(len(table))
-    table, names = table[np.ix_(order, order)], [names[i] for i in order]
-    if left_out:
-        title = f"{title}: the {len(table)} classes with the most mistakes ({left_out:,} more are not drawn)"
-    if len(table) <= MAX_NAMED:
-        return _small(table, names, title)
-    return _large(table, names, title, clustered)
+        clustered = n_classes > MAX_NAMED
+    table = csr_array(counts)
+    drawn = _most_mistaken(table)
+    if clustered:
+        drawn = drawn[confusion_order(table[drawn][:, drawn].toarray())]
+    if len(drawn) < n_classes:
+        left_out = n_classes - len(drawn)
+        title = f"{title}: the {len(drawn)} classes with the most mistakes ({left_out:,} more are not drawn)"
+    part = table[drawn][:, drawn].toarray()
+    shares = part / _positive(table.sum(axis=1)[drawn])[:, None]
+    drawing = _Drawing(part, shares, [names[i] for i in drawn], title, _accuracy_text(table))
+    if len(drawn) <= MAX_NAMED:
+        return _draw_with_names(drawing)
+    return _draw_without_names(drawing, worst_pairs(table), names, clustered)
 
 
 def confusion_of(true: NDArray, predicted: NDArray, labels: NDArray, title: str) -> Figure:
@@ -84,25 +111,30 @@ def worst_pairs(counts: ArrayLike, max_pairs: int = 10) -> list[Pair]:
     >>> worst_pairs([[8, 2], [1, 9]])[0]
     Pair(true=0, predicted=1, rows=2, share=0.2)
     """
-    table = np.asarray(counts)
-    share = row_shares(table)
-    wrong = table * (1 - np.eye(len(table), dtype=table.dtype))
-    true, predicted = np.nonzero(wrong)
-    order = np.lexsort((-share[true, predicted], -wrong[true, predicted]))[:max_pairs]
-    return [
-        Pair(int(t), int(p), int(table[t, p]), float(share[t, p])) for t, p in zip(true[order], predicted[order])
-    ]  # fmt: skip
+    from scipy.sparse import csr_array
+
+    table = csr_array(counts)
+    cells = table.tocoo()
+    share = cells.data / _positive(table.sum(axis=1))[cells.row]
+    order = np.lexsort((cells.col, cells.row, -share, -cells.data))
+    order = order[(cells.row[order] != cells.col[order]) & (cells.data[order] > 0)][:max_pairs]
+    return [Pair(int(cells.row[i]), int(cells.col[i]), int(cells.data[i]), float(share[i])) for i in order]
 
 
 def row_shares(counts: NDArray) -> NDArray:
     """Divide each row by its sum; a class without rows stays at zero."""
-    return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    return counts / _positive(counts.sum(axis=1, keepdims=True))
+
+
+def _positive(sums: NDArray) -> NDArray:
+    """Return sums as divisors, with 1 for classes without rows."""
+    return np.where(sums > 0, sums, 1)
 
 
 def confusion_order(counts: NDArray) -> NDArray[np.int64]:
-    """Return an order of the classes (K,) that puts classes that are confused with each other side by side.
+    """Return an order of the classes (K,) that places classes that are confused with each other side by side.
 
-    It is the order of leaves of an average-linkage tree with the distance 1 - (share[t, p] + share[p, t]) / maximum.
+    The leaves of an average-linkage tree with the distance 1 - (share[t, p] + share[p, t]) / maximum have this order.
     """
     if len(counts) < 3:
         return np.arange(len(counts))
@@ -118,28 +150,17 @@ def confusion_order(counts: NDArray) -> NDArray[np.int64]:
     return np.asarray(leaves_list(tree), np.int64)
 
 
-def _count_table(counts: Any, labels: ArrayLike | None) -> tuple[NDArray, list[str], int]:
-    """Return dense counts of the classes that are drawn, their names, and the number of classes left out."""
-    from scipy.sparse import csr_array, issparse
-
-    n_classes = counts.shape[0] if issparse(counts) else len(np.asarray(counts))
-    shape = tuple(np.shape(counts))
-    if len(shape) != 2 or shape[0] != shape[1] or n_classes == 0:
-        raise InputError(f"a confusion matrix needs one row and one column per class, got the shape {shape}")
-    names = style.class_names(labels, n_classes)
-    if len(names) != n_classes:
-        raise InputError(
-            f"{len(names)} labels were given for a confusion matrix of {n_classes} classes; give one per class"
-        )
-    if n_classes <= MAX_DRAWN:
-        return (counts.toarray() if issparse(counts) else np.asarray(counts)), names, 0
-    sparse_counts = csr_array(counts)
-    mistakes = sparse_counts.sum(axis=0) + sparse_counts.sum(axis=1) - 2 * sparse_counts.diagonal()
-    drawn = np.sort(np.argsort(-mistakes, kind="stable")[:MAX_DRAWN])
-    return sparse_counts[drawn][:, drawn].toarray(), [names[i] for i in drawn], n_classes - MAX_DRAWN
+def _most_mistaken(counts: Any) -> NDArray[np.int64]:
+    """Return the codes, in ascending order, of the MAX_DRAWN classes with the most mistakes in sparse counts (K, K)."""
+    if counts.shape[0] <= MAX_DRAWN:
+        return np.arange(counts.shape[0])
+    mistakes = counts.sum(axis=0) + counts.sum(axis=1) - 2 * counts.diagonal()
+    return np.sort(np.argsort(-mistakes, kind="stable")[:MAX_DRAWN])
 
 
-def _small(table: NDArray, names: list[str], title: str) -> Figure:
+def _draw_with_names(drawing: _Drawing) -> Figure:
+    """Draw up to MAX_NAMED classes with names on the axes, and with counts if they fit."""
+    table, names, share = drawing.counts, drawing.names, drawing.shares
     k = len(table)
     font_size = style.TEXT if k <= 12 else style.TINY if k <= 20 else 6.5
     short = [style.shorten(n, 18) for n in names]
@@ -150,7 +171,6 @@ def _small(table: NDArray, names: list[str], title: str) -> Figure:
     upright = name_width + 0.1 > side / k  # names side by side would touch
     figure = style.figure(max(side + margin + 0.15, 3.0), side + 1.15 + (name_width if upright else 0.1))
     axes = style.dress(figure.subplots(), "", "predicted class", "true class", grid="none")
-    share = row_shares(table)
     _draw_correct(axes, share)
     wrong = axes.imshow(np.ma.array(share, mask=np.eye(k, dtype=bool)), cmap=style.ORANGES, norm=_error_scale(share))
     axes.set_xticks(range(k), short, fontsize=font_size, rotation=90 if upright else 0)
@@ -162,13 +182,14 @@ def _small(table: NDArray, names: list[str], title: str) -> Figure:
     axes.grid(True, which="minor", color=style.GRID, linewidth=0.6)
     if len(str(int(table.max()))) * font_size * 0.62 / 72 < side / k:  # else counts would touch
         _write_counts(axes, table, share, wrong, font_size)
-    style.headline(figure, title, _summary(table))
+    style.headline(figure, drawing.title, drawing.accuracy)
     return figure
 
 
-def _summary(table: NDArray) -> str:
-    accuracy = np.trace(table) / max(table.sum(), 1)
-    return f"{accuracy:.1%} of {int(table.sum()):,} rows are correct"
+def _accuracy_text(table: Any) -> str:
+    """Return a sentence about the accuracy on all rows of sparse counts (K, K)."""
+    n = table.sum()
+    return f"{table.diagonal().sum() / (n or 1):.1%} of {int(n):,} rows are correct"
 
 
 _CORRECT = Normalize(0, 1.3)  # the darkest blue is not used, so that counts stay readable on it
@@ -190,17 +211,20 @@ def _write_counts(axes: Any, table: NDArray, share: NDArray, wrong: Any, size: f
         back = style.BLUES(_CORRECT(share[t, p])) if t == p else wrong.cmap(wrong.norm(share[t, p]))
         count = f"{int(table[t, p])}"
         ink = style.ink_on(back)
-        axes.text(
-            p, t, count, ha="center", va="center", fontsize=size, color=ink, in_layout=False
-        )  # it is inside its cell
+        # in_layout=False: the text lies inside its cell, so the layout can ignore it
+        axes.text(p, t, count, ha="center", va="center", fontsize=size, color=ink, in_layout=False)
 
 
-def _large(table: NDArray, names: list[str], title: str, clustered: bool) -> Figure:
+def _draw_without_names(drawing: _Drawing, mistakes: list[Pair], names: list[str], clustered: bool) -> Figure:
+    """Draw more than MAX_NAMED classes next to a list of the most frequent mistakes.
+
+    `names` are the names of all classes.
+    """
+    n_drawn = len(drawing.names)
     figure = style.figure(height=4.75)
     axes, list_axes = figure.subplots(1, 2, width_ratios=[1.75, 1])
-    share = row_shares(table)
-    _draw_correct(axes, share)
-    wrong = _draw_wrong(axes, share)
+    _draw_correct(axes, drawing.shares)
+    wrong = _draw_wrong(axes, drawing.shares)
     style.bare(axes)
     axes.set_xlabel("predicted class", fontsize=style.TEXT, color=style.INK)
     axes.set_ylabel("true class, in the same order", fontsize=style.TEXT, color=style.INK)
@@ -208,10 +232,10 @@ def _large(table: NDArray, names: list[str], title: str, clustered: bool) -> Fig
     bar.set_label("wrong, as a share of the true class", fontsize=style.TEXT, color=style.INK)
     bar.ax.tick_params(labelsize=style.TINY, length=2)
     bar.outline.set_visible(False)
-    axes.set(xlim=(-0.5, len(table) - 0.5), ylim=(len(table) - 0.5, -0.5))
-    _list_pairs(list_axes, worst_pairs(table), names)
+    axes.set(xlim=(-0.5, n_drawn - 0.5), ylim=(n_drawn - 0.5, -0.5))
+    _list_pairs(list_axes, mistakes, names)
     order = ", those confused with each other side by side" if clustered else ""
-    style.headline(figure, title, f"{len(table)} classes{order}; {_summary(table)}")
+    style.headline(figure, drawing.title, f"{n_drawn} classes{order}; {drawing.accuracy}")
     return figure
 
 
@@ -236,5 +260,5 @@ def _list_pairs(axes: Any, pairs: list[Pair], names: list[str]) -> None:
         y = 0.985 - i / max(len(pairs), 10)
         words = f"{style.shorten(names[pair.true], 24)}\n→ {style.shorten(names[pair.predicted], 22)}"
         numbers = f"{pair.rows}\n{pair.share:.0%}"
-        for x, text, side, color in ((0, words, "left", style.INK), (1, numbers, "right", style.CONTRAST_INK)):
-            axes.text(x, y, text, va="top", ha=side, fontsize=style.TINY, color=color, transform=axes.transAxes)
+        for x, text, align, color in ((0, words, "left", style.INK), (1, numbers, "right", style.CONTRAST_INK)):
+            axes.text(x, y, text, va="top", ha=align, fontsize=style.TINY, color=color, transform=axes.transAxes)

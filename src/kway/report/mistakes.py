@@ -1,6 +1,6 @@
 """The wrong predictions of highest confidence with their nearest training rows.
 
-find_mistakes    returns them from the result of a job
+find_mistakes    finds them in the result of a job
 find_suspects    returns training rows whose label is probably wrong, in the same form
 worst_mistakes   draws them if they are images; the page lists other rows as text
 """
@@ -20,7 +20,7 @@ from kway.auto.job import JobResult
 from kway.report import style
 from kway.tables.features.parts import ColumnRecord
 from kway.tables.sources.frames import is_table, take_rows
-from kway.text_tables import clipped
+from kway.text_tables import one_line
 
 
 class Mistake(NamedTuple):
@@ -61,6 +61,8 @@ def find_mistakes(result: JobResult, max_mistakes: int = 6, k: int = 4) -> list[
     if result.evaluation.confidence is not None:
         wrong = wrong[np.argsort(-result.evaluation.confidence[wrong], kind="stable")]
     wrong = wrong[:max_mistakes]
+    if not len(wrong):
+        return []
     distances, nearest = _nearest_training_rows(result, result.test_X[wrong], min(k, result.data.n))
     queries, neighbors = _as_drawn(result, result.data.test_rows, wrong, nearest)
     confidence = result.evaluation.confidence
@@ -81,10 +83,8 @@ def find_mistakes(result: JobResult, max_mistakes: int = 6, k: int = 4) -> list[
 def find_suspects(result: JobResult, max_suspects: int = 6, k: int = 4) -> list[Mistake]:
     """Return the training rows whose label is most probably wrong: `true` is the label, `predicted` the suggestion."""
     assert result.wrong_labels is not None
-    suspects, nearest = (
-        result.wrong_labels.suspects.at(slice(max_suspects)),
-        result.wrong_labels.near[:max_suspects, :k],
-    )
+    suspects = result.wrong_labels.suspects.at(slice(max_suspects))
+    nearest = result.wrong_labels.near[:max_suspects, :k]
     classes, codes = result.data.labels.classes, result.data.labels.codes
     queries, neighbors = _as_drawn(result, result.data.rows, suspects.rows, nearest)
     return [
@@ -102,7 +102,7 @@ def find_suspects(result: JobResult, max_suspects: int = 6, k: int = 4) -> list[
 
 
 def picture_shape(result: JobResult) -> tuple[int, ...] | None:
-    """Return (h, w) or (h, w, 3) if the rows are images, or bytes that fill a square; else None."""
+    """Return (h, w) or (h, w, 3) if the rows are images, or uint8 rows with a square number of columns; else None."""
     form = result.data.image
     rows = result.data.rows
     if form is not None:
@@ -135,20 +135,21 @@ def _as_drawn(result: JobResult, rows: Any, selected: NDArray, nearest: NDArray)
 def rows_as_text(rows: Any, records: Sequence[ColumnRecord] = (), columns: int = 6, length: int = 300) -> list[str]:
     """Return one line per row: its text if the table has one column, else its first columns, texts before others.
 
-    `records` says which columns of a table are used and which of them are texts.
+    `records` says which columns of a table are used and which of them are texts. A line has the values of at most
+    `columns` columns, cut to `length` characters, and ", ..." if there are more columns. Line breaks become spaces.
     """
     if not is_table(rows):
         part = rows[:, :columns]
         dense = part.toarray() if hasattr(part, "toarray") else np.asarray(part)
         more = ", ..." if rows.shape[1] > columns else ""
-        return [", ".join(map(_format_value, line)) + more for line in dense.tolist()]
+        return [one_line(", ".join(map(_format_value, line)), length) + more for line in dense.tolist()]
     used = [r.column for r in sorted(records, key=lambda r: r.kind != "text") if r.used] or rows.column_names
     values = {name: rows.column(name).to_pylist() for name in used[:columns]}
     if len(used) == 1:
-        return [clipped(str(v), length) for v in values[used[0]]]
+        return [one_line(v, length) for v in values[used[0]]]
     more = ", ..." if len(used) > columns else ""
     lines = (", ".join(f"{n} {_format_value(v)}" for n, v in zip(values, line)) for line in zip(*values.values()))
-    return [clipped(line, length) + more for line in lines]
+    return [one_line(line, length) + more for line in lines]
 
 
 def _format_value(value: Any) -> str:
@@ -158,7 +159,7 @@ def _format_value(value: Any) -> str:
 def worst_mistakes(
     mistakes: Sequence[Mistake], shape: tuple[int, ...], title: str = "Worst mistakes and their nearest neighbors"
 ) -> Figure:
-    """Draw images that were predicted wrongly: blue neighbors have the true class, orange ones the predicted class.
+    """Draw mistakes that are images: neighbors with the label `true` are blue, those with `predicted` orange.
 
     Parameters
     ----------

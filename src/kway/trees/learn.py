@@ -74,11 +74,12 @@ def _can_hold_out(codes: NDArray[np.int64]) -> bool:
 def few_openmp_threads(n_bytes: float) -> Iterator[None]:
     """Limit the threads of OpenMP, to one if there are few rows or if the machine is busy.
 
-    OpenMP threads wait for each other in a loop. If other programs use the cores, a fit of 1 s took 25 s.
+    OpenMP threads spin while they wait for each other; on a busy machine a fit took 25 s instead of 1 s. Windows does
+    not report its load, so there the machine never counts as busy.
     """
     from threadpoolctl import threadpool_limits
 
-    is_busy = os.getloadavg()[0] > cores()
+    is_busy = hasattr(os, "getloadavg") and os.getloadavg()[0] > cores()
     with threadpool_limits(1 if n_bytes <= CACHE_BYTES or is_busy else workers(), user_api="openmp"):
         yield
 
@@ -104,7 +105,8 @@ def _category_sets(
     """Return the known categories (c, 8) of the categorical columns and the sets (b, 8) of the splits.
 
     The sets `left_sets` (b, 8) of scikit-learn number the categories of a column from 0. The result has the categories
-    of the caller. The thresholds of splits by category are set to the rows of their sets.
+    of the caller, and its sets are in the order of the splits. `nodes["threshold"]` is changed in place: for a split by
+    category it becomes the row of its set.
     """
     splits = np.flatnonzero((nodes["column"] >= 0) & categories[nodes["column"]])  # (b,)
     split_columns = nodes["column"][splits]

@@ -23,8 +23,8 @@ from kway.errors import InputError
 from kway.parameters import SEED, whole
 
 HELD_OUT_SHARE = 0.2  # share of the rows in the test set, in a calibration split, and in one fold of five
-_MIN_SHARE_ALONE = 0.005  # share of rows without another row of their class from which a note is shown
-ROWS_PER_CLASS = 10  # rows per class below which it cannot be told which family learns a class better
+_MIN_SHARE_ALONE = 0.005  # a note is shown if more than this share of rows has no row of its class outside its fold
+ROWS_PER_CLASS = 10  # below this number of rows per class, families cannot be compared reliably
 FEW_ROWS = 250  # rows of a quick sample: for a timed prediction, or for permutation importance
 
 
@@ -38,7 +38,11 @@ class Split(NamedTuple):
 def split_test(
     codes: NDArray[np.int64], share: float = HELD_OUT_SHARE, groups: Any = None, order: Any = None, seed: int = 0
 ) -> Split:
-    """Return a training and a test set; the test set has about `share` of the rows."""
+    """Return a training and a test set; the test set has about `share` of the rows.
+
+    With groups, it has about one of round(1 / share) equal parts, at most half of the rows unless a group is larger.
+    Groups and order cannot be combined.
+    """
     n = len(codes)
     SEED.check("seed", seed)
     if groups is not None and order is not None:
@@ -68,7 +72,7 @@ def _stratified(codes: NDArray[np.int64], share: float, seed: int) -> Split:
 def fold_numbers(
     codes: NDArray[np.int64], n_folds: int = 5, groups: Any = None, order: Any = None, seed: int = 0
 ) -> NDArray[np.int64]:
-    """Return the fold of each row (n,); -1 if a row is only learned from."""
+    """Return the fold of each row (n,); -1 if a row is only learned from. `order` takes precedence over `groups`."""
     n = len(codes)
     whole(2).check("folds", n_folds)
     SEED.check("seed", seed)
@@ -83,7 +87,7 @@ def fold_numbers(
 
 
 def _numbered(splits: Iterable[tuple[NDArray, NDArray]], n: int) -> NDArray[np.int64]:
-    """Return for each row (n,) the number of the split that holds it out."""
+    """Return for each row (n,) the number of the split that holds it out; every row is held out once."""
     numbers = np.empty(n, np.int64)
     for number, (_, inside) in enumerate(splits):
         numbers[inside] = number
@@ -93,8 +97,8 @@ def _numbered(splits: Iterable[tuple[NDArray, NDArray]], n: int) -> NDArray[np.i
 def few_rows_note(codes: NDArray[np.int64], folds: NDArray[np.int64]) -> tuple[str, ...]:
     """Return a note if a noticeable share of the scored rows belongs to a class without a row outside their fold."""
     scored = folds >= 0
-    groups = codes[scored] * (int(folds.max()) + 1) + folds[scored]  # class and fold of each scored row
-    alone = np.bincount(groups)[groups] == np.bincount(codes)[codes[scored]]
+    cells = codes[scored] * (int(folds.max()) + 1) + folds[scored]  # pair of class and fold of each scored row
+    alone = np.bincount(cells)[cells] == np.bincount(codes)[codes[scored]]
     n_alone, n = int(alone.sum()), len(alone)
     if n_alone <= _MIN_SHARE_ALONE * n:
         return ()
@@ -126,13 +130,17 @@ def _stratified_folds(codes: NDArray[np.int64], n_folds: int, seed: int) -> NDAr
 def _group_splits(
     codes: NDArray[np.int64], groups: Any, n_splits: int, seed: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Return splits that keep groups together, at most one per group."""
+    """Yield splits that keep groups together: at most one per group, and as many as the largest class has rows."""
     groups = np.asarray(groups)
     n_groups = len(np.unique(groups))
     if n_groups < 2:
         raise InputError("all rows belong to one group, so none can be held out; pass two or more groups, or none")
-    splitter = StratifiedGroupKFold(min(n_splits, n_groups), shuffle=True, random_state=seed)
-    return iter(splitter.split(np.zeros((len(codes), 1)), codes, groups))
+    largest_class = int(np.bincount(codes).max())
+    if largest_class < 2:
+        raise InputError("every class has a single row, so no row can be held out; at least one class needs two rows")
+    splitter = StratifiedGroupKFold(min(n_splits, n_groups, largest_class), shuffle=True, random_state=seed)
+    splits = splitter.split(np.zeros((len(codes), 1)), codes, groups)
+    return (split for split in splits if len(split[1]))  # a few large groups can leave a fold empty
 
 
 # ---- weights of the rows
@@ -150,9 +158,10 @@ def weights_to_fit(weights: NDArray | None, rows: Any = slice(None)) -> dict[str
 
 
 def stratified_order(codes: NDArray[np.int64], rows: NDArray[np.int64], seed: int = 0) -> NDArray[np.int64]:
-    """Return row numbers in an order whose first m rows are, for every m, a stratified sample.
+    """Return row numbers in an order whose first m rows are close to a stratified sample for large m.
 
-    The first row of every class comes before the second row of any class.
+    The first row of every class comes before the second row of any class. So for small m, rare classes have more than
+    their share, and for m < K the sample has one row of each of the m lowest class codes.
     """
     shuffled = np.random.default_rng(seed).permutation(rows)
     ordered = shuffled[np.argsort(codes[shuffled], kind="stable")]

@@ -27,10 +27,10 @@ from kway.planning.costs import Size, size_of
 from kway.suggest import nearest
 from kway.validation import Rows
 
-TABLE_COLUMNS = 128  # columns up to which dense rows count as a table, and not as images or embeddings
-MOST_POOLED = 1000  # classes up to which a race keeps the probabilities (n, K) of its families for a blend
+TABLE_COLUMNS = 128  # dense rows with at most this many columns count as a table, not as images or embeddings
+MOST_POOLED = 1000  # with at most this many classes, a race keeps the probabilities (n, K) of its families for a blend
 CATEGORIES = "categorical_features"  # the parameter of trees for columns of category codes
-STOPPED = "left the race"  # first words of the note of a family that left
+STOPPED = "left the race"  # the note of a family that left the race begins with these words
 
 
 # ---- measures
@@ -38,12 +38,16 @@ STOPPED = "left the race"  # first words of the note of a family that left
 
 @dataclass(frozen=True)
 class Measure:
-    """A score: its name, its name in words, whether higher is better, and whether all classes have the same weight."""
+    """A score that compares families.
 
-    name: str
-    words: str
-    rises: bool = True
-    by_class: bool = False
+    `of` and `per_row` return values of which higher is better, so a log loss is negative there. `shown` converts them
+    to the printed form, in which a log loss is positive.
+    """
+
+    name: str  # also a field of ClassScores, with "_" for "-", if `by_class`
+    words: str  # the name in messages
+    rises: bool = True  # whether a higher printed score is better
+    by_class: bool = False  # whether all classes have the same weight
 
     def of(self, predictions: Predictions, codes: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the score (S,) of each setting on rows with these codes; higher is better, NaN means none."""
@@ -158,7 +162,7 @@ class Predictions(NamedTuple):
     @property
     def has_run(self) -> NDArray[np.bool_]:
         """Which settings (S,) were run."""
-        return self.predicted[0] >= 0
+        return np.asarray((self.predicted >= 0).any(axis=0))
 
     def loss(self) -> NDArray[np.float64]:
         """Return the mean log loss of each setting (S,)."""
@@ -241,7 +245,7 @@ class LeaderboardRow:
     measure : str
         Name of the measure that decides.
     fold_scores : tuple of float
-        This measure on each fold that was run.
+        This measure on each fold that was run, in the printed form (a log loss is positive).
     n_folds : int
         Number of folds of a complete row.
     fitted : estimator or None
@@ -270,7 +274,7 @@ class LeaderboardRow:
 
     @property
     def score(self) -> float:
-        """Mean of the measure over the folds."""
+        """Mean of the measure over the folds; the accuracy if a row has no scores of the measure."""
         return float(np.mean(self.fold_scores)) if self.fold_scores else self.accuracy
 
     @property

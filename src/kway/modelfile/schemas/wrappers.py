@@ -58,14 +58,18 @@ inner_manifest = json_object(  # the content of params and facts is checked when
 def same_columns(stored: StoredObject) -> str | None:
     """Require the same number of columns as the inner classifier."""
     inner, own = stored.facts["inner"]["n_features"], stored.sizes.get("d")
-    return None if inner == own else f"takes {own} columns, and its inner classifier {inner}"
+    return None if inner == own else f"takes {own} columns, but its inner classifier takes {inner}"
 
 
 def same_labels(stored: StoredObject) -> str | None:
     """Require the same labels as the inner classifier."""
-    inner = stored.arrays.get("inner.classes_")
-    fits = inner is not None and inner.shape == stored.classes.shape and bool(np.all(inner == stored.classes))
-    return None if fits else "has other labels than its inner classifier"
+    return None if _has_labels_of(stored, "inner") else "has other labels than its inner classifier"
+
+
+def _has_labels_of(stored: StoredObject, part: str) -> bool:
+    """Return whether the classifier stored as `part` has the same labels."""
+    labels = stored.arrays.get(f"{part}.classes_")
+    return labels is not None and labels.shape == stored.classes.shape and bool(np.all(labels == stored.classes))
 
 
 _REASONS = json_object(
@@ -125,7 +129,7 @@ def _has_source(model: Any) -> str | None:
 TEMPERATURE = Schema(
     facts={
         "inner": inner_manifest,
-        "losses": list_of(_ANY_NUMBER, 2),
+        "losses": list_of(_ANY_NUMBER, length=2),
         "fit": json_object(  # kway.confidence.temperature.TemperatureFit
             {
                 "temperature": number(0.0, exclusive=True),
@@ -172,8 +176,8 @@ _THRESHOLD = ValueCheck("a number of at least 0, or infinity", lambda value: typ
 def _depth_bounded(stored: StoredObject) -> str | None:
     """Bound the depth of the labels, because the nodes of every path are listed."""
     sep = str(stored.params["sep"]) or "/"
-    deepest = max((str(label).count(sep) for label in stored.classes.tolist()), default=0)
-    return None if deepest <= FileLimit.DEPTH else f"has labels of {deepest:,} levels"
+    deepest = max((str(value).count(sep) + 1 for value in stored.classes.tolist()), default=0)
+    return None if deepest <= FileLimit.DEPTH + 1 else f"has labels of {deepest:,} levels"
 
 
 HIERARCHICAL = Schema(
@@ -212,17 +216,16 @@ def _backgrounds(stored: StoredObject) -> dict[str, Array]:
     return {name: Array(FLOAT_TYPES, (f"rows of {name}", f"columns of {name}")) for name in present}
 
 
-def _members_fit(stored: StoredObject) -> str | None:
+def _check_members(stored: StoredObject) -> str | None:
     """Require a name and a weight per member, and members with the labels and columns of the blend."""
     members, n_features = stored.facts["members"], stored.sizes.get("d")
     if not len(members) == len(stored.facts["names"]) == len(stored.facts["weights"]) > 0:
         return f"has {len(members)} members, {len(stored.facts['names'])} names, {len(stored.facts['weights'])} weights"
     for j, member in enumerate(members):
-        inner = stored.arrays.get(f"members.{j}.classes_")
-        if inner is None or inner.shape != stored.classes.shape or not bool(np.all(inner == stored.classes)):
+        if not _has_labels_of(stored, f"members.{j}"):
             return f"has other labels than its member {j}"
         if member["n_features"] != n_features:
-            return f"takes {n_features} columns, and its member {j} takes {member['n_features']}"
+            return f"takes {n_features} columns, but its member {j} takes {member['n_features']}"
     return None
 
 
@@ -246,7 +249,7 @@ BLEND = Schema(
     },
     optional_facts=("reasons",),
     arrays=_backgrounds,
-    rules=(_members_fit,),
+    rules=(_check_members,),
     nested=("members.",),
     after_restore=(_members_give_probabilities,),
 )
@@ -281,7 +284,7 @@ def _index_arrays(stored: StoredObject) -> dict[str, Array]:
     return {f"index.{name}": array for name, array in arrays.items()}
 
 
-def _unknown_label_fits(stored: StoredObject) -> str | None:
+def _check_unknown_label(stored: StoredObject) -> str | None:
     """Require text as the label of unknown rows if and only if the other labels are text."""
     fits = isinstance(stored.facts["unknown"], str) == isinstance(stored.classes[0], str)
     return None if fits else "has an unknown label of another kind than its classes"
@@ -305,11 +308,11 @@ OPEN_SET = Schema(
         "guarantee": _OPEN_SET_GUARANTEE,
         "reports": list_of(_FALSE_ACCEPTS),
         "index": optional(index_facts),
-        "spreads": list_of(number(0.0, exclusive=True), 2),
+        "spreads": list_of(number(0.0, exclusive=True), length=2),
     },
     arrays=_index_arrays,
     sizes=lambda stored: {} if stored.facts["index"] is None else index_sizes(stored.facts["index"]),
-    rules=(_unknown_label_fits, same_labels, same_columns, *index_rules()),
+    rules=(_check_unknown_label, same_labels, same_columns, *index_rules()),
     nested=("inner.",),
     after_restore=(_score_computable,),
     optional_facts=("spreads",),  # only with an index
@@ -319,7 +322,7 @@ OPEN_SET = Schema(
 # ---- maps and pipelines
 
 
-def _mapped_columns_fit(stored: StoredObject) -> str | None:
+def _check_mapped_columns(stored: StoredObject) -> str | None:
     """Require an inner classifier that takes the columns of the map."""
     n_mapped, inner = stored.sizes.get("r", stored.sizes.get("d")), stored.facts["inner"]["n_features"]
     return None if inner == n_mapped else f"makes {n_mapped} columns, and its inner classifier takes {inner}"
@@ -331,7 +334,7 @@ MAPPED = Schema(
         **dict.fromkeys(("map.scale", "map.center"), Array(("float64",), ("d",), (finite,))),
         "map.rotation": Array(("float64",), ("r", "d"), (finite,), optional=True),
     },
-    rules=(same_labels, _mapped_columns_fit),
+    rules=(same_labels, _check_mapped_columns),
     params={"map": one_of("scales", "mixtures")},
     nested=("inner.",),
 )
@@ -378,7 +381,7 @@ def _pipeline_sizes(stored: StoredObject) -> dict[str, int]:
     return {"columns 0": stored.sizes["d"]} if "d" in stored.sizes else {}
 
 
-def _pipeline_columns_fit(stored: StoredObject) -> str | None:
+def _check_pipeline_columns(stored: StoredObject) -> str | None:
     """Require an inner classifier that takes the columns of the last step."""
     inner = stored.facts["inner"]["n_features"]
     n_columns = stored.sizes.get(_size_names(stored.facts["steps"])[-1])
@@ -403,6 +406,6 @@ PIPELINED = Schema(
     },
     arrays=_pipeline_arrays,
     sizes=_pipeline_sizes,
-    rules=(same_labels, _pipeline_columns_fit, _features_come_first),
+    rules=(same_labels, _check_pipeline_columns, _features_come_first),
     nested=("inner.",),
 )

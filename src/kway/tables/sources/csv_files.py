@@ -14,6 +14,7 @@ A large file is read in pieces that end between rows (`read_pieces`).
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import re
@@ -356,11 +357,11 @@ def read_pieces(file: Path, request: TableRequest) -> Iterator[Path | bytes]:
         skipped = b"".join(opened.readline() for _ in range(form.skip_rows or 0))
         line = opened.readline()
         if not line:
-            raise OSError("it is empty")
+            raise OSError("it is empty")  # the caller adds the name of the file
         if not is_separator_line(line):
             opened.seek(len(skipped))
-        header = skipped + (opened.readline() if form.header else b"")
-        rest = b""  # begins with a row, so quotes before it are balanced
+        header = skipped + (_first_row(opened, str(form.sep)) if form.header else b"")
+        rest = b""  # always begins with a row, outside quotes
         while block := opened.read(PIECE_BYTES):
             rest += block
             end = _last_row_end(rest)
@@ -369,6 +370,20 @@ def read_pieces(file: Path, request: TableRequest) -> Iterator[Path | bytes]:
                 rest = rest[end:]
         if rest.strip():
             yield header + rest
+
+
+def _first_row(opened: BinaryIO, sep: str) -> bytes:
+    """Read the lines of one row, whose quoted cells may contain line breaks."""
+    lines = []
+
+    def decoded_lines() -> Iterator[str]:
+        while line := opened.readline():
+            lines.append(line)
+            yield line.decode("latin-1")  # ASCII characters are the same in all encodings with line ends of one byte
+
+    with suppress(csv.Error):  # a cell without a closing quote; pyarrow refuses it
+        next(csv.reader(decoded_lines(), delimiter=sep), None)
+    return b"".join(lines)
 
 
 def _open_bytes(file: Path) -> BinaryIO:
