@@ -19,7 +19,7 @@ class KwayError(Exception):
 
 
 class InputError(KwayError, ValueError):
-    """Data that cannot be used as it is."""
+    """Data or a parameter that cannot be used."""
 
 
 class KindError(InputError, TypeError):

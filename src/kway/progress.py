@@ -70,7 +70,7 @@ _watched: ContextVar[_Watched | None] = ContextVar("progress", default=None)
 
 @contextmanager
 def watched(watcher: Watcher) -> Iterator[None]:
-    """Report progress to this function only; two views on one terminal would overwrite each other."""
+    """Send all reports inside the block to `watcher`, and show no other bars, which would overwrite it."""
     before = _watched.set(_Watched(watcher, News("", 0.0), 0.0, 1.0))
     try:
         yield
@@ -214,7 +214,7 @@ class NotebookView:
         self._handle: Any = display(HTML(""), display_id=True)
 
     def __call__(self, news: News) -> None:
-        """Show a report; reports that follow too quickly are only shown at the end."""
+        """Show a report, unless it follows the last one within `pause` seconds; `close(keep=True)` shows the latest."""
         if news.stays:
             print(news.what, file=sys.stderr)
             return

@@ -72,7 +72,7 @@ class Table(NamedTuple):
 
 
 class Printed:
-    """Base of results that print as a table, as text in a terminal and as HTML in a notebook.
+    """Base class of results that are shown as a table: text in a terminal, HTML in a notebook.
 
     A subclass defines `_table`.
     """

@@ -1,4 +1,6 @@
-"""Validation of input, the only place where it happens. Validated arrays are finite, 2-D, of a known dtype and order.
+"""All validation of X, y and sample weights. Validated X is 2-D, float32 or float64, and C-contiguous or canonical CSR.
+
+It is finite, except that NaN is allowed on request (`gaps=True`).
 
     X   numpy, torch, lists, pandas or polars frames, scipy sparse, memory maps -> (n, d) C-contiguous array or CSR;
         a tensor for a `device` -> TensorRows, validated on the device
@@ -39,8 +41,8 @@ _FLOAT_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 _EXACT_IN_FLOAT32 = 2 ** (np.finfo(np.float32).nmant + 1)  # integers below this are exact in float32
 _NOT_NUMBERS = ("could not convert", "arrays of bytes/strings", "not supported between")
 _RAGGED = ("inhomogeneous", "setting an array element with a sequence")
-# largest value per float type: the squares of a billion of them, with weights, stay finite
-MAX_SQUARED = {kind: float(np.finfo(kind).max) ** 0.39 for kind in ("float32", "float64")}
+# largest value per float type: the sum of a billion of their squares stays finite (float32: 1e9 * 2e29 < 3.4e38)
+MAX_SQUARED = {kind: float(np.finfo(kind).max) ** 0.38 for kind in ("float32", "float64")}
 
 
 def checked(rows: Rows) -> Any:

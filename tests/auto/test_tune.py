@@ -7,7 +7,9 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
 
 import kway
-from kway.auto.race.folds import fold_numbers
+from kway.auto.race.folds import Split, fold_numbers
+from kway.auto.race.neighbor_families import NeighborsFamily
+from kway.auto.race.scoring import FoldedRows
 from kway.errors import KwayError
 
 
@@ -34,6 +36,22 @@ def test_neighbours_as_a_grid_search_finds_them(digits):
     at = grid.cv_results_["params"].index({"n_neighbors": 1, "weights": "uniform"})
     np.testing.assert_allclose(one, [grid.cv_results_[f"split{f}_test_score"][at] for f in range(3)])
     assert len(found.to_pandas()) == len(records)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "manhattan", "cosine"])
+@pytest.mark.parametrize("split", ["folds", "order", "groups"])
+def test_one_search_of_all_folds_predicts_as_a_search_per_fold(digits, metric, split):
+    X, codes = digits
+    other = {"folds": {}, "order": {"order": np.arange(len(codes))}, "groups": {"groups": np.arange(len(codes)) // 4}}
+    data = FoldedRows(X, codes, fold_numbers(codes, 4, **other[split]))
+    family = NeighborsFamily("neighbors", metric)
+    settings = family.settings(data)
+    for fold, together in enumerate(family.predict_folds(data, settings)):
+        inside = data.folds == fold
+        parts = Split(np.flatnonzero(~inside), np.flatnonzero(inside))
+        alone = family.fit_predict(data, parts, settings, range(len(settings)), lambda: False)
+        np.testing.assert_array_equal(together.predicted, alone.predicted)
+        np.testing.assert_allclose(together.losses, alone.losses, rtol=1e-6)
 
 
 @pytest.mark.parametrize("model", [kway.SoftmaxClassifier, kway.LogisticClassifier, kway.LeastSquaresClassifier])

@@ -119,7 +119,11 @@ def tune(estimator: Any, X: Any, y: Any, folds: int = 5, groups: Any = None, ord
     data = FoldedRows(rows, labels.codes, numbers)
     settings = family.settings(data)
     runner = Runner(family, data, settings, ACCURACY, list(range(len(settings))))
-    runner.add_folds(lambda: False)
+    if isinstance(family, NeighborsFamily):
+        for fold, predictions in enumerate(family.predict_folds(data, settings)):
+            runner.add(predictions, labels.codes[numbers == fold], len(labels.codes))
+    else:
+        runner.add_folds(lambda: False)
     scan = runner.scan
     mean, losses = scan.accuracy.mean(axis=0), scan.log_loss.mean(axis=0)
     best = int(np.lexsort((np.nan_to_num(losses, nan=np.inf), -mean))[0])

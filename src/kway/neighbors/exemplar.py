@@ -58,7 +58,7 @@ class ExemplarClassifier(VotingClassifier):
     max_iter : int, default=100
         Maximum number of L-BFGS iterations.
     tol : float, default=1e-3
-        Relative decrease of the objective, over ten iterations, below which training ends.
+        Training of a block ends if an iteration lowers its objective by less than tol / 10, relative to its start.
     n_jobs : int or None, default=None
         Number of threads; None uses all cores.
 
@@ -67,7 +67,7 @@ class ExemplarClassifier(VotingClassifier):
     classes_ : ndarray of shape (n_classes,)
         Labels.
     exemplars_ : ndarray of shape (n_samples, n_features)
-        Weights per training row, times the slope of its calibration.
+        Weights per training row, in the centered and scaled space, times the slope of its calibration.
     offsets_ : ndarray of shape (n_samples,)
         Offset of the calibrated score per training row.
     n_iter_ : int

@@ -167,7 +167,7 @@ def score_every_k(
 
 
 class OutsideSearch:
-    """An index of all rows, in which every row searches for its nearest rows in other folds."""
+    """An index of all rows, in which a row searches for its nearest rows outside its fold; fold -1 has no queries."""
 
     def __init__(self, X: Rows, folds: NDArray[np.int64], k: int, metric: str | Metric) -> None:
         self.metric = pick_metric(metric)
@@ -180,7 +180,7 @@ class OutsideSearch:
         n, k = len(self._folds), self._k
         rows = np.arange(n) if rows is None else rows
         ids, distances = np.empty((len(rows), k), np.int64), np.empty((len(rows), k))
-        share = np.bincount(self._folds).max() / n
+        share = np.bincount(self._folds[self._folds >= 0]).max() / n
         # about `share` of the neighbors are in the same fold; three standard deviations more, so that few are too few
         first_search = min(n, int((k + 3 * np.sqrt(k * share)) / (1 - share)) + 2)
         for block in spans(len(rows), rows_per_block(64 * first_search)):

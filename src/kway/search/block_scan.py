@@ -1,11 +1,12 @@
-"""Scans: queries (q, d) against all rows (n, d), a tile of at most 2 MB of keys at a time, never q x n.
+"""Scans: queries (q, d) against all rows (n, d), one tile of keys at a time, never q x n.
 
-BlockScan   exact search. The distance (distances.py) defines the keys of a tile, which are float32 if that is safe. The
-            few rows whose key, with its rounding, might be among the k best are measured in float64.
-confirm     proves neighbors that were found in another space (by a tree, or among unit vectors). They are k and a few
-            more, and all are measured in float64 under the metric. If the last one is farther than the k-th by more
-            than the rounding, no row that was not found can be nearer. Queries without this proof, mostly those with
-            ties, are scanned.
+BlockScan   exact search. A key is a cheap value, usually float32, that orders rows by distance up to a known rounding
+            error; each Distance (distances.py) defines its own. Rows whose key is within that error of the k best
+            are measured exactly in float64.
+confirm     proves neighbors that were found in another space (by a tree, or among unit vectors). It is given more than
+            k candidates per query, and measures all of them in float64 under the metric. If the last one is farther
+            than the k-th by more than the rounding, no other row can be nearer. Queries without this proof, mostly
+            those with ties, are scanned.
 
 Euclidean keys are computed relative to the mean of the rows if that saves digits.
 """
@@ -35,7 +36,7 @@ from kway.threads import pmap, shares, spans, spans_of, workers
 if TYPE_CHECKING:
     from kway.search.certified.bounded_scan import BoundedScan
 
-TILE_KEYS = CACHE_BYTES // 4  # float32 keys of a tile
+TILE_KEYS = CACHE_BYTES // 4  # keys of a tile: 2 MB as float32, 4 MB as float64
 COPY_BYTES = 4 * CACHE_BYTES  # bytes of rows or queries that are converted for one tile
 _MERGING = Lock()  # of heaps that several threads fill
 
@@ -62,7 +63,7 @@ class RowSearch(Protocol):
         """Bytes in memory, including rows."""
 
     def nearest(self, queries: Any, k: int) -> Neighbors:
-        """Return positions and distances (q, k) by (float64 distance, position), k <= n."""
+        """Return the positions and distances (q, k) of the k <= n nearest rows, by float64 distance, then position."""
 
 
 @dataclass(eq=False)
@@ -102,7 +103,7 @@ class Scan(ABC):
 
     @abstractmethod
     def nearest(self, queries: Any, k: int) -> Neighbors:
-        """Return positions and distances (q, k) by (float64 distance, position), k <= n."""
+        """Return the positions and distances (q, k) of the k <= n nearest rows, by float64 distance, then position."""
 
     @abstractmethod
     def on_device(self, device: Device) -> Any:
@@ -164,14 +165,14 @@ class BlockScan(Scan):
         return measured_rows(self.distance, queries, rows, places)
 
     def nearest(self, queries: Matrix, k: int) -> Neighbors:
-        """Return positions and distances (q, k) by (float64 distance, position), k <= n."""
+        """Return the positions and distances (q, k) of the k <= n nearest rows, by float64 distance, then position."""
         q, n, heaps = queries.shape[0], self.n, empty_heaps(queries.shape[0], k)
         blocks = spans(q, _block_size(q, queries.shape[1]))
         if len(blocks) >= workers() or n < 4096:
             counts = pmap(lambda b: self._scan(queries[b], heaps.part(b), slice(0, n)), blocks)
         else:  # few queries: the threads share the rows instead
             counts = pmap(lambda rows: self._scan(queries, heaps, rows, shared=True), shares(n))
-        self.touched = sum(counts) / q
+        self.touched = sum(counts) / max(q, 1)
         return heaps.neighbors()
 
     def _scan(self, queries: Matrix, heaps: Heaps, rows: slice, shared: bool = False) -> int:
@@ -182,9 +183,9 @@ class BlockScan(Scan):
         block = _Block.of(self, queries)
         thread_heaps = empty_heaps(*heaps.ids.shape) if shared else heaps
         needs_copy = not (
-            isinstance(self.rows, np.ndarray) and self.rows.dtype == block.keys.dtype and self.keys.center is None
+            isinstance(self.rows, np.ndarray) and self.rows.dtype == block.prepared.dtype and self.keys.center is None
         )
-        chunk = max(256, TILE_KEYS // block.keys.shape[0])
+        chunk = max(256, TILE_KEYS // max(block.prepared.shape[0], 1))
         if needs_copy and not sp.issparse(self.rows):
             chunk = min(chunk, max(64, COPY_BYTES // (4 * self.d)))
         measured = sum(block.offer(part, thread_heaps) for part in spans_of(rows, chunk))
@@ -200,8 +201,8 @@ class _Block:
 
     scan: BlockScan
     queries: Matrix  # (m, d) float64 as given, for exact distances
-    keys: Matrix  # (m, d') as they enter the keys
-    norms: NDArray[np.float64]  # (m,) of keys
+    prepared: Matrix  # (m, d') centered and converted, as the products of keys use them
+    norms: NDArray[np.float64]  # (m,) of `prepared`
     which: NDArray[np.int64]  # (m,) numbers of the queries in the block
 
     @staticmethod
@@ -217,9 +218,8 @@ class _Block:
         with np.errstate(over="ignore"):
             converted = keys.astype(scan.keys.dtype)
         fits = bool(norms.max(initial=0.0) < FLOAT32_SAFE[1])  # a distant query would overflow float32
-        if fits and (
-            scan.distance.product or np.array_equal(converted, keys)
-        ):  # Manhattan tiles must not round queries
+        # tiles without products, such as Manhattan's, must not round queries
+        if fits and (scan.distance.product or np.array_equal(converted, keys)):
             keys = converted
         return _Block(scan, frozen(exact), frozen(keys), norms, which)
 
@@ -228,7 +228,7 @@ class _Block:
         scan, keys, positions = self.scan, self.scan.keys, np.arange(part.start, part.stop)
         rows, code = scan.rows[part], scan.distance.code
         if sp.issparse(rows):
-            products = np.ascontiguousarray((self.keys @ rows.T).toarray())  # (m, c)
+            products = np.ascontiguousarray((self.prepared @ rows.T).toarray())  # (m, c)
             q, x = self.queries, rows
             arrays = (q.data, q.indices, q.indptr, x.data.astype(np.float64), x.indices, x.indptr)
             return int(
@@ -237,7 +237,7 @@ class _Block:
                     keys.slack, *heaps,
                 )
             )  # fmt: skip
-        products = scan.distance.tile(self.keys, scan.distance.row_side(_relative_to(rows, keys.center)))
+        products = scan.distance.tile(self.prepared, scan.distance.row_side(_relative_to(rows, keys.center)))
         full = rows if scan.kept.codes is None or scan.kept.full is None else scan.kept.full[part]
         scale, offset = (frozen(form[part].astype(products.dtype, copy=False)) for form in (keys.scale, keys.offset))
         return int(
@@ -286,7 +286,7 @@ def row_keys(kept: StoredRows, distance: Distance) -> RowKeys:
 
 
 def sum_rounding(d: int, key_type: type[np.floating]) -> float:
-    """Return the relative error d u / (1 - d u) of a sum of d products in any order, with 32 more roundings."""
+    """Return the relative error m u / (1 - m u) of a sum of d products with 32 more roundings, where m = d + 32."""
     unit_roundoff = 2.0**-24 if key_type == np.float32 else 2.0**-53
     error = (d + 32) * unit_roundoff
     return float(error / (1.0 - error)) if error < 0.5 else 1.0
@@ -326,7 +326,7 @@ class Confirmed(NamedTuple):
 
 
 def confirm(scan: BlockScan, queries: NDArray, found: Neighbors, k: int, rounding: float) -> Confirmed:
-    """Return the k nearest of queries (q, d), given more than k neighbors in another space.
+    """Return the k nearest of queries (q, d), given more than k neighbors in another space. `scan` has full dense rows.
 
     `rounding` bounds the absolute error of the distances found. A row that was not found is at least as far as the last
     row found. 1e-12 covers the relative error of float64 distances, and `angle_rounding` the absolute error of 1 - cos.
@@ -337,7 +337,7 @@ def confirm(scan: BlockScan, queries: NDArray, found: Neighbors, k: int, roundin
     order = np.lexsort((ids, distances), axis=1)[:, :k]
     ids, best = np.take_along_axis(ids, order, axis=1), np.take_along_axis(distances, order, axis=1)
     measured = distances.size
-    if len(found.ids.T) < len(scan.rows):
+    if found.ids.shape[1] < len(scan.rows):
         last = found_distances[:, -1] * (1.0 - 1e-12) - rounding
         angle_rounding = sum_rounding(queries.shape[1], np.float64) if scan.distance.by_angle else 0.0
         unproven = np.flatnonzero(last <= scan.distance.gap(best[:, -1] + angle_rounding) * (1.0 + 1e-12))

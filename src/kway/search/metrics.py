@@ -118,7 +118,7 @@ class Metric:
         )
 
     def facts(self) -> dict[str, Any]:
-        """Return the name and the parameters of the metric as JSON facts; `from_facts` reverses this.
+        """Return the name and the parameters of the metric as a dict of JSON values; `from_facts` reverses this.
 
         Returns
         -------

@@ -34,6 +34,7 @@ from kway.search.results import Neighbors
 from kway.threads import even_spans, pmap, single_blas, spans
 
 # Both numbers are decided by the MNIST search benchmarks (T1 Euclidean, T2 Manhattan).
+_EXTRA_FIRST = 3  # rows beyond k measured for the first radius; 2 k rows take 25% longer for k = 76 (benchmark T6)
 PANEL = 240  # queries per panel: their codes and a block of rows fit in the L1 cache
 CHUNK = 16  # blocks of 64 rows between two updates of the thresholds
 
@@ -189,7 +190,7 @@ class BoundedScan:
 
         The factors 1 + 1e-9 cover the rounding of the float64 sums of error bounds.
         """
-        codes, index, n_first = self._codes, self._index, 2 * distances.shape[1]
+        codes, index, n_first = self._codes, self._index, distances.shape[1] + _EXTRA_FIRST
         order = np.argsort(cells[:, 0], kind="stable").astype(np.int32)  # queries of the same cell share a panel
         slack = (sketch.slack + self._slack) * (1 + 1e-9)
         reach = sketch.coarse_slack + self._coarse_slack + codes.error
