@@ -22,7 +22,7 @@ def lines(*given):
 ANSWERED = {  # content, rows, and what evaluate says, if anything
     "whole": (WHOLE, 24, ""),
     "without an end": (WHOLE[:-1], 24, ""),
-    "cut in its last label": (WHOLE[:-3], 24, "1 rows have labels that the model has not learned ('b')"),
+    "cut in its last label": (WHOLE[:-3], 24, "1 rows have labels that are not classes of the model ('b')"),
     "of Windows": (WHOLE.replace(b"\n", b"\r\n"), 24, ""),
     "with a mark": (b"\xef\xbb\xbf" + WHOLE, 24, ""),
     "of two bytes a letter": (WHOLE.decode().encode("utf-16"), 24, ""),
@@ -33,7 +33,7 @@ ANSWERED = {  # content, rows, and what evaluate says, if anything
     "another column": (lines(HEAD + b",z", *(row + b",7" for row in ROWS)), 24, ""),
     "gaps": (lines(HEAD, b",,ant", *ROWS), 25, ""),
     "beyond float64": (lines(HEAD, b"1e999,1e300,ant", *ROWS), 25, ""),
-    "new labels": (lines(HEAD, b"1,1,emu", b"1,1,fox", *ROWS), 26, "2 rows have labels that the model has not learned"),
+    "new labels": (lines(HEAD, b"1,1,emu", b"1,1,fox", *ROWS), 26, "2 rows have labels that are not classes of the model"),
     "JSON": (b'{"a": 0.1, "b": 1, "y": "ant"}\n', 1, ""),
 }
 REFUSED = {

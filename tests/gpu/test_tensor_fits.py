@@ -113,7 +113,7 @@ def test_types_labels_and_what_is_refused():
     model = kway.SoftmaxClassifier(device="cuda")
     for rows, labels, words in (
         (bad, y, "NaN"),
-        (huge, y, "X holds 1e.20, more than 1e.15"),
+        (huge, y, "X holds 1e.20, more than 4e.14"),
         (X[:, 0], y, "2D"),
         (X[:0], y[:0], "0 sample"),
         (X, y[:-1], "inconsistent numbers of samples"),
