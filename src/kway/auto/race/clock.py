@@ -3,7 +3,7 @@
     left = budget - spent - reserve        reserve: time for the fits of the chosen models on all rows, test and report
 
 A job consists of pieces of work, each with a planned number of seconds. Before a piece begins, `up(seconds)` tells
-whether it still fits. A piece that has begun is never stopped.
+whether it no longer fits. A piece that has begun is never stopped.
 
 The budget that a user passes is in real seconds. The default budget is in planned seconds: each piece counts with the
 seconds of its formula (planning/costs.py), which are the same on every machine. So the same command gives the same

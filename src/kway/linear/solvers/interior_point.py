@@ -198,8 +198,8 @@ class KinkedProblem:
         For any u with |u| <= lasso (`l1_slopes`) and the residual rho = P theta + v + u, the minimum is also at least
         -(theta'P theta) / 2 - |rho| |w|, because lasso |w| >= u'w and w'Pw / 2 >= theta'P w - theta'P theta / 2.
         After a full Newton step, rho is pure rounding error, and this bound does not suffer from cancellation. It is
-        used only then. At the optimum, |w| <= F / lasso. Without an L1 penalty, |w| is assumed to be at most
-        10 (|theta| + margin), which is not proved. If |w| is larger, the bound is wrong by about 1e-9 per unit of |w|.
+        used only then. At the optimum, |w| <= F / lasso. Besides, |w| is assumed to be at most 10 (|theta| + margin),
+        which is not proved. If |w| is larger, the bound is wrong by about 1e-9 per unit of |w|.
         """
         v = self.slopes(a).T @ self.Z
         rho = np.abs(self.ridge * theta + v + l1_slopes)
@@ -297,7 +297,7 @@ def _gram(Z: Floats, weight: Floats) -> Floats:
 
 
 class Minimum(NamedTuple):
-    """The best theta (R, D), its value, a lower bound of the optimum, the last theta, and the number of steps."""
+    """The best theta (R, D), its value, a lower bound of the optimum, the last theta, the number of steps, and zeros."""
 
     theta: Floats
     value: float
