@@ -33,7 +33,11 @@ ANSWERED = {  # content, rows, and what evaluate says, if anything
     "another column": (lines(HEAD + b",z", *(row + b",7" for row in ROWS)), 24, ""),
     "gaps": (lines(HEAD, b",,ant", *ROWS), 25, ""),
     "beyond float64": (lines(HEAD, b"1e999,1e300,ant", *ROWS), 25, ""),
-    "new labels": (lines(HEAD, b"1,1,emu", b"1,1,fox", *ROWS), 26, "2 rows have labels that are not classes of the model"),
+    "new labels": (
+        lines(HEAD, b"1,1,emu", b"1,1,fox", *ROWS),
+        26,
+        "2 rows have labels that are not classes of the model",
+    ),
     "JSON": (b'{"a": 0.1, "b": 1, "y": "ant"}\n', 1, ""),
 }
 REFUSED = {

@@ -297,7 +297,7 @@ def _gram(Z: Floats, weight: Floats) -> Floats:
 
 
 class Minimum(NamedTuple):
-    """The best theta (R, D), its value, a lower bound of the optimum, the last theta, the number of steps, and zeros."""
+    """The best theta (R, D), its value, a lower bound of the optimum, the last theta, the steps, and zeros."""
 
     theta: Floats
     value: float
