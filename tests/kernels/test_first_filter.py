@@ -5,8 +5,7 @@ import pytest
 
 from kway.kernels.codes.bits import encode_rows, sign_words
 from kway.kernels.codes.first_filter import HIT_STEP, FirstFilter, fill_tables, filter_block, max_weight, weigh_bits
-from kway.kernels.codes.row_tiles import TABLE_FEATURES, TILE_ROWS, transpose_rows
-from kway.kernels.codes.sum_tables import fill_sum_tables, sum_rows
+from kway.kernels.codes.row_tiles import TABLE_FEATURES, TILE_ROWS, fill_sum_tables, sum_rows, transpose_rows
 from kway.kernels.lanes import cpu_has
 from kway.search.codecs.bit_scan import bit_planes
 

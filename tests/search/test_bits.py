@@ -58,8 +58,10 @@ def test_estimates_are_unbiased_and_as_far_off_as_their_bars_say(bits, lost):
     queries = at_cosine(rng, rows, 0.6)
     codes = Bits(bits).encode(rows, COSINE)
     turned = codes.frame.rotate(queries)
-    estimates = codes.factors() * np.einsum("ij,ij->i", turned, codes.grid())
-    errors, bars = estimates - 0.6, 0.8 * codes.deviations()
+    y = codes.grid()
+    estimates = codes.factors() * np.einsum("ij,ij->i", turned, y)
+    orthogonal = codes.factors() ** 2 * np.einsum("ij,ij->i", y, y) - 2.0 * codes.halves()
+    errors, bars = estimates - 0.6, 0.8 * np.sqrt(np.maximum(orthogonal, 0.0) / (codes.frame.wide - 1))
     assert abs(errors.mean()) < 4 * errors.std() / np.sqrt(len(errors))
     assert abs((errors / bars).std() - 1) < 0.05
     deviation = 0.8 * np.sqrt(lost / (1 - lost) / 511)  # 0.027 for one bit

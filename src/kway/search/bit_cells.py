@@ -230,48 +230,29 @@ def fill_cells(index: LandmarksIndex, source: Any, folder: str | Path | None = N
     """Place the landmarks of an empty index, encode all blocks and set its table; return the number of rows."""
     store = index.recipe.store
     assert isinstance(store, Bits)
-    learner = _Learner(index, store, _arrays_of(source))
-    coder, arrays = encode_parts(source, learner.learn, learner.restore, index.metric, folder)
-    assert isinstance(coder, _CellCoder)
+    cell_encoder = _CellEncoder(index, store, _arrays_of(source))
+    encoder, arrays = encode_parts(source, cell_encoder.learn, cell_encoder.restore, index.metric, folder)
     order, offsets = sort_by_cell(arrays.take("cells"), index.n_landmarks)
     code_arrays_in_order = {key: frozen(arrays.take(key, order)) for key in CODE_ARRAYS}
-    codes = BitRows(residual_frame(store, coder.n_features), **code_arrays_in_order)
-    index._set(BitCells.from_codes(None, codes, frozen(order), offsets, coder.centers, index._layout()))
+    codes, layout = BitRows(residual_frame(store, encoder.n_features), **code_arrays_in_order), index._layout()
+    index._set(BitCells.from_codes(None, codes, frozen(order), offsets, layout.centers(), layout))
     return len(order)
 
 
 @dataclass(frozen=True)
-class _CellCoder:
-    """Encodes blocks of rows about the landmarks of the index."""
+class _CellEncoder:
+    """Encodes blocks of rows about the landmarks of the index.
 
-    index: LandmarksIndex
-    store: Bits
-    centers: NDArray[np.float32]
-
-    @property
-    def n_features(self) -> int:
-        return self.centers.shape[1]
-
-    def facts(self) -> dict[str, NDArray]:
-        index = self.index
-        projection = index._projection
-        values = (projection.mean, projection.basis, projection.length, index._landmarks, index._trained)
-        return job_settings(self.store.bits, index.metric) | dict(zip(_SETTINGS, map(np.asarray, values)))
-
-    def encode(self, rows: NDArray) -> dict[str, NDArray]:
-        cells = self.index._nearest_landmarks(rows)
-        frame = residual_frame(self.store, rows.shape[1])
-        codes = CenteredBits.encode(rows, frame, self.centers, cells, self.index.metric.distance).codes
-        return code_arrays(codes) | {"cells": cells.astype(np.int32)}
-
-
-@dataclass(frozen=True)
-class _Learner:
-    """Places landmarks from a sample of the arrays, or from the first block."""
+    The landmarks are placed by a sample of the arrays, or by the first block if there are none.
+    """
 
     index: LandmarksIndex
     store: Bits
     arrays: tuple[NDArray, ...]
+
+    @property
+    def n_features(self) -> int:
+        return len(self.index._projection.mean)
 
     def learn(self, rows: NDArray) -> BlockEncoder:
         index, n = self.index, sum(map(len, self.arrays))
@@ -285,17 +266,29 @@ class _Learner:
         size = int(max(ROWS_PER_CENTER * n_landmarks, SAMPLE_ROWS, 6 * rows.shape[1]))
         sample = rows if not n else self._sample(size)
         index._place(sample, n or len(rows))
-        return self._coder()
+        return self
 
     def restore(self, facts: Mapping[str, NDArray], folder: str) -> BlockEncoder:
         check_same_job(facts, self.store, self.index.metric, folder, "landmarks")
         index = self.index
         index._projection = Projection(facts["mean"], frozen(facts["basis"]), int(facts["length"]))
         index._landmarks, index._trained = frozen(facts["landmarks"]), int(facts["trained"])
-        return self._coder()
+        return self
 
-    def _coder(self) -> _CellCoder:
-        return _CellCoder(self.index, self.store, self.index._layout().centers())
+    def facts(self) -> dict[str, NDArray]:
+        index = self.index
+        projection = index._projection
+        values = (projection.mean, projection.basis, projection.length, index._landmarks, index._trained)
+        return job_settings(self.store.bits, index.metric) | dict(zip(_SETTINGS, map(np.asarray, values)))
+
+    def encode(self, rows: NDArray) -> dict[str, NDArray]:
+        cells, frame = self.index._nearest_landmarks(rows), residual_frame(self.store, rows.shape[1])
+        codes = CenteredBits.encode(rows, frame, self._centers, cells, self.index.metric.distance).codes
+        return code_arrays(codes) | {"cells": cells.astype(np.int32)}
+
+    @cached_property
+    def _centers(self) -> NDArray[np.float32]:
+        return self.index._layout().centers()
 
     def _sample(self, size: int) -> NDArray:
         """Return `size` rows, drawn at random from all arrays."""

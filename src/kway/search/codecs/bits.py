@@ -412,12 +412,6 @@ class BitRows(Codes):
         """Return ||r||^2 / 2 (n,) of every row; only rows of zeros have a factor of 0."""
         return self.half if len(self.half) else np.where(self.factor > 0, np.float32(0.5), np.float32(0))
 
-    def deviations(self) -> NDArray[np.float32]:
-        """Return e_r (n,): the standard deviation of an estimated product per unit of ||q_perp||."""
-        y = self.grid()
-        orthogonal = self.factors() ** 2 * np.einsum("ij,ij->i", y, y) - 2.0 * self.halves()
-        return np.sqrt(np.maximum(orthogonal, 0.0) / (self.frame.wide - 1))
-
     def on_device(self, device: Device) -> Any:
         """Return a copy of the codes on a device, in whole tiles."""
         from kway.rows.gpu.bit_codes import EncodedBits
