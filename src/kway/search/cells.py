@@ -204,8 +204,7 @@ class CellLayout(NamedTuple):
         """Return the arrays with which kernels find the cells of queries."""
         half = half_squares(self.landmarks)
         marks = half if self.distance.order else frozen(np.zeros_like(half))
-        mean, basis = frozen(self.projection.mean), self.projection.basis
-        return CellFinder(mean, basis, self.landmarks, marks)
+        return CellFinder(frozen(self.projection.mean), frozen(self.projection.basis.T), self.landmarks, marks)
 
     def centers(self) -> NDArray[np.float32]:
         """Return the landmarks (c, d) in the space of the distance."""
