@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.errors import CombinationError, InputError
-from kway.kernels.codes.bits import WIDEST_FILTER, decode_rows, encode_rows, rotate, rotate_back
+from kway.kernels.codes.bits import WIDEST_FILTER, encode_rows, rotate
 from kway.kernels.jit import frozen
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.parameters import YES_OR_NO, between, check_parameters, whole
@@ -395,14 +395,17 @@ class BitRows(Codes):
         y_squares = np.einsum("ij,ij->i", y, y)
         # <r, y> = ||r||^2 / f
         y *= np.divide(2.0 * selected.halves(), f * y_squares, out=np.zeros_like(f), where=f > 0)[:, None]
-        rotate_back(y, self.frame.signs)
-        return y[:, : self.shape[1]] + self.frame.center
+        return y @ self.frame.rotate(np.eye(self.shape[1])).T + self.frame.center
 
     def grid(self) -> NDArray[np.float32]:
         """Return the decoded y (n, D) of kernels/codes/bits.py."""
-        out = np.empty((len(self), self.frame.wide), dtype=np.float32)
-        decode_rows(self.frame.bits, self.head, self.rest, out)
-        return out
+        bits, wide = self.frame.bits, self.frame.wide
+        words = np.concatenate([self.head.T, self.rest], axis=1).view(np.uint8)  # (n, B D / 8) bytes
+        y = np.full((len(self), wide), 1 - 2**bits, dtype=np.float32)
+        for b in range(bits):
+            plane = words[:, b * wide // 8 : (b + 1) * wide // 8]
+            y += np.float32(2 ** (bits - b)) * np.unpackbits(plane, axis=1, bitorder="little")
+        return y
 
     def factors(self) -> NDArray[np.float32]:
         """Return the factors f (n,)."""
