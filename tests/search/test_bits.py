@@ -239,8 +239,8 @@ def test_distances_of_cells_are_those_of_the_estimate(metric):
     index = Landmarks(n_landmarks=7, store=Bits(4, rerank=False)).build(rows, metric)
     found = index.nearest(queries, 500, probes=7)
     codes = index.rows
-    y, f = codes.codes.grid(), codes.codes.factors()
-    centers, frame = codes.landmarks[codes.cells].astype(np.float64), codes.codes.frame
+    y, f = codes.grid(), codes.factors()
+    centers, frame = codes.landmarks[codes.cells].astype(np.float64), codes.frame
     placed = np.asarray(index.metric.distance.place(queries.astype(np.float64)))
     estimated = np.array([  # <q - m, x - m> of every row, but <q, x - m> under dot
         f * np.einsum("ij,ij->i", frame.rotate(q - (0 if metric == "dot" else centers)).astype(float), y)
@@ -249,7 +249,7 @@ def test_distances_of_cells_are_those_of_the_estimate(metric):
         for q in placed
     ])  # fmt: skip
     gaps = np.square(placed[:, None] - centers).sum(axis=2)  # (q, n)
-    squared = gaps + 2 * codes.codes.halves() - 2 * estimated
+    squared = gaps + 2 * codes.halves() - 2 * estimated
     expected = {
         "euclidean": np.sqrt(np.maximum(squared, 0)),
         "cosine": np.maximum(0.5 * squared, 0),

@@ -1,4 +1,4 @@
-"""Landmark cells whose rows are stored as bits: codes of the difference between a row and its landmark (CenteredBits).
+"""Landmark cells whose rows are stored as bits: codes of the difference between a row and its landmark.
 
 `BitCells` is the table of codes, sorted by cell. A model file has the same order, so that a large index can be
 memory-mapped.
@@ -6,7 +6,7 @@ memory-mapped.
     offsets (c + 1,)   cell g contains the rows offsets[g]:offsets[g + 1]
     names (n,)         row ids: names[i] is the position in the index of row i of this table; `places` is its inverse
     lengths (c, 2)     the smallest and the largest length ||x - m|| of the rows x of a cell with landmark m. A zero row
-                       under cosine counts as longer than it is (CenteredBits.encode). The bound of its distance is
+                       under cosine counts as longer than it is (encode_residuals). The bound of its distance is
                        still valid, because <q - m, r> <= ||q - m|| ||r||.
     rotated (c, D)     the landmarks, rotated like the codes
 
@@ -46,10 +46,10 @@ from kway.search.cells import (
     Projection,
     single_groups,
     sort_by_cell,
-    take_rows,
+    take_stored,
 )
 from kway.search.codecs.bit_scan import coded_rows
-from kway.search.codecs.bits import CODE_ARRAYS, BitRows, Bits, CenteredBits, residual_frame
+from kway.search.codecs.bits import CODE_ARRAYS, BitRows, Bits, CenteredBits, encode_residuals, residual_frame
 from kway.search.codecs.block_codes import BlockEncoder, check_same_job, code_arrays, encode_parts, job_settings
 from kway.search.codecs.stores import StoredRows
 from kway.search.distances import Distance
@@ -86,19 +86,16 @@ class BitCells(CellOrder):
     def keep(rows: NDArray, cells: NDArray[np.int64], layout: CellLayout) -> StoredRows:
         """Encode rows (n, d) that belong to these cells (n,)."""
         store = _bits(layout)
-        codes = CenteredBits.encode(
-            rows, residual_frame(store, rows.shape[1]), layout.centers(), frozen(cells), layout.distance
-        )
+        frame = residual_frame(store, rows.shape[1])
+        codes = encode_residuals(rows, frame, layout.centers(), frozen(cells), layout.distance)
         return StoredRows(rows if store.rerank else None, codes)
 
     @staticmethod
     def of(kept: StoredRows, cells: NDArray[np.int64], layout: CellLayout) -> BitCells:
         """Return the table of stored rows, which are in the order of their positions and belong to these cells (n,)."""
-        coded = kept.codes
-        assert isinstance(coded, CenteredBits)
         order, offsets = sort_by_cell(cells, len(layout.landmarks))
-        full = take_rows(kept.full, order)
-        return BitCells.from_codes(full, coded.codes.take(order), frozen(order), offsets, coded.landmarks, layout)
+        ordered = take_stored(kept, order)
+        return BitCells.from_codes(ordered.full, cast(BitRows, ordered.codes), frozen(order), offsets, layout)
 
     @staticmethod
     def from_arrays(rows: Any, arrays: dict[str, NDArray], layout: CellLayout) -> BitCells:
@@ -108,14 +105,14 @@ class BitCells(CellOrder):
         assert codes is not None
         offsets = np.concatenate([[0], np.cumsum(arrays["sizes"])])
         full = None if rows is None else frozen(rows)
-        return BitCells.from_codes(full, codes, frozen(arrays["names"]), frozen(offsets), layout.centers(), layout)
+        return BitCells.from_codes(full, codes, frozen(arrays["names"]), frozen(offsets), layout)
 
     @staticmethod
     def from_codes(
-        full: NDArray | None, codes: BitRows, names: NDArray, offsets: NDArray, centers: NDArray[np.float32],
-        layout: CellLayout,
-    ) -> BitCells:  # fmt: skip
+        full: NDArray | None, codes: BitRows, names: NDArray, offsets: NDArray, layout: CellLayout
+    ) -> BitCells:
         """Return the table of codes that are sorted by cell, with names (n,) and offsets (c + 1,)."""
+        centers = layout.centers()
         lengths = np.zeros((len(centers), 2), dtype=np.float32)
         filled = np.flatnonzero(np.diff(offsets))
         if len(filled):
@@ -149,10 +146,13 @@ class BitCells(CellOrder):
         """Whether a search of all cells is the reference for guarantees: only if full rows are not stored."""
         return not self.has_full
 
-    def rows(self) -> StoredRows:
-        """Return the stored rows in the order of their positions."""
-        codes = CenteredBits(self.codes, self.centers, self.cells_in_order).take(self.places)
-        return StoredRows(take_rows(self.kept.full, self.places), codes)
+    @property
+    def best(self) -> Any:
+        """The most precise rows in the order of their positions: an array, or codes that decode to rows."""
+        kept = self.rows()
+        if kept.full is not None:
+            return kept.full
+        return CenteredBits(**vars(kept.codes), landmarks=self.centers, cells=self.cells)
 
     def more(self, rows: NDArray, cells: NDArray[np.int64], layout: CellLayout) -> StoredRows:
         """Encode more rows (n, d), which belong to these cells (n,)."""
@@ -161,7 +161,8 @@ class BitCells(CellOrder):
     def arrays(self) -> dict[str, NDArray]:
         """Return the arrays of a model file."""
         full = {"rows": self.kept.full} if self.has_full else {}
-        codes = CenteredBits(self.codes, self.centers, self.names).arrays()
+        codes = self.codes.arrays()
+        del codes["codes.center"]  # zeros
         return full | codes | {"names": self.names, "sizes": np.diff(self.offsets)}
 
     def search_single(
@@ -235,7 +236,7 @@ def fill_cells(index: LandmarksIndex, source: Any, folder: str | Path | None = N
     order, offsets = sort_by_cell(arrays.take("cells"), index.n_landmarks)
     code_arrays_in_order = {key: frozen(arrays.take(key, order)) for key in CODE_ARRAYS}
     codes, layout = BitRows(residual_frame(store, encoder.n_features), **code_arrays_in_order), index._layout()
-    index._set(BitCells.from_codes(None, codes, frozen(order), offsets, layout.centers(), layout))
+    index._set(BitCells.from_codes(None, codes, frozen(order), offsets, layout))
     return len(order)
 
 
@@ -283,7 +284,7 @@ class _CellEncoder:
 
     def encode(self, rows: NDArray) -> dict[str, NDArray]:
         cells, frame = self.index._nearest_landmarks(rows), residual_frame(self.store, rows.shape[1])
-        codes = CenteredBits.encode(rows, frame, self._centers, cells, self.index.metric.distance).codes
+        codes = encode_residuals(rows, frame, self._centers, cells, self.index.metric.distance)
         return code_arrays(codes) | {"cells": cells.astype(np.int32)}
 
     @cached_property
