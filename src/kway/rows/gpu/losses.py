@@ -1,8 +1,7 @@
 """Values and gradients of the losses on a device, for blocks of rows with their targets.
 
 The formulas are those of kernels/linear/losses.py, written for whole blocks: scores (m, R) and targets in, values (m,)
-float64 and slopes (m, R) out. A test compares the two for every loss that has a formula here. The others, such as
-softmax-squared, are computed on the host. Slopes may overwrite the scores.
+float64 and slopes (m, R) out. A test compares the two for every registered loss. Slopes may overwrite the scores.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Slopes(NamedTuple):
 
 
 def slopes(kind: int, scores: Tensor, targets: BlockTargets, margin: float, width: float) -> Slopes:
-    """Return values and slopes of a loss with a formula, by its number."""
+    """Return values and slopes of a registered loss, by its number."""
     if kind in _COLUMNS:
         return _column_rows(_COLUMNS[kind], scores, targets, margin, width)
     return _JOINT[kind](scores, targets, margin, width)
@@ -81,6 +80,16 @@ def _squared(t: Tensor, margin: float, width: float) -> Slopes:
     return Slopes((1 - t) ** 2, -2 * (1 - t))
 
 
+def _sigmoid_squared(t: Tensor, margin: float, width: float) -> Slopes:
+    miss = torch.sigmoid(-t)
+    return Slopes(2 * miss * miss, -4 * miss * miss * (1 - miss))
+
+
+def _sigmoid_absolute(t: Tensor, margin: float, width: float) -> Slopes:
+    miss = torch.sigmoid(-t)
+    return Slopes(2 * miss, -2 * miss * (1 - miss))
+
+
 def _gaps(gap: Tensor, width: float) -> Slopes:
     """Return max(0, gap) and its slope; the kink is smoothed over `width`, if it is not 0."""
     if width == 0:
@@ -115,8 +124,25 @@ def _softmax(f: Tensor, targets: BlockTargets, margin: float, width: float) -> S
     return Slopes(mass.log() - label_scores, f)
 
 
+def _softmax_squared(f: Tensor, targets: BlockTargets, margin: float, width: float) -> Slopes:
+    p = f.softmax(1)
+    miss = p - _distributions(f, targets)
+    return Slopes((miss * miss).sum(1, dtype=torch.float64), _through_softmax(p, 2 * miss))
+
+
+def _softmax_absolute(f: Tensor, targets: BlockTargets, margin: float, width: float) -> Slopes:
+    p = f.softmax(1)
+    miss = p - _distributions(f, targets)
+    return Slopes(miss.abs().sum(1, dtype=torch.float64), _through_softmax(p, miss.sign()))
+
+
+def _through_softmax(p: Tensor, slope: Tensor) -> Tensor:
+    """Turn slopes in p into slopes in the scores: p (u - p.u)."""
+    return p * (slope - (p * slope).sum(1, keepdim=True))
+
+
 def _one_hot(f: Tensor, targets: BlockTargets, margin: float, width: float) -> Slopes:
-    miss = f - (torch.zeros_like(f).scatter_(1, targets.codes[:, None], 1) if targets.soft is None else targets.soft)
+    miss = f - _distributions(f, targets)
     return Slopes((miss * miss).sum(1, dtype=torch.float64), 2 * miss)
 
 
@@ -132,14 +158,24 @@ def _multi_hinge(f: Tensor, targets: BlockTargets, margin: float, width: float) 
     return Slopes(value.sum(1, dtype=torch.float64), slope)
 
 
+def _distributions(f: Tensor, targets: BlockTargets) -> Tensor:
+    if targets.soft is not None:
+        return targets.soft
+    return torch.zeros_like(f).scatter_(1, targets.codes[:, None], 1)
+
+
 _COLUMNS: dict[int, Callable[[Tensor, float, float], Slopes]] = {
     kinds.LOGISTIC: _logistic,
     kinds.HINGE: _hinge,
     kinds.PERCEPTRON: _perceptron,
     kinds.SQUARED: _squared,
+    kinds.SIGMOID_SQUARED: _sigmoid_squared,
+    kinds.SIGMOID_ABSOLUTE: _sigmoid_absolute,
 }
 _JOINT: dict[int, Callable[[Tensor, BlockTargets, float, float], Slopes]] = {
     kinds.SOFTMAX: _softmax,
+    kinds.SOFTMAX_SQUARED: _softmax_squared,
+    kinds.SOFTMAX_ABSOLUTE: _softmax_absolute,
     kinds.ONE_HOT: _one_hot,
     kinds.MULTI_HINGE: _multi_hinge,
 }
@@ -204,14 +240,14 @@ BlockSlopes = Callable[[Tensor, Any], Slopes]  # (scores (m, R), rows) -> values
 
 
 def block_slopes(labeled: LabeledRows, losses: RowLosses) -> BlockSlopes:
-    """Return a function that computes values and slopes; a loss without a formula is computed on the host."""
+    """Return a function that computes values and slopes; a loss without a kernel is computed on the host."""
     loss = losses.loss
 
-    def on_device(scores: Tensor, rows: slice | NDArray) -> Slopes:
+    def compiled(scores: Tensor, rows: slice | NDArray) -> Slopes:
         return slopes(loss.kernel, scores, labeled.targets(rows), loss.margin, loss.width)
 
-    def on_host(scores: Tensor, rows: slice | NDArray) -> Slopes:
+    def in_python(scores: Tensor, rows: slice | NDArray) -> Slopes:
         value, slope = loss.value_gradient(scores.cpu().numpy(), losses.targets.of(rows))
         return Slopes(labeled.device.put(value), labeled.device.put(slope))
 
-    return on_device if loss.kernel in _COLUMNS or loss.kernel in _JOINT else on_host
+    return compiled if loss.compiled else in_python
