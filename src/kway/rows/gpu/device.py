@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from threading import Lock
 from typing import Any, NamedTuple
@@ -82,9 +83,14 @@ class Device:
         """Whether Triton compiles int8 products for the GPU: compute capability 8.0 or newer."""
         return self.is_gpu and self.torch.cuda.get_device_capability(self.name) >= (8, 0)
 
+    @cached_property
+    def total_bytes(self) -> int:
+        """Bytes of the memory of a GPU."""
+        return int(self.torch.cuda.get_device_properties(self.name).total_memory)
+
     def selected(self) -> AbstractContextManager[Any]:
-        """Return a context in which kernels start on this device; they otherwise start on torch's current GPU."""
-        return self.torch.cuda.device(self.name) if self.is_gpu else nullcontext()
+        """Return a context in which kernels start on this device; "cuda" is torch's current GPU."""
+        return self.torch.cuda.device(self.name) if self.name.startswith("cuda:") else nullcontext()
 
     def put(self, array: Any, dtype: Any = None) -> Tensor:
         """Return a tensor on the device with the values of a numpy array or of a tensor on any device.
