@@ -237,8 +237,19 @@ def is_tensor(array: Any) -> bool:
 
 
 def on_host(array: Any) -> Any:
-    """Return a tensor as a numpy array on the host, and anything else unchanged."""
-    return array.detach().cpu().numpy() if is_tensor(array) else array
+    """Return a tensor as a numpy array on the host, and anything else unchanged.
+
+    Floats that numpy has no type for, bfloat16 for example, become float32, which holds them exactly.
+    """
+    if not is_tensor(array):
+        return array
+    exact = array.detach().cpu()
+    has_numpy_type = not exact.is_floating_point() or str(exact.dtype) in (
+        "torch.float16",
+        "torch.float32",
+        "torch.float64",
+    )
+    return (exact if has_numpy_type else exact.float()).numpy()
 
 
 def as_tensor(device: Device, values: NDArray) -> Any:
