@@ -6,11 +6,12 @@ what it found by loss, penalty and solver, and the worst times against scikit-le
 
 import os
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from optimum_attack.campaign import run, told
+from optimum_attack.campaign import one, run, told
 from optimum_attack.larger import draw_larger, judge_larger
 from optimum_attack.optima import optimum
 from optimum_attack.problems import Problem, draw
@@ -51,14 +52,14 @@ def test_no_larger_fit_misses_silently():
 
 @pytest.mark.slow
 def test_no_larger_fit_misses_silently_in_the_long_run():
-    found = run(range(300), os.cpu_count() or 1, np.inf, print, larger=True)
+    found = run(partial(one, larger=True), range(300), os.cpu_count() or 1, np.inf, print)
     assert not [v["said"] for v in found if v["missed"]]
 
 
 @pytest.mark.slow
 def test_no_fit_misses_its_optimum_silently_in_the_long_run():
     seeds = range(int(os.environ.get("KWAY_PROBLEMS", "2000")))
-    found = run(seeds, os.cpu_count() or 1, np.inf, print)
+    found = run(one, seeds, os.cpu_count() or 1, np.inf, print)
     told(found, len(seeds))
     assert len(found) == len(seeds)
     assert not [v["said"] for v in found if v["missed"]]

@@ -181,12 +181,10 @@ def test_shares_sum_to_one_whatever_the_weights_sum_to():
 
 
 def test_voters_count_until_k_rows_are_full_and_the_last_in_part():
-    parts, short = take_weight(np.array([[2.0, 0.5, 4.0, 1.0], [1.0, 1.0, 0.0, 1.0]]), 3)
+    parts = take_weight(np.array([[2.0, 0.5, 4.0, 1.0], [1.0, 1.0, 0.0, 1.0]]), 3)
     assert parts.tolist() == [[2.0, 0.5, 0.5, 0.0], [1.0, 1.0, 0.0, 1.0]]
-    assert short == 0
-    parts, short = take_weight(np.array([[0.25, 0.5], [3.0, 3.0], [1.0, 1.5]]), 3)
+    parts = take_weight(np.array([[0.25, 0.5], [3.0, 3.0], [1.0, 1.5]]), 3)
     assert parts.tolist() == [[0.25, 0.5], [3.0, 0.0], [1.0, 1.5]]
-    assert short == 2.25
 
 
 def test_class_weights_of_a_name_and_of_a_dict():

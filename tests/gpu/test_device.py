@@ -139,3 +139,15 @@ def test_full_precision_lasts_until_the_last_is_out():
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def test_bfloat16_rows_count_as_float32():
+    torch = pytest.importorskip("torch")
+    from kway import NeighborsClassifier, SoftmaxClassifier
+
+    rng = np.random.default_rng(0)
+    y = np.arange(90) % 3
+    rows = torch.from_numpy(rng.normal(size=(90, 4)) + 2 * y[:, None]).to(torch.bfloat16)
+    for model in (SoftmaxClassifier(device="cpu"), NeighborsClassifier(device="cpu")):
+        model.fit(rows, y)
+        np.testing.assert_array_equal(model.predict(rows).numpy(), model.predict(rows.float().numpy()))

@@ -31,7 +31,7 @@ def check_bounds(device, kind, metric):
     rows = rows_on(device, data, metric)
     tiles = Int8Tiles.build(rows)
     queries = device.put(np.concatenate([data[:50], data[:50] * np.float32(1.3) + np.float32(0.01)]))
-    int8 = tiles.quantize(tiles.rotate(queries), float("inf"))
+    int8 = tiles.quantize(queries, float("inf"))
     fetch = lambda t: device.fetch(t).astype(np.float64)  # noqa: E731
     assert not fetch(int8.flags).any()
     digits = fetch(int8.digits)[:, :100]

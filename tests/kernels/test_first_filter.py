@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from kway.kernels.codes.bits import encode_rows, sign_words
+from kway.kernels.codes.bits import encode_rows
 from kway.kernels.codes.first_filter import HIT_STEP, FirstFilter, fill_tables, filter_block, max_weight, weigh_bits
-from kway.kernels.codes.row_tiles import TABLE_FEATURES, TILE_ROWS, transpose_rows
-from kway.kernels.codes.sum_tables import fill_sum_tables, sum_rows
+from kway.kernels.codes.row_tiles import TABLE_FEATURES, TILE_ROWS, fill_sum_tables, sum_rows, transpose_rows
 from kway.kernels.lanes import cpu_has
-from kway.search.codecs.bit_scan import bit_planes
+from kway.search.codecs.bit_scan import bit_planes, sign_words
 
 
 def bits_of(words):
@@ -76,10 +75,10 @@ def test_signs_of_queries_are_those_of_the_codes(bits):
     """Also for coordinates that are zero: a query and an equal row differ in no bit."""
     z = np.random.default_rng(0).standard_normal((5, 128)).astype(np.float32)
     z[:, ::3], z[4, ::6] = 0, -0.0
-    words, head = np.empty((5, 2), np.uint64), np.empty((2, 5), np.uint64)
+    head = np.empty((2, 5), np.uint64)
     rest, factor, half = np.empty((5, 2 * bits - 2), np.uint64), np.empty(5, np.float32), np.empty(5, np.float32)
     encode_rows(z, bits, np.float32(1), head, rest, factor, half, np.zeros(1, np.float32))
-    sign_words(z, words)
+    words = sign_words(z)
     np.testing.assert_array_equal(head.T, words)
     ones = bit_planes(np.ones((5, 1, 128)))
     for i in range(5):

@@ -18,7 +18,6 @@ from kway.neighbors.agreement import (
     ladder,
     search_all_steps,
     search_at_steps,
-    tune,
     without_self,
 )
 from kway.search import Bits, Flat, Landmarks
@@ -138,14 +137,6 @@ def test_probes_that_were_given_are_kept_without_tuning():
     assert model.index_.probes == 3
 
 
-def test_queries_of_ones_own_can_be_asked():
-    X, y, Q, _ = real_digits()
-    index = kway.search.Landmarks().build(X)
-    made = tune(index, X, None, 5, lambda found: y[found.ids[:, 0]], Target(0.95), queries=Q)
-    assert made.index is index
-    assert made.agreement.n_queries == 800
-
-
 def test_an_index_is_tuned_again_when_the_rows_have_grown(tmp_path):
     X, y, _, _ = real_digits()
     model = NeighborsClassifier(index="landmarks", agreement=Target(0.95, n_pilot=100)).fit(X[:60], y[:60])
@@ -162,27 +153,27 @@ def test_an_index_is_tuned_again_when_the_rows_have_grown(tmp_path):
     assert kway.load(tmp_path / "model.kway").agreement_ == model.agreement_
 
 
-@pytest.mark.parametrize("own", [True, False])
-def test_one_search_answers_as_many_searches_do(own):
-    X, _, Q, _ = real_digits()
-    X, asked = X[:2000], QuerySample(X[:300] if own else Q[:300], np.arange(300) if own else None, 5)
+def test_one_search_answers_as_many_searches_do():
+    X, _, _, _ = real_digits()
+    X, asked = X[:2000], QuerySample(X[:300], np.arange(300), 5)
     index, steps, some = kway.search.Landmarks().build(X), [1, 3, 12], slice(100, 250)
     truth, find = search_all_steps(index, asked, steps)
     exact = asked.search(kway.search.Flat().build(X))
     np.testing.assert_array_equal(truth.ids, exact.ids)
     for probes in steps:
         np.testing.assert_array_equal(find(probes, some).neighbors.ids, asked.search(index, some, probes).ids)
-    if own:
-        assert (truth.ids != np.arange(300)[:, None]).all()
+    assert (truth.ids != np.arange(300)[:, None]).all()
 
 
 def test_codes_next_to_rows_are_compared_with_exact_search():
-    X, _, Q, _ = real_digits()
-    X, asked = X[:2000], QuerySample(Q[:300], None, 5)
+    X, _, _, _ = real_digits()
+    X, own = X[:2000], np.arange(300)
+    asked = QuerySample(X[:300], own, 5)
     index = Landmarks(store=Bits(1)).build(X)  # a search of all cells may miss rows
     truth, find = search_at_steps(index, X, None, asked, [3])
-    np.testing.assert_array_equal(truth.ids, Flat().build(X).nearest(Q[:300], 5).ids)
-    np.testing.assert_array_equal(find(3, slice(9)).neighbors.ids, index.nearest(Q[:9], 5, probes=3).ids)
+    np.testing.assert_array_equal(truth.ids, without_self(Flat().build(X).nearest(X[:300], 6), own).ids)
+    expected = without_self(index.nearest(X[:9], 6, probes=3), own[:9])
+    np.testing.assert_array_equal(find(3, slice(9)).neighbors.ids, expected.ids)
 
 
 class Drawn:

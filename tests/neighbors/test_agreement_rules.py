@@ -100,8 +100,7 @@ def test_a_bound_that_is_the_target_keeps_it():
         (100, {"n_queries": 10}, (10, None)),  # fewer may be asked than it takes
     ],
 )
-@pytest.mark.parametrize("given", [True, False])
-def test_how_many_are_asked(monkeypatch, n, settings, expected, given):
+def test_how_many_are_asked(monkeypatch, n, settings, expected):
     rows, seen = np.random.default_rng(0).normal(size=(n, 2)).astype(np.float32), {}
 
     def answers(index, rows, ids, asked, steps):
@@ -118,8 +117,7 @@ def test_how_many_are_asked(monkeypatch, n, settings, expected, given):
     )
     monkeypatch.setattr(agreement, "choose_probes", searched)
     index = Landmarks(n_landmarks=4).build(rows)
-    ids = None if given else np.arange(n) + 1000
-    made = tune(index, rows, ids, 3, None, Target(**SMALL | settings), queries=rows.copy() if given else None)
+    made = tune(index, rows, np.arange(n) + 1000, 3, None, Target(**SMALL | settings))
     n_queries, n_pilot = expected
     assert (made.agreement.n_queries, made.agreement.n_rows) == (n_queries, n)
     if n_pilot is None:
@@ -131,10 +129,7 @@ def test_how_many_are_asked(monkeypatch, n, settings, expected, given):
     else:
         assert (seen["pilot"], seen["sample"]) == (n_pilot, n_queries)
         assert made.index is index
-        if given:  # queries of their own are no rows, so they may find any
-            assert seen["asked"].self_ids is None
-        else:
-            np.testing.assert_array_equal(rows[seen["asked"].self_ids - 1000], seen["asked"].queries)
+        np.testing.assert_array_equal(rows[seen["asked"].self_ids - 1000], seen["asked"].queries)
 
 
 def test_which_indexes_are_tuned():

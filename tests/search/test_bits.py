@@ -58,8 +58,10 @@ def test_estimates_are_unbiased_and_as_far_off_as_their_bars_say(bits, lost):
     queries = at_cosine(rng, rows, 0.6)
     codes = Bits(bits).encode(rows, COSINE)
     turned = codes.frame.rotate(queries)
-    estimates = codes.factors() * np.einsum("ij,ij->i", turned, codes.grid())
-    errors, bars = estimates - 0.6, 0.8 * codes.deviations()
+    y = codes.grid()
+    estimates = codes.factors() * np.einsum("ij,ij->i", turned, y)
+    orthogonal = codes.factors() ** 2 * np.einsum("ij,ij->i", y, y) - 2.0 * codes.halves()
+    errors, bars = estimates - 0.6, 0.8 * np.sqrt(np.maximum(orthogonal, 0.0) / (codes.frame.wide - 1))
     assert abs(errors.mean()) < 4 * errors.std() / np.sqrt(len(errors))
     assert abs((errors / bars).std() - 1) < 0.05
     deviation = 0.8 * np.sqrt(lost / (1 - lost) / 511)  # 0.027 for one bit
@@ -237,8 +239,8 @@ def test_distances_of_cells_are_those_of_the_estimate(metric):
     index = Landmarks(n_landmarks=7, store=Bits(4, rerank=False)).build(rows, metric)
     found = index.nearest(queries, 500, probes=7)
     codes = index.rows
-    y, f = codes.codes.grid(), codes.codes.factors()
-    centers, frame = codes.landmarks[codes.cells].astype(np.float64), codes.codes.frame
+    y, f = codes.grid(), codes.factors()
+    centers, frame = codes.landmarks[codes.cells].astype(np.float64), codes.frame
     placed = np.asarray(index.metric.distance.place(queries.astype(np.float64)))
     estimated = np.array([  # <q - m, x - m> of every row, but <q, x - m> under dot
         f * np.einsum("ij,ij->i", frame.rotate(q - (0 if metric == "dot" else centers)).astype(float), y)
@@ -247,7 +249,7 @@ def test_distances_of_cells_are_those_of_the_estimate(metric):
         for q in placed
     ])  # fmt: skip
     gaps = np.square(placed[:, None] - centers).sum(axis=2)  # (q, n)
-    squared = gaps + 2 * codes.codes.halves() - 2 * estimated
+    squared = gaps + 2 * codes.halves() - 2 * estimated
     expected = {
         "euclidean": np.sqrt(np.maximum(squared, 0)),
         "cosine": np.maximum(0.5 * squared, 0),

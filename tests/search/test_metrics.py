@@ -45,7 +45,7 @@ def test_a_metric_is_bare_where_it_changes_neither_rows_nor_distances_nor_scores
 def test_a_device_keeps_no_rows_that_a_metric_has_to_prepare(monkeypatch):
     monkeypatch.setattr(on_device, "gpu_of_tensor", lambda device, rows: "a device")
     monkeypatch.setattr(on_device, "plain_far", lambda rows, device: pytest.fail("taken as they are"))
-    assert on_device.rows_on_gpu(np.ones((3, 2)), Halved(), "cuda") is None
+    assert Flat(device="cuda")._rows_on_gpu(np.ones((3, 2)), Halved()) is None
 
 
 @pytest.mark.parametrize("name", ["euclidean", "manhattan", "hamming", "haversine"])

@@ -59,7 +59,7 @@ class CellFinder(NamedTuple):
     """Arrays that find the nearest cells of a query; the key of a landmark is its mark minus its product."""
 
     mean: Any  # (d,)
-    basis: Any  # (d, M) or (d, 0)
+    axes: Any  # (M, d) or (0, d)
     landmarks: Any  # (c, m)
     marks: Any  # (c,) half of the squared norms of the landmarks; 0 for the distance dot
 
@@ -417,28 +417,13 @@ def search_cells(code, starts, cells, pairs, queries, table, tile, distances, id
 
 
 @kernel
-def rotate_row(z, basis, p):
-    """Compute p (M,) = z (d,) times the first M columns of basis (d, any), four rows at a time."""
-    p[:] = np.float32(0)
-    width, full = np.uint64(len(p)), len(z) - len(z) % 4
-    for j in range(0, full, 4):
-        a, b, c, e = basis[j], basis[j + 1], basis[j + 2], basis[j + 3]
-        za, zb, zc, ze = z[j], z[j + 1], z[j + 2], z[j + 3]
-        for t in range(width):
-            p[t] += za * a[t] + zb * b[t] + zc * c[t] + ze * e[t]
-    for j in range(full, len(z)):
-        for t in range(width):
-            p[t] += z[j] * basis[j, t]
-
-
-@kernel
 def find_cells(rows, finder, queries, keys, cells):
     """Project rows (q, d) into queries (CellQueries), and find the nearest landmarks of each.
 
-    finder: CellFinder; as many columns of its basis are read as `queries` has room for. keys, cells (q, p) are heaps of
-    the p nearest landmarks.
+    finder: CellFinder; as many of its axes are read as `queries` has room for. keys, cells (q, p) are heaps of the p
+    nearest landmarks.
     """
-    basis, landmarks, marks = finder.basis, finder.landmarks, finder.marks
+    axes, landmarks, marks = finder.axes, finder.landmarks, finder.marks
     short, long, norms = queries.short, queries.long, queries.norms
     m = landmarks.shape[1]
     z, line = np.empty((1, rows.shape[1]), np.float32), np.empty(len(marks), np.float32)
@@ -446,8 +431,8 @@ def find_cells(rows, finder, queries, keys, cells):
     for i in range(len(rows)):
         query = slice(i, i + 1)
         center_rows(rows[query], finder.mean, z, norms[query])  # squared norms until `fill_sketches` has read them
-        if basis.shape[1] > 0:
-            rotate_row(z[0], basis, p[0])
+        if len(axes) > 0:
+            row_products(axes[: p.shape[1]], z[0], p[0])
         else:
             p[:] = z
         fill_sketches(p, norms[query], short[query], long[query])

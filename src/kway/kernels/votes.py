@@ -76,24 +76,6 @@ def move_up(names, sums, order, place):
 
 
 @strict_kernel
-def fill_weight(row_weights, total, parts):
-    """Fill parts (q, k) of the weights of voters that sum to `total`, nearest first; return the largest weight missing.
-
-    A row of weight w stands for w rows. The last voter that counts may count in part.
-    """
-    n_queries, n_voters = row_weights.shape
-    max_missing = 0.0
-    for i in range(n_queries):
-        missing = total
-        for j in range(n_voters):
-            part = min(row_weights[i, j], missing)
-            parts[i, j] = part
-            missing -= part
-        max_missing = max(max_missing, missing)
-    return max_missing
-
-
-@strict_kernel
 def complete(classes, totals, order, n_voted):
     """Append classes without votes, in the given order (K,), to the first n_voted columns of classes (q, m)."""
     n_queries, n_columns = classes.shape

@@ -3,7 +3,7 @@
 classifier.py            NeighborsClassifier: metric, index and vote
 votes.py                 weights of votes, ties, counting; the base class of classifiers that vote
 training_rows.py         codes and weights stored next to the index; classes that come with later rows
-tuning.py                scores of every k and every vote from one search
+tuning.py                every k and every vote from one search
 agreement.py             probes of an approximate index tuned until its votes agree with exact search
 centroid.py              CentroidClassifier: one mean per class
 class_distributions.py   Gaussian and von Mises-Fisher distributions of rows about their class mean

@@ -203,15 +203,14 @@ def tune(
     k: int,
     winners_of: WinnersOf,
     target: Target | None = None,
-    queries: Any = None,
 ) -> TunedIndex:
     """Set the probes of an approximate index to the fewest that reach the target, or return the exact index.
 
-    `rows` (n, d) with `ids` (None: 0..n-1) are those in the index. `queries` (m, d), if given, must not be in the index
-    and should resemble later queries. By default a sample of the rows is used, each without itself.
+    `rows` (n, d) with `ids` (None: 0..n-1) are those in the index. A sample of the rows serves as queries, each without
+    itself.
     """
     target = target or Target()
-    result = _find_probes(index, rows, ids, k, winners_of, target, queries)
+    result = _find_probes(index, rows, ids, k, winners_of, target)
     agreement = Agreement(target.agreement, target.confidence, target.of, **result._asdict(), n_rows=rows.shape[0])
     if result.probes is None:
         index = _exact_index(index, rows, ids)
@@ -224,28 +223,27 @@ def tune(
 
 
 def _find_probes(
-    index: Any,
-    rows: Any,
-    ids: NDArray[np.int64] | None,
-    k: int,
-    winners_of: WinnersOf,
-    target: Target,
-    queries: Any,
+    index: Any, rows: Any, ids: NDArray[np.int64] | None, k: int, winners_of: WinnersOf, target: Target
 ) -> ProbeResult:
     """Draw the queries of the pilot and of the test, and return the fewest probes that pass, if there are any."""
-    pool = rows if queries is None else queries
-    drawn = np.random.default_rng(target.seed).permutation(pool.shape[0])
+    drawn = np.random.default_rng(target.seed).permutation(rows.shape[0])
     n_pilot = min(target.n_pilot, len(drawn) - target.least_queries, max(1, len(drawn) // 5))
     n_queries = min(target.n_queries, len(drawn) - max(1, n_pilot))
     if n_queries < target.least_queries:
         return ProbeResult(max(0, n_queries), 0, 0.0, None)
     drawn = drawn[: n_pilot + n_queries]
-    self_ids = None if queries is not None else (drawn if ids is None else ids[drawn])
-    sample, steps = QuerySample(pool[drawn], self_ids, k), ladder(getattr(index, "max_probes", 1))
+    sample = QuerySample(rows[drawn], drawn if ids is None else ids[drawn], k)
+    steps = ladder(getattr(index, "max_probes", 1))
     truth, search = search_at_steps(index, rows, ids, sample, steps)
-    comparison = Comparison(search, compare_with(truth, target.of, winners_of, target.seed), index.n_rows)
-    pilot = partial(comparison.run, part=slice(0, n_pilot))
-    test = partial(comparison.run, part=slice(n_pilot, len(drawn)))
+    agrees = compare_with(truth, target.of, winners_of, target.seed)
+
+    def compare(probes: int, part: slice) -> Trial:
+        """Return how often a part of the sample disagrees with exact search."""
+        neighbors, touched = search(probes, part)
+        agreed = agrees(neighbors, part)
+        return Trial(len(agreed), int((~agreed).sum()), touched <= _MAX_MEASURED * index.n_rows)
+
+    pilot, test = partial(compare, part=slice(0, n_pilot)), partial(compare, part=slice(n_pilot, len(drawn)))
     return choose_probes(steps, pilot, test, target)
 
 
@@ -325,42 +323,19 @@ Agrees = Callable[[Neighbors, slice], NDArray[np.bool_]]  # neighbors of a part 
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """An approximate search of a sample, and the function that compares its results with exact search."""
-
-    search: Search
-    agrees: Agrees
-    n_rows: int
-
-    def run(self, probes: int, part: slice) -> Trial:
-        """Return how often a part of the sample disagrees with exact search."""
-        neighbors, touched = self.search(probes, part)
-        agreed = self.agrees(neighbors, part)
-        return Trial(len(agreed), int((~agreed).sum()), touched <= _MAX_MEASURED * self.n_rows)
-
-
-@dataclass(frozen=True)
 class QuerySample:
-    """Queries (m, d), the ids that each must not find (m,) if they are rows themselves, and the number of neighbors."""
+    """Rows (m, d) that serve as queries, their ids (m,), which they must not find, and the number of neighbors."""
 
     queries: Any
-    self_ids: NDArray[np.int64] | None
+    self_ids: NDArray[np.int64]
     k: int
-
-    @property
-    def n_search(self) -> int:
-        """Number of neighbors to search for: one more than k if queries find themselves."""
-        return self.k if self.self_ids is None else self.k + 1
 
     def search(self, index: Any, part: slice = slice(None), probes: int | None = None) -> Neighbors:
         """Return the k nearest of a part of the queries, each without itself."""
         queries = self.queries[part]
         queries = queries.tensor if isinstance(queries, TensorRows) else checked(queries)
-        return self.without_self(Neighbors(*map(on_host, index.nearest(queries, self.n_search, probes=probes))), part)
-
-    def without_self(self, neighbors: Neighbors, part: slice = slice(None)) -> Neighbors:
-        """Return k of the neighbors, without the query itself."""
-        return neighbors if self.self_ids is None else without_self(neighbors, self.self_ids[part])
+        neighbors = index.nearest(queries, self.k + 1, probes=probes)
+        return without_self(Neighbors(*map(on_host, neighbors)), self.self_ids[part])
 
 
 def search_at_steps(
@@ -380,14 +355,16 @@ def search_at_steps(
 
 def search_all_steps(index: Any, sample: QuerySample, steps: list[int]) -> tuple[Neighbors, Search]:
     """Return the result of `search_at_steps`, from one search that ends with the exact result."""
-    *probed, last = index.nearest_by_probes(checked(sample.queries), sample.n_search, [*steps, index.n_landmarks])
-    results = {p: StepResult(sample.without_self(found), touched) for p, (found, touched) in zip(steps, probed)}
+    *probed, last = index.nearest_by_probes(checked(sample.queries), sample.k + 1, [*steps, index.n_landmarks])
+    results = {
+        p: StepResult(without_self(found, sample.self_ids), touched) for p, (found, touched) in zip(steps, probed)
+    }
 
     def search(probes: int, part: slice) -> StepResult:
         (ids, distances), touched = results[probes]
         return StepResult(Neighbors(ids[part], distances[part]), touched)
 
-    return sample.without_self(last.neighbors), search
+    return without_self(last.neighbors, sample.self_ids), search
 
 
 def without_self(neighbors: Neighbors, self_ids: NDArray[np.int64]) -> Neighbors:

@@ -347,7 +347,7 @@ class NeighborsClassifier(VotingClassifier):
         weights = self._training.weights
         if weights is not None and weights[weights > 0].min() < 1:
             n_rows, total = self.index_.n_rows, self.n_neighbors
-            while k < n_rows and take_weight(self._training.weights_of(on_host(neighbors.ids)), total).missing > 0:
+            while k < n_rows and self._training.weights_of(on_host(neighbors.ids)).sum(axis=1).min() < total:
                 k = min(2 * k, n_rows)
                 neighbors = self.index_.nearest(queries, k)
         return self._voter_weights().vote(Neighbors(*map(on_host, neighbors)), self.weights)
@@ -355,7 +355,7 @@ class NeighborsClassifier(VotingClassifier):
     def _voter_weights(self) -> VoterWeights:
         """Return what the weights of votes depend on."""
         training, k = self._training, self.n_neighbors
-        parts = None if training.weights is None else lambda ids: take_weight(training.weights_of(ids), k).parts
+        parts = None if training.weights is None else lambda ids: take_weight(training.weights_of(ids), k)
         return VoterWeights(training.codes, self.index_.metric, self._class_votes, self.max_distance, parts)
 
     def _counted(self, ballot: Ballot) -> CountedVotes:

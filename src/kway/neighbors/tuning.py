@@ -1,8 +1,8 @@
-"""Scores of every k and every vote of a kNN classifier on the folds of a cross-validation, from one search.
+"""Votes of every k and every rule of a kNN classifier on the folds of a cross-validation, from one search.
 
 Each row searches all rows once, for a few more than k_max neighbors. Rows of its own fold are dropped from the result.
 The others are its nearest rows outside the fold, in order. If fewer than k_max remain, the search is repeated with more
-neighbors. One pass of the classifier's vote kernel gives the votes of k = 1..k_max. Leave-one-out is one fold per row.
+neighbors. One pass of the classifier's vote kernel gives the votes of k = 1..k_max.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError
 from kway.kernels.votes import count
-from kway.measures import class_scores, log_losses
+from kway.measures import log_losses
 from kway.memory import rows_per_block
 from kway.neighbors.votes import VoterWeights, class_votes, pick_ties
 from kway.search.auto import choose
@@ -27,52 +27,16 @@ from kway.threads import pmap, shares, spans
 from kway.validation import Rows, checked, plain_rows
 
 
-class Best(NamedTuple):
-    """The best k and vote of a sweep, and their mean accuracy over the folds."""
-
-    n_neighbors: int
-    weights: str
-    accuracy: float
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """Scores of every k = 1..k_max (last axis) and vote (middle axis) on every fold (first axis)."""
-
-    votes: tuple[str, ...]
-    accuracy: NDArray[np.float64]  # (folds, votes, k_max)
-    log_loss: NDArray[np.float64]  # (folds, votes, k_max)
-    balanced: NDArray[np.float64]  # (folds, votes, k_max)
-    macro_f1: NDArray[np.float64]  # (folds, votes, k_max)
-
-    @property
-    def best(self) -> Best:
-        """Setting with the highest mean accuracy; ties go to the first vote, then to the smallest k."""
-        mean = self.accuracy.mean(axis=0)  # (votes, k_max)
-        vote, k = np.unravel_index(int(mean.argmax()), mean.shape)
-        return Best(int(k) + 1, self.votes[vote], float(mean[vote, k]))
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return one record per vote, k and fold."""
-        return [
-            {"weights": vote, "n_neighbors": k + 1, "fold": fold, "accuracy": float(self.accuracy[fold, v, k]),
-             "log_loss": float(self.log_loss[fold, v, k])}
-            for fold in range(self.accuracy.shape[0]) for v, vote in enumerate(self.votes)
-            for k in range(self.accuracy.shape[2])
-        ]  # fmt: skip
-
-
 def sweep(
     X: Rows,
     codes: NDArray[np.int64],
-    folds: NDArray[np.int64] | None,
+    folds: NDArray[np.int64],
     k_max: int = 50,
     votes: tuple[str, ...] = ("uniform", "distance"),
     metric: str | Metric = "euclidean",
     ties: str = "nearest",
-    class_weight: Any = None,
-) -> Sweep:
-    """Score k = 1..k_max under each vote on each fold.
+) -> NDArray[np.float64]:
+    """Return the accuracy (folds, votes, k_max) of k = 1..k_max under each vote on each fold.
 
     Parameters
     ----------
@@ -80,29 +44,31 @@ def sweep(
         Rows.
     codes : ndarray of shape (n_samples,)
         Class codes 0..K-1.
-    folds : ndarray of shape (n_samples,) or None
-        Fold of each row, 0..F-1; None leaves one row out at a time.
+    folds : ndarray of shape (n_samples,)
+        Fold of each row, 0..F-1; one fold per row is leave-one-out.
     k_max : int, default=50
         Largest number of neighbors.
     votes : tuple of str, default=("uniform", "distance")
         Values of `weights` of NeighborsClassifier.
-    metric, ties, class_weight
-        As in NeighborsClassifier; class weights come from the rows of all folds.
+    metric, ties
+        As in NeighborsClassifier.
 
     Returns
     -------
-    Sweep
-        Accuracy, log loss, balanced accuracy and macro F1 of shape (folds, votes, k_max).
+    ndarray of shape (folds, votes, k_max)
+        The accuracies.
     """
-    X = plain_rows(X, sparse=True)
-    metric, own_fold = pick_metric(metric), np.arange(X.shape[0]) if folds is None else np.asarray(folds)
-    outside = X.shape[0] - np.bincount(own_fold).max()
+    sizes = np.bincount(folds)
+    outside = len(folds) - sizes.max()
     if not 1 <= k_max <= outside:
         raise InputError(f"k_max must be between 1 and {outside}, the rows outside the largest fold, got {k_max}")
-    neighbors = OutsideSearch(X, own_fold, k_max, metric).nearest()
-    groups = np.zeros(len(own_fold), np.int64) if folds is None else own_fold
-    electors = Electors(codes, tuple(votes), metric, ties, class_weight)
-    return score_every_k(neighbors, codes, groups, electors)
+    metric = pick_metric(metric)
+    neighbors, electors = OutsideSearch(X, folds, k_max, metric).nearest(), Electors(codes, votes, metric, ties)
+    accuracy = np.empty((len(sizes), len(votes), k_max))
+    for v, vote in enumerate(votes):
+        is_right = votes_of_every_k(neighbors, codes, electors, vote).winners == codes[:, None]  # (n, k_max)
+        accuracy[:, v] = [is_right[folds == fold].mean(axis=0) for fold in range(len(sizes))]
+    return accuracy
 
 
 @dataclass(frozen=True)
@@ -154,26 +120,13 @@ def votes_of_every_k(neighbors: Neighbors, codes: NDArray[np.int64], electors: E
     return Votes(winners, log_losses(true_shares))
 
 
-def score_every_k(
-    neighbors: Neighbors, codes: NDArray[np.int64], groups: NDArray[np.int64], electors: Electors
-) -> Sweep:
-    """Return the scores of queries with class codes (q,) in groups (q,) 0..G-1, from their nearest rows (q, k_max)."""
-    scores = []
-    for vote in electors.votes:
-        winners, losses = votes_of_every_k(neighbors, codes, electors, vote)
-        members = (groups == g for g in range(groups.max() + 1))
-        scores.append([_fold_scores(codes[rows], winners[rows], losses[rows]) for rows in members])
-    return Sweep(electors.votes, *np.moveaxis(np.array(scores), (2, 1, 0), (0, 1, 2)))  # from (votes, groups, 4, k)
-
-
 class OutsideSearch:
     """An index of all rows, in which a row searches for its nearest rows outside its fold; fold -1 has no queries."""
 
-    def __init__(self, X: Rows, folds: NDArray[np.int64], k: int, metric: str | Metric) -> None:
-        self.metric = pick_metric(metric)
+    def __init__(self, X: Rows, folds: NDArray[np.int64], k: int, metric: Metric) -> None:
         self._X, self._folds, self._k = plain_rows(X, sparse=True), folds, k
         n, d = self._X.shape
-        self._index = choose(n, d, self.metric, sp.issparse(self._X)).recipe.build(checked(self._X), self.metric)
+        self._index = choose(n, d, metric, sp.issparse(self._X)).recipe.build(checked(self._X), metric)
 
     def nearest(self, rows: NDArray[np.int64] | None = None) -> Neighbors:
         """Return the k nearest rows outside its fold (q, k) of each of the rows at positions (q,); None for all."""
@@ -197,8 +150,3 @@ class OutsideSearch:
                 distances[remaining[done]] = neighbors.distances[keep].reshape(-1, k)
                 remaining, n_search = remaining[~done], min(n, 2 * n_search)
         return Neighbors(ids, distances)
-
-
-def _fold_scores(codes: NDArray, winners: NDArray, losses: NDArray) -> list[NDArray]:
-    """Return accuracy, log loss, balanced accuracy and macro F1 of the rows of a fold, (k_max,) each."""
-    return [(winners == codes[:, None]).mean(axis=0), losses.mean(axis=0), *class_scores(codes, winners)]

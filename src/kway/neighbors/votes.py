@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from kway.base.class_rows import lift_winners
 from kway.base.classifier import Classifier, reads
 from kway.errors import CombinationError, InputError
-from kway.kernels.votes import complete, count, fill_weight
+from kway.kernels.votes import complete, count
 from kway.parameters import at_least
 from kway.search.metrics import Metric
 from kway.search.results import Neighbors, TopK
@@ -181,17 +181,14 @@ def shares_of(weights: NDArray[np.float64], is_voter: NDArray[np.bool_]) -> NDAr
     return weights / _nonzero(weights.sum(axis=1, keepdims=True))
 
 
-class VoterParts(NamedTuple):
-    """The part of each voter's weight that counts (q, k), and the largest weight that a query lacks to a sum of k."""
+def take_weight(row_weights: NDArray[np.float64], k: int) -> NDArray[np.float64]:
+    """Return the parts (q, m) of the weights of voters that count: nearest first, until they sum to k.
 
-    parts: NDArray[np.float64]
-    missing: float
-
-
-def take_weight(row_weights: NDArray[np.float64], k: int) -> VoterParts:
-    """Take the weights (q, m) of voters, nearest first, until they sum to k."""
-    parts = np.empty_like(row_weights)
-    return VoterParts(parts, float(fill_weight(row_weights, float(k), parts)))
+    >>> take_weight(np.array([[2.0, 0.5, 4.0, 1.0]]), 3)
+    array([[2. , 0.5, 0.5, 0. ]])
+    """
+    before = np.cumsum(row_weights, axis=1) - row_weights
+    return np.clip(k - before, 0.0, row_weights)
 
 
 def best_classes_of_votes(votes: CountedVotes, k: int, counts: NDArray) -> CountedVotes:

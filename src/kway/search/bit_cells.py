@@ -1,4 +1,4 @@
-"""Landmark cells whose rows are stored as bits: codes of the difference between a row and its landmark (CenteredBits).
+"""Landmark cells whose rows are stored as bits: codes of the difference between a row and its landmark.
 
 `BitCells` is the table of codes, sorted by cell. A model file has the same order, so that a large index can be
 memory-mapped.
@@ -6,7 +6,7 @@ memory-mapped.
     offsets (c + 1,)   cell g contains the rows offsets[g]:offsets[g + 1]
     names (n,)         row ids: names[i] is the position in the index of row i of this table; `places` is its inverse
     lengths (c, 2)     the smallest and the largest length ||x - m|| of the rows x of a cell with landmark m. A zero row
-                       under cosine counts as longer than it is (CenteredBits.encode). The bound of its distance is
+                       under cosine counts as longer than it is (encode_residuals). The bound of its distance is
                        still valid, because <q - m, r> <= ||q - m|| ||r||.
     rotated (c, D)     the landmarks, rotated like the codes
 
@@ -46,10 +46,10 @@ from kway.search.cells import (
     Projection,
     single_groups,
     sort_by_cell,
-    take_rows,
+    take_stored,
 )
 from kway.search.codecs.bit_scan import coded_rows
-from kway.search.codecs.bits import CODE_ARRAYS, BitRows, Bits, CenteredBits, residual_frame
+from kway.search.codecs.bits import CODE_ARRAYS, BitRows, Bits, CenteredBits, encode_residuals, residual_frame
 from kway.search.codecs.block_codes import BlockEncoder, check_same_job, code_arrays, encode_parts, job_settings
 from kway.search.codecs.stores import StoredRows
 from kway.search.distances import Distance
@@ -86,19 +86,16 @@ class BitCells(CellOrder):
     def keep(rows: NDArray, cells: NDArray[np.int64], layout: CellLayout) -> StoredRows:
         """Encode rows (n, d) that belong to these cells (n,)."""
         store = _bits(layout)
-        codes = CenteredBits.encode(
-            rows, residual_frame(store, rows.shape[1]), layout.centers(), frozen(cells), layout.distance
-        )
+        frame = residual_frame(store, rows.shape[1])
+        codes = encode_residuals(rows, frame, layout.centers(), frozen(cells), layout.distance)
         return StoredRows(rows if store.rerank else None, codes)
 
     @staticmethod
     def of(kept: StoredRows, cells: NDArray[np.int64], layout: CellLayout) -> BitCells:
         """Return the table of stored rows, which are in the order of their positions and belong to these cells (n,)."""
-        coded = kept.codes
-        assert isinstance(coded, CenteredBits)
         order, offsets = sort_by_cell(cells, len(layout.landmarks))
-        full = take_rows(kept.full, order)
-        return BitCells.from_codes(full, coded.codes.take(order), frozen(order), offsets, coded.landmarks, layout)
+        ordered = take_stored(kept, order)
+        return BitCells.from_codes(ordered.full, cast(BitRows, ordered.codes), frozen(order), offsets, layout)
 
     @staticmethod
     def from_arrays(rows: Any, arrays: dict[str, NDArray], layout: CellLayout) -> BitCells:
@@ -108,14 +105,14 @@ class BitCells(CellOrder):
         assert codes is not None
         offsets = np.concatenate([[0], np.cumsum(arrays["sizes"])])
         full = None if rows is None else frozen(rows)
-        return BitCells.from_codes(full, codes, frozen(arrays["names"]), frozen(offsets), layout.centers(), layout)
+        return BitCells.from_codes(full, codes, frozen(arrays["names"]), frozen(offsets), layout)
 
     @staticmethod
     def from_codes(
-        full: NDArray | None, codes: BitRows, names: NDArray, offsets: NDArray, centers: NDArray[np.float32],
-        layout: CellLayout,
-    ) -> BitCells:  # fmt: skip
+        full: NDArray | None, codes: BitRows, names: NDArray, offsets: NDArray, layout: CellLayout
+    ) -> BitCells:
         """Return the table of codes that are sorted by cell, with names (n,) and offsets (c + 1,)."""
+        centers = layout.centers()
         lengths = np.zeros((len(centers), 2), dtype=np.float32)
         filled = np.flatnonzero(np.diff(offsets))
         if len(filled):
@@ -149,10 +146,13 @@ class BitCells(CellOrder):
         """Whether a search of all cells is the reference for guarantees: only if full rows are not stored."""
         return not self.has_full
 
-    def rows(self) -> StoredRows:
-        """Return the stored rows in the order of their positions."""
-        codes = CenteredBits(self.codes, self.centers, self.cells_in_order).take(self.places)
-        return StoredRows(take_rows(self.kept.full, self.places), codes)
+    @property
+    def best(self) -> Any:
+        """The most precise rows in the order of their positions: an array, or codes that decode to rows."""
+        kept = self.rows()
+        if kept.full is not None:
+            return kept.full
+        return CenteredBits(**vars(kept.codes), landmarks=self.centers, cells=self.cells)
 
     def more(self, rows: NDArray, cells: NDArray[np.int64], layout: CellLayout) -> StoredRows:
         """Encode more rows (n, d), which belong to these cells (n,)."""
@@ -161,7 +161,8 @@ class BitCells(CellOrder):
     def arrays(self) -> dict[str, NDArray]:
         """Return the arrays of a model file."""
         full = {"rows": self.kept.full} if self.has_full else {}
-        codes = CenteredBits(self.codes, self.centers, self.names).arrays()
+        codes = self.codes.arrays()
+        del codes["codes.center"]  # zeros
         return full | codes | {"names": self.names, "sizes": np.diff(self.offsets)}
 
     def search_single(
@@ -230,48 +231,29 @@ def fill_cells(index: LandmarksIndex, source: Any, folder: str | Path | None = N
     """Place the landmarks of an empty index, encode all blocks and set its table; return the number of rows."""
     store = index.recipe.store
     assert isinstance(store, Bits)
-    learner = _Learner(index, store, _arrays_of(source))
-    coder, arrays = encode_parts(source, learner.learn, learner.restore, index.metric, folder)
-    assert isinstance(coder, _CellCoder)
+    cell_encoder = _CellEncoder(index, store, _arrays_of(source))
+    encoder, arrays = encode_parts(source, cell_encoder.learn, cell_encoder.restore, index.metric, folder)
     order, offsets = sort_by_cell(arrays.take("cells"), index.n_landmarks)
     code_arrays_in_order = {key: frozen(arrays.take(key, order)) for key in CODE_ARRAYS}
-    codes = BitRows(residual_frame(store, coder.n_features), **code_arrays_in_order)
-    index._set(BitCells.from_codes(None, codes, frozen(order), offsets, coder.centers, index._layout()))
+    codes, layout = BitRows(residual_frame(store, encoder.n_features), **code_arrays_in_order), index._layout()
+    index._set(BitCells.from_codes(None, codes, frozen(order), offsets, layout))
     return len(order)
 
 
 @dataclass(frozen=True)
-class _CellCoder:
-    """Encodes blocks of rows about the landmarks of the index."""
+class _CellEncoder:
+    """Encodes blocks of rows about the landmarks of the index.
 
-    index: LandmarksIndex
-    store: Bits
-    centers: NDArray[np.float32]
-
-    @property
-    def n_features(self) -> int:
-        return self.centers.shape[1]
-
-    def facts(self) -> dict[str, NDArray]:
-        index = self.index
-        projection = index._projection
-        values = (projection.mean, projection.basis, projection.length, index._landmarks, index._trained)
-        return job_settings(self.store.bits, index.metric) | dict(zip(_SETTINGS, map(np.asarray, values)))
-
-    def encode(self, rows: NDArray) -> dict[str, NDArray]:
-        cells = self.index._nearest_landmarks(rows)
-        frame = residual_frame(self.store, rows.shape[1])
-        codes = CenteredBits.encode(rows, frame, self.centers, cells, self.index.metric.distance).codes
-        return code_arrays(codes) | {"cells": cells.astype(np.int32)}
-
-
-@dataclass(frozen=True)
-class _Learner:
-    """Places landmarks from a sample of the arrays, or from the first block."""
+    The landmarks are placed by a sample of the arrays, or by the first block if there are none.
+    """
 
     index: LandmarksIndex
     store: Bits
     arrays: tuple[NDArray, ...]
+
+    @property
+    def n_features(self) -> int:
+        return len(self.index._projection.mean)
 
     def learn(self, rows: NDArray) -> BlockEncoder:
         index, n = self.index, sum(map(len, self.arrays))
@@ -285,17 +267,29 @@ class _Learner:
         size = int(max(ROWS_PER_CENTER * n_landmarks, SAMPLE_ROWS, 6 * rows.shape[1]))
         sample = rows if not n else self._sample(size)
         index._place(sample, n or len(rows))
-        return self._coder()
+        return self
 
     def restore(self, facts: Mapping[str, NDArray], folder: str) -> BlockEncoder:
         check_same_job(facts, self.store, self.index.metric, folder, "landmarks")
         index = self.index
         index._projection = Projection(facts["mean"], frozen(facts["basis"]), int(facts["length"]))
         index._landmarks, index._trained = frozen(facts["landmarks"]), int(facts["trained"])
-        return self._coder()
+        return self
 
-    def _coder(self) -> _CellCoder:
-        return _CellCoder(self.index, self.store, self.index._layout().centers())
+    def facts(self) -> dict[str, NDArray]:
+        index = self.index
+        projection = index._projection
+        values = (projection.mean, projection.basis, projection.length, index._landmarks, index._trained)
+        return job_settings(self.store.bits, index.metric) | dict(zip(_SETTINGS, map(np.asarray, values)))
+
+    def encode(self, rows: NDArray) -> dict[str, NDArray]:
+        cells, frame = self.index._nearest_landmarks(rows), residual_frame(self.store, rows.shape[1])
+        codes = encode_residuals(rows, frame, self._centers, cells, self.index.metric.distance)
+        return code_arrays(codes) | {"cells": cells.astype(np.int32)}
+
+    @cached_property
+    def _centers(self) -> NDArray[np.float32]:
+        return self.index._layout().centers()
 
     def _sample(self, size: int) -> NDArray:
         """Return `size` rows, drawn at random from all arrays."""

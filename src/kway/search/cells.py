@@ -204,8 +204,7 @@ class CellLayout(NamedTuple):
         """Return the arrays with which kernels find the cells of queries."""
         half = half_squares(self.landmarks)
         marks = half if self.distance.order else frozen(np.zeros_like(half))
-        mean, basis = frozen(self.projection.mean), self.projection.basis
-        return CellFinder(mean, basis, self.landmarks, marks)
+        return CellFinder(frozen(self.projection.mean), frozen(self.projection.basis.T), self.landmarks, marks)
 
     def centers(self) -> NDArray[np.float32]:
         """Return the landmarks (c, d) in the space of the distance."""
@@ -243,6 +242,10 @@ class CellOrder:
         places[self.names] = np.arange(len(self.names))
         return places
 
+    def rows(self) -> StoredRows:
+        """Return the stored rows in the order of their positions."""
+        return take_stored(self.kept, self.places)
+
 
 @dataclass(frozen=True)
 class CellTable(CellOrder):
@@ -277,7 +280,7 @@ class CellTable(CellOrder):
         """Return the table of stored rows, which are in the order of their positions and belong to these cells (n,)."""
         distance, projection, landmarks, _ = layout
         order, offsets = sort_by_cell(cells, len(landmarks))
-        ordered = _take_stored(kept, order)
+        ordered = take_stored(kept, order)
         errors = _NO_FLOATS
         if ordered.codes is not None and ordered.full is not None:
             errors = frozen((ordered.codes.errors(ordered.full, distance) * (1 + 1e-6)).astype(np.float32))
@@ -308,9 +311,10 @@ class CellTable(CellOrder):
         """Whether a search of all cells is exact; only then it is the reference of a guarantee."""
         return self.kept.full is not None
 
-    def rows(self) -> StoredRows:
-        """Return the rows in the order of their positions."""
-        return _take_stored(self.kept, self.places)
+    @property
+    def best(self) -> Any:
+        """The most precise rows in the order of their positions: an array, or codes."""
+        return self.rows().best
 
     def more(self, rows: NDArray, cells: NDArray[np.int64], layout: CellLayout) -> StoredRows:
         """Store more rows (n, d), whatever their cells (n,)."""
@@ -377,7 +381,7 @@ def sort_by_cell(cells: NDArray[np.int64], n_cells: int) -> RowOrder:
     return RowOrder(in_cell_order(cells, n_cells), frozen(offsets))
 
 
-def _take_stored(kept: StoredRows, order: NDArray[np.int64]) -> StoredRows:
+def take_stored(kept: StoredRows, order: NDArray[np.int64]) -> StoredRows:
     """Return kept.take(order), the full rows copied by all threads."""
     return StoredRows(take_rows(kept.full, order), None if kept.codes is None else kept.codes.take(order))
 

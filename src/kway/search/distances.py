@@ -90,8 +90,11 @@ class Distance(ABC):
         return rows
 
     def key_form(self, halves: NDArray[np.float64]) -> KeyForm:
-        """Return scale and offset of rows whose ||row_side||^2 / 2 are `halves` (n,)."""
-        return KeyForm(-np.ones_like(halves), np.zeros_like(halves))
+        """Return scale and offset of rows whose ||row_side||^2 / 2 are `halves` (n,).
+
+        Without products, the tiles are the keys.
+        """
+        return KeyForm(np.full_like(halves, -1 if self.product else 1), np.zeros_like(halves))
 
     def reach(self, halves: NDArray[np.float64], n_features: int) -> float:
         """Return the largest norm of a row, or another bound of the keys."""
@@ -151,10 +154,6 @@ class ManhattanDistance(Distance):
     bounded = True
     order = 1
     product = False
-
-    def key_form(self, halves: NDArray[np.float64]) -> KeyForm:
-        """The key is the distance."""
-        return KeyForm(np.ones_like(halves), np.zeros_like(halves))
 
     def tile(self, queries: NDArray, rows: NDArray) -> NDArray:
         """||q - x||_1."""
@@ -228,10 +227,6 @@ class HammingDistance(Distance):
     product = False
     coded = False  # different values may be rounded to the same code
     scales = False
-
-    def key_form(self, halves: NDArray[np.float64]) -> KeyForm:
-        """The number of columns that differ."""
-        return KeyForm(np.ones_like(halves), np.zeros_like(halves))
 
     def reach(self, halves: NDArray[np.float64], n_features: int) -> float:
         """Return the number of columns, the largest key."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from kway.errors import CombinationError, ModelFileError
 from kway.kernels.topk import merge
-from kway.rows.gpu.device import MAX_NEIGHBORS, Device, is_tensor, names_gpu, resolve
+from kway.rows.gpu.device import MAX_NEIGHBORS, ChosenDevice, Device, is_tensor, names_gpu, resolve
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.block_scan import RowSearch, Scan
 from kway.search.codecs.stores import Store, StoredRows
@@ -87,8 +87,12 @@ class Flat(Recipe):
         """
         super().check(metric, sparse)
         self.keeper.check(metric.distance, sparse)
-        if names_gpu(self.device):
-            check_device(metric, sparse)
+        if names_gpu(self.device) and (sparse or not metric.distance.by_products):
+            problem = "sparse rows" if sparse else f"the metric {metric.name!r}"
+            raise CombinationError(
+                f"Flat(device='cuda') cannot search {problem}; it searches dense rows or their codes under "
+                "'euclidean', 'cosine' and 'dot' (and the kernels on them). Use device='cpu' for others"
+            )
 
     def build_blocks(self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None) -> Index:
         """Build the live index over rows that come in blocks.
@@ -120,8 +124,17 @@ class Flat(Recipe):
         index.unit = Unit.from_exponent(0, np.dtype(np.float32), picked.distance, self._narrow)  # blocks are not scaled
         return index
 
-    def _rows_on_gpu(self, rows: Any, metric: Metric) -> Any:
-        return None if self.device == "cpu" else rows_on_gpu(rows, metric, self.device)
+    def _rows_on_gpu(self, rows: Any, metric: Metric) -> TensorRows | None:
+        """Return the rows if a GPU can search them without scaling; None if the CPU has to read them."""
+        gpu = gpu_of_tensor(self.device, rows)
+        if gpu is None or not metric.distance.by_products or not metric.is_plain_distance:
+            return None
+        tensor_rows, limit = plain_far(rows, gpu), NARROW.limit
+        if tensor_rows is None:
+            return None
+        peaks = tensor_rows.row_peaks()
+        needs_scaling = (peaks >= limit) | ((peaks > 0) & (peaks <= 1 / limit))
+        return None if bool(needs_scaling.any()) else tensor_rows
 
     def _make_index(self, rows: Any, metric: Metric, ids: Ids) -> FlatIndex:
         keep = self.keeper.store_on_gpu if isinstance(rows, TensorRows) else self.keeper.keep
@@ -166,13 +179,18 @@ class FlatIndex(Index):
 
     def _choose(self) -> None:
         """Choose the main search: on a GPU, with bounds if they save time, or a scan of all rows."""
-        self._bounds_after, device = 0, self.recipe.device
-        on_gpu, why = (None, "") if device == "cpu" else search_on_gpu(self._scan, self.metric, device)
-        if on_gpu is not None:
-            self._main, self.why_ = on_gpu, why
+        self._bounds_after, scan, device = 0, self._scan, self.recipe.device
+        chosen = ChosenDevice(None, "")
+        if device != "cpu" and (scan.kept.sparse or not self.metric.distance.by_products or not scan.n):
+            chosen = ChosenDevice(None, "on the CPU: a GPU searches dense rows under euclidean, cosine and dot")
+        elif device != "cpu":
+            chosen = resolve(device, pays=scan.n * scan.d >= ENOUGH)
+        if chosen.device is not None:
+            self._main = on_gpu = scan.on_device(chosen.device)
+            self.why_ = f"{on_gpu.why} ({chosen.why})"
             return
-        self._main = search = self._scan.with_bounds()
-        self.why_ = f"{search.why()}; {why}" if why else search.why()
+        self._main = search = scan.with_bounds()
+        self.why_ = f"{search.why()}; {chosen.why}" if chosen.why else search.why()
 
     @writes
     def to(self, device: str) -> None:
@@ -191,8 +209,16 @@ class FlatIndex(Index):
             self._choose()
 
     def _search_tensors(self, queries: Any, k: int, probes: int | None) -> Neighbors | None:
-        search = None if self._tail is not None or len(self._dead) else self._main
-        return search_tensors(search, self, queries, k)
+        search: Any = None if self._has_changes else self._main
+        if not getattr(search, "answers_tensors", False) or not _gpu_accepts(self, queries, k):
+            return None
+        device = search.device
+        with device.room(f"a search of {len(queries):,} queries"):
+            found = search.answer(device.put(queries), k, self.unit.span.limit)
+            if found is None:
+                return None
+            ids = found.ids if self.plain_ids else device.put(self.ids)[found.ids]
+            return Neighbors(ids.to(queries.device), found.distances.to(queries.device, queries.dtype))
 
     def _nearest(self, queries: Any, k: int, probes: int | None) -> Neighbors:
         if self._bounds_after:
@@ -256,66 +282,12 @@ class FlatIndex(Index):
 # ---- searches on a GPU (rows/gpu/flat_search.py)
 
 
-class ChosenSearch(NamedTuple):
-    """A search on a GPU, or None if the CPU searches, and one sentence about the choice."""
-
-    search: Any
-    why: str
-
-
-def check_device(metric: Metric, sparse: bool) -> None:
-    """Raise CombinationError for a metric that a GPU does not search."""
-    problem = "sparse rows" if sparse else f"the metric {metric.name!r}" if not metric.distance.by_products else ""
-    if problem:
-        raise CombinationError(
-            f"Flat(device='cuda') cannot search {problem}; it searches dense rows or their codes under 'euclidean', "
-            "'cosine' and 'dot' (and the kernels on them). Use device='cpu' for others"
-        )
-
-
-def rows_on_gpu(rows: Any, metric: Metric, device: str) -> TensorRows | None:
-    """Return the rows if a GPU can search them without scaling; None if the CPU has to read them."""
-    gpu = gpu_of_tensor(device, rows)
-    if gpu is None or not metric.distance.by_products or not metric.is_plain_distance:
-        return None
-    tensor_rows, limit = plain_far(rows, gpu), NARROW.limit
-    if tensor_rows is None:
-        return None
-    peaks = tensor_rows.row_peaks()
-    needs_scaling = (peaks >= limit) | ((peaks > 0) & (peaks <= 1 / limit))
-    return None if bool(needs_scaling.any()) else tensor_rows
-
-
 def gpu_of_tensor(device: str, rows: Any) -> Device | None:
     """Return the GPU for rows that are a tensor; None if the CPU reads them."""
     if device == "cpu" or not (is_tensor(rows) or isinstance(getattr(rows, "rows", None), TensorRows)):
         return None
     shape = rows.shape if is_tensor(rows) else rows.rows.shape
     return resolve(device, pays=len(shape) == 2 and shape[0] * shape[1] >= ENOUGH).device
-
-
-def search_on_gpu(scan: Scan, metric: Metric, device: str) -> ChosenSearch:
-    """Return the search of all rows on `device`, if a GPU can run it."""
-    if scan.kept.sparse or not metric.distance.by_products or not scan.n:
-        return ChosenSearch(None, "on the CPU: a GPU searches dense rows under euclidean, cosine and dot")
-    chosen = resolve(device, pays=scan.n * scan.d >= ENOUGH)
-    if chosen.device is None:
-        return ChosenSearch(None, chosen.why)
-    search = scan.on_device(chosen.device)
-    return ChosenSearch(search, f"{search.why} ({chosen.why})")
-
-
-def search_tensors(search: Any, index: Index, queries: Any, k: int) -> Neighbors | None:
-    """Return the k nearest of queries that are a tensor, as tensors; None if the GPU cannot search them."""
-    if not getattr(search, "answers_tensors", False) or not _gpu_accepts(index, queries, k):
-        return None
-    device = search.device
-    with device.room(f"a search of {len(queries):,} queries"):
-        found = search.answer(device.put(queries), k, index.unit.span.limit)
-        if found is None:
-            return None
-        ids = found.ids if index.plain_ids else device.put(index.ids)[found.ids]
-        return Neighbors(ids.to(queries.device), found.distances.to(queries.device, queries.dtype))
 
 
 def gpu_can_search(index: Index, queries: Any, k: int) -> bool:

@@ -206,7 +206,7 @@ class LandmarksIndex(Index):
     @property
     def rows(self) -> Any:
         """Rows (n_rows, d) in the order of their positions: an array, or Codes if only codes are stored."""
-        return self.unit.given(self._table.rows().best)
+        return self.unit.given(self._table.best)
 
     @property
     def cells_(self) -> NDArray[np.int64]:

@@ -10,14 +10,15 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from functools import partial
 from multiprocessing import TimeoutError, get_context
 
 from optimum_attack.larger import draw_larger, judge_larger
-from optimum_attack.problems import draw
-from optimum_attack.verdicts import judge, time_ratio
+from optimum_attack.many_classes import compare_times, draw_many
+from optimum_attack.problems import Problem, draw
+from optimum_attack.verdicts import fitted, judge, time_ratio
 
 SLOW = 3.0  # times scikit-learn's best
+MOST_RACED = 1e8  # rows x columns x classes of a problem that scikit-learn fits as well
 SHORT = 0.02  # seconds: below, the ratio is one of fixed costs
 
 
@@ -39,10 +40,29 @@ def one(seed: int, larger: bool = False) -> dict:
     }  # fmt: skip
 
 
+def one_of_many_classes(seed: int) -> dict:
+    """Fit the problem of many classes of a seed with the defaults."""
+    problem = draw_many(seed)
+    _, warned, seconds = fitted(problem)
+    return _sizes(problem) | {"seconds": round(seconds, 2), "warned": warned}
+
+
+def one_race(seed: int) -> dict:
+    """Fit a problem of many classes with kway and with scikit-learn; times are CPU seconds."""
+    problem = draw_many(seed, MOST_RACED)
+    return _sizes(problem) | compare_times(problem)._asdict()
+
+
+def _sizes(problem: Problem) -> dict:
+    (n, d), K = problem.X.shape, int(problem.y.max()) + 1
+    return {"seed": problem.seed, "rows": n, "columns": d, "classes": K, "alpha": problem.options["alpha"]}
+
+
 def run(
-    seeds: Iterable[int], processes: int, seconds: float, tell: Callable[[str], object], larger: bool = False
-) -> list[dict]:
-    """Verdicts of these seeds, or of as many as the seconds allow; `larger`: of problems beyond the oracle."""
+    judge_one: Callable[[int], dict], seeds: Iterable[int], processes: int, seconds: float,
+    tell: Callable[[str], object],
+) -> list[dict]:  # fmt: skip
+    """Return what `judge_one` returns for these seeds, or for as many as the seconds allow."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
     context = get_context("spawn")  # a fork would take BLAS's threads along
     numbers = context.Queue()
@@ -50,12 +70,12 @@ def run(
         numbers.put(number)
     end, found = time.monotonic() + seconds, []
     with context.Pool(processes, alone, (cores, numbers)) as pool:  # is ended, whatever it is at, when this returns
-        verdicts = pool.imap_unordered(partial(one, larger=larger), seeds)
+        verdicts = pool.imap_unordered(judge_one, seeds)
         try:
             while (left := end - time.monotonic()) > 0:
                 found.append(verdicts.next(min(left, 1e6)))
                 if len(found) % 200 == 0:
-                    tell(f"{len(found)} judged, {sum(v['missed'] for v in found)} missed")
+                    tell(f"{len(found)} done, {sum(v.get('missed', False) for v in found)} missed")
         except (StopIteration, TimeoutError):
             pass
     return found

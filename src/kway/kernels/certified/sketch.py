@@ -25,16 +25,6 @@ from kway.kernels.lanes import cpu_has
 
 
 @strict_kernel
-def row_deviations(block, center, peaks):
-    """Compute peaks (b,), the largest |block - center| of each row (b, d); strict, because it may be infinite."""
-    for i in range(block.shape[0]):
-        peak = 0.0
-        for z in range(block.shape[1]):
-            peak = max(peak, abs(np.float64(block[i, z]) - center[z]))
-        peaks[i] = peak
-
-
-@strict_kernel
 def _clip_row(block, i, center, unit, limit, values):
     """Center, scale and clip one row; strict, because a huge query times the unit may be infinite before clipping."""
     for z in range(block.shape[1]):
@@ -194,17 +184,6 @@ def code_l1(coarse, members, low, step, codes, errors):
             size += abs(value - code * step)
             codes[r, z] = code
         errors[r] = size * (1 + 1e-9)
-
-
-@kernel
-def nearness_l1(values, queries, first, distances):
-    """Write the Manhattan distances of queries (a, d) and values (n, d) to columns first.. of distances (a, any)."""
-    for i in range(queries.shape[0]):
-        for j in range(values.shape[0]):
-            total = np.float32(0)
-            for z in range(np.uint64(0), np.uint64(values.shape[1])):
-                total += abs(queries[i, z] - values[j, z])
-            distances[i, first + j] = total
 
 
 @kernel

@@ -24,8 +24,7 @@ from kway.kernels.codes.bit_scan import (
     scan_buffers,
     scan_tile,
 )
-from kway.kernels.codes.row_tiles import TILE_ROWS, transpose_rows
-from kway.kernels.codes.sum_tables import fill_sum_tables
+from kway.kernels.codes.row_tiles import TILE_ROWS, fill_sum_tables, transpose_rows
 from kway.kernels.jit import kernel
 from kway.kernels.topk import EMPTY
 

@@ -4,7 +4,7 @@
     |key - true key| <= bar f_r ||q||                           except with the probability of the error bar
 
 A key increases with the distance. For each tile of rows, `scan_tile` computes lower bounds of all keys from look-up
-tables (sum_tables.py). Rows whose bound exceeds the key of the k-th distance so far are skipped. The others are
+tables (row_tiles.py). Rows whose bound exceeds the key of the k-th distance so far are skipped. The others are
 measured if full rows are stored, otherwise estimated from all of their bits. Without full rows there is no error bar,
 and a scan returns exactly the k rows of the smallest estimates.
 
@@ -22,8 +22,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from kway.kernels.assembler import F32, I16, I32, Assembler
-from kway.kernels.codes.row_tiles import TILE_ROWS, transpose_rows
-from kway.kernels.codes.sum_tables import fill_sum_tables, sum_rows
+from kway.kernels.codes.row_tiles import TILE_ROWS, fill_sum_tables, sum_rows, transpose_rows
 from kway.kernels.distances import distance
 from kway.kernels.jit import BIG, kernel
 from kway.kernels.lanes import touch_row
@@ -202,7 +201,7 @@ def _bound_keys(estimator, coded, query, tables, start, n, buffers, fast):
     """Compute buffers.keys[:n], lower bounds of the keys of the rows from `start` on, whose nibbles are in the buffers.
 
     With the bit planes b = 0..B - 1 of a row, <q, y> = sum of 2^(B - b) <q, plane_b> - (2^B - 1) sum(q). The tables
-    change each <q, plane_b> by at most unit G / 2 (sum_tables.py), and <q, y> by at most (2^B - 1) unit G. One more
+    change each <q, plane_b> by at most unit G / 2 (row_tiles.py), and <q, y> by at most (2^B - 1) unit G. One more
     (2^B - 1) unit covers the float32 rounding of <q, y>: fewer than 16 operations on numbers of at most 2^17 times that
     size, each of which rounds by at most 2^-24 of the number.
     """

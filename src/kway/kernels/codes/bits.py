@@ -1,4 +1,4 @@
-"""Codes of B = 1, 2 or 4 bits per column, as in RaBitQ: the rotation, encoding and decoding.
+"""Codes of B = 1, 2 or 4 bits per column, as in RaBitQ: the rotation and the encoding.
 
     z = R x                  the rotated row (D,); D is the number of columns, rounded up to a multiple of 64. R is
                              orthonormal: rounds of random signs and Hadamard transforms
@@ -91,21 +91,6 @@ def rotate(rows, signs):
 
 
 @kernel
-def rotate_back(rows, signs):
-    """Invert `rotate` in place: every step is its own inverse, so the steps run in reverse order."""
-    n, dim = rows.shape
-    block = _largest_power_of_two(dim)
-    for i in range(n):
-        x = rows[i]
-        for r in range(len(signs) - 1, -1, -1):
-            if block < dim:
-                _hadamard(x[dim - block :])
-            _hadamard(x[:block])
-            for j in range(dim):
-                x[j] *= signs[r, j]
-
-
-@kernel
 def _quantize(z, step, max_code, codes):
     """Write the codes u (D,) of a row z on the grid of this step; return <z, y> and ||y||^2."""
     dot, y_square = np.float32(0), np.float32(0)
@@ -174,33 +159,6 @@ def _pack_codes(codes, bits, head, rest):
                 head[w] = word
             else:
                 rest[b * n_words + w - n_head] = word
-
-
-@kernel
-def decode_rows(bits, head, rest, out):
-    """Decode y into out (n, D) float32."""
-    (n_head, n), dim = head.shape, out.shape[1]
-    n_words, max_code = dim // 64, (1 << bits) - 1
-    for i in range(n):
-        for j in range(dim):
-            out[i, j] = -max_code
-        for b in range(bits):
-            weight = np.float32(2 << (bits - 1 - b))
-            for w in range(n_words):
-                word = head[w, i] if b == 0 and w < n_head else rest[i, b * n_words + w - n_head]
-                for j in range(64):
-                    out[i, 64 * w + j] += weight * np.float32((word >> np.uint64(j)) & np.uint64(1))
-
-
-@kernel
-def sign_words(z, words):
-    """Pack the signs of rotated queries z (q, D) into words (q, W), with 1 for z_j >= 0 as in the codes of rows."""
-    for i in range(len(z)):
-        for w in range(words.shape[1]):
-            word = np.uint64(0)
-            for j in range(64):
-                word |= np.uint64(z[i, 64 * w + j] >= 0) << np.uint64(j)
-            words[i, w] = word
 
 
 @kernel

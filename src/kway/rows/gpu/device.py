@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from threading import Lock
 from typing import Any, NamedTuple
@@ -82,9 +83,14 @@ class Device:
         """Whether Triton compiles int8 products for the GPU: compute capability 8.0 or newer."""
         return self.is_gpu and self.torch.cuda.get_device_capability(self.name) >= (8, 0)
 
+    @cached_property
+    def total_bytes(self) -> int:
+        """Bytes of the memory of a GPU."""
+        return int(self.torch.cuda.get_device_properties(self.name).total_memory)
+
     def selected(self) -> AbstractContextManager[Any]:
-        """Return a context in which kernels start on this device; they otherwise start on torch's current GPU."""
-        return self.torch.cuda.device(self.name) if self.is_gpu else nullcontext()
+        """Return a context in which kernels start on this device; "cuda" is torch's current GPU."""
+        return self.torch.cuda.device(self.name) if self.name.startswith("cuda:") else nullcontext()
 
     def put(self, array: Any, dtype: Any = None) -> Tensor:
         """Return a tensor on the device with the values of a numpy array or of a tensor on any device.
@@ -231,8 +237,19 @@ def is_tensor(array: Any) -> bool:
 
 
 def on_host(array: Any) -> Any:
-    """Return a tensor as a numpy array on the host, and anything else unchanged."""
-    return array.detach().cpu().numpy() if is_tensor(array) else array
+    """Return a tensor as a numpy array on the host, and anything else unchanged.
+
+    Floats that numpy has no type for, bfloat16 for example, become float32, which holds them exactly.
+    """
+    if not is_tensor(array):
+        return array
+    exact = array.detach().cpu()
+    has_numpy_type = not exact.is_floating_point() or str(exact.dtype) in (
+        "torch.float16",
+        "torch.float32",
+        "torch.float64",
+    )
+    return (exact if has_numpy_type else exact.float()).numpy()
 
 
 def as_tensor(device: Device, values: NDArray) -> Any:

@@ -2,6 +2,7 @@
 
 A batch of queries passes through these kernels in this order. Large batches repeat the last four in rounds.
 
+    rotate_queries       computes the operands of the queries (exact_search.py), and rotates them
     quantize_queries     computes the int8 digits of the rotated queries, and measures the errors of the digits
     scan_tiles           multiplies queries by tiles of 128 rows, and keeps one number per query and tile
     set_thresholds       finds a score that k rows reach, so that every neighbor reaches it
@@ -40,6 +41,36 @@ UNSAFE = tl.constexpr(2)  # the query has NaN, infinity, or values outside of th
 
 _INF = tl.constexpr(float("inf"))
 _NO_ROW = tl.constexpr(2147483647)  # sorts behind every row
+
+
+@triton.jit
+def rotate_queries(
+    queries, center, rotation, operands, n_queries, D, CENTERED: tl.constexpr, BY_ANGLE: tl.constexpr,
+    WIDTH: tl.constexpr, QUERIES: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Write the operands of queries (q, D) times the rotation (D, WIDTH) to `operands` (q, WIDTH), all float64."""
+    q = (tl.program_id(0) * QUERIES + tl.arange(0, QUERIES)).to(tl.int64)
+    exists = (q < n_queries)[:, None]
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    lengths = tl.full((QUERIES, 1), 1.0, tl.float64)
+    if BY_ANGLE:
+        squares = tl.zeros((QUERIES,), tl.float64)
+        for c in range(0, D, BLOCK):
+            j = c + tl.arange(0, BLOCK)
+            x = tl.load(queries + q[:, None] * D + j[None, :], mask=exists & (j < D)[None, :], other=0.0)
+            squares += tl.sum(x.to(tl.float64) * x.to(tl.float64), 1)
+        lengths = tl.sqrt(tl.where(squares > 0, squares, 1.0))[:, None]
+    total = tl.zeros((QUERIES, COLUMNS), tl.float64)
+    for c in range(0, D, BLOCK):
+        j = c + tl.arange(0, BLOCK)
+        x = tl.load(queries + q[:, None] * D + j[None, :], mask=exists & (j < D)[None, :], other=0.0).to(tl.float64)
+        if CENTERED:
+            x -= tl.load(center + j, mask=j < D, other=0.0)[None, :]
+        if BY_ANGLE:
+            x /= lengths
+        turn = tl.load(rotation + j[:, None] * WIDTH + column[None, :], mask=(j < D)[:, None], other=0.0)
+        total = tl.dot(x, turn, total, out_dtype=tl.float64)
+    tl.store(operands + q[:, None] * WIDTH + column[None, :], total, mask=exists)
 
 
 @triton.jit

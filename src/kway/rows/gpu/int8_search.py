@@ -44,16 +44,10 @@ MAX_SAMPLE = 8192  # tiles of a sample: set_thresholds holds their scores in reg
 SAMPLE_SHARE, ROUNDS = 0.01, 4  # share of the tiles in the sample of larger work, and its rounds (gpu_search)
 MAX_INT8_NEIGHBORS = 64  # the largest k for which the lists hold enough candidates (gpu_search)
 GATHERED = 32  # flagged queries that are multiplied together with a tile (gpu_search)
-RECORDED_QUERIES = 2048  # queries of a batch up to which its arrays, 48 KB each, may stay allocated (gpu_flashlib)
+RECORDED_SHARE = 1 / 256  # of the GPU's memory that the arrays of a recorded batch may keep (gpu_flashlib)
+LISTING_PROGRAMS = 1024  # programs of list_candidates that occupy the largest GPU (gpu_flashlib)
 OVERFLOWED, UNSAFE = 1, 2  # flags of int8_kernels.py
 _KINDS = {name: kind for kind, name in enumerate(METRICS)}  # the kernels' numbers of the metrics
-
-
-class RotatedQueries(NamedTuple):
-    """Queries (q, d) as given, and their rotated operands (q, w) float64."""
-
-    queries: Tensor
-    operands: Tensor
 
 
 @dataclass(frozen=True)
@@ -132,19 +126,15 @@ class Int8Tiles:
         """Number of columns w, with padding."""
         return int(self.values.shape[2])
 
-    def rotate(self, queries: Tensor) -> RotatedQueries:
-        """Rotate the operands of contiguous queries (q, d)."""
-        return RotatedQueries(queries, self.metric.operand(queries, self.center) @ self.rotation)
-
-    def quantize(self, rotated: RotatedQueries, limit: float) -> Int8Queries:
-        """Quantize queries, and flag those that are unsafe.
+    def quantize(self, queries: Tensor, limit: float) -> Int8Queries:
+        """Rotate and quantize contiguous queries (q, d), and flag those that are unsafe.
 
         A query is safe if it is zero, or if its largest absolute value is between 1 / limit and limit, and float32
         holds its products.
         """
-        from kway.rows.gpu.int8_kernels import quantize_queries
+        from kway.rows.gpu.int8_kernels import quantize_queries, rotate_queries
 
-        device, (q, d), width = self.device, rotated.queries.shape, self.width
+        device, (q, d), width = self.device, queries.shape, self.width
         padded = _padded(q)
         int8 = Int8Queries(
             digits=device.empty((2, padded, width), "int8"),
@@ -154,8 +144,13 @@ class Int8Tiles:
             counts=device.empty(padded, "int32"),
             flags=device.empty(q, "uint8"),
         )
+        operands = device.empty((q, width), "float64")
+        rotate_queries[(-(-q // 16), width // 32)](
+            queries, self.rotation if self.center is None else self.center, self.rotation, operands, q, d,
+            self.center is not None, self.metric.name == "cosine", width, 16, 32, 32, num_warps=4,
+        )  # fmt: skip
         quantize_queries[(padded,)](
-            *rotated, int8.digits[0], int8.digits[1], int8.constants, int8.norms, int8.steps, int8.counts,
+            queries, operands, int8.digits[0], int8.digits[1], int8.constants, int8.norms, int8.steps, int8.counts,
             int8.flags, q, padded, d, self.finest, 1 / limit, min(limit, FLOAT32_SAFE[1]), width, min(width, TILE),
             EPS, num_warps=1,
         )  # fmt: skip
@@ -183,11 +178,12 @@ class BatchOrder(NamedTuple):
 
 
 class RecordedBatch:
-    """The CUDA graph of a small batch: six kernels and their launch parameters, which the CPU starts by one call.
+    """The CUDA graph of a small batch: seven kernels and their launch parameters, which the CPU starts by one call.
 
     A shape of queries is recorded when it comes a second time in a row. The arrays of the graph serve one thread at a
     time, until its answer is copied; other threads start the kernels themselves. No library is called in the graph,
-    because the workspace of cuBLAS would be shared with other graphs.
+    because the workspace of cuBLAS would be shared with other graphs. The graph ends with a copy of the flags to the
+    host.
     """
 
     def __init__(self) -> None:
@@ -195,6 +191,7 @@ class RecordedBatch:
         self._shape: tuple[tuple[int, ...], Any, BatchOrder] | None = None
         self._graph: Any = None
         self._batch: _Batch | None = None
+        self._flags: Any = None  # a tensor (q,) in page-locked memory of the host
 
     def __reduce__(self) -> tuple[type[RecordedBatch], tuple[()]]:
         return RecordedBatch, ()  # a copy of the index records its own batches
@@ -209,25 +206,28 @@ class RecordedBatch:
                 self._shape, self._graph, self._batch = shape, None, None
                 return None
             batch = self._batch or self._record(search, queries, order)
-            for recorded, current in zip(batch.rotated, batch.tiles.rotate(queries)):
-                recorded.copy_(current)
+            batch.queries.copy_(queries)
             self._graph.replay()
-            nearest = NearestRows(*(array.clone() for array in batch.nearest))
-            return None if batch.flags().any() else nearest  # reading the flags waits for the copies as well
+            # distances that were rounded to float32 are returned as float32
+            dtype = queries.dtype if order.in_float32 else batch.nearest.distances.dtype
+            nearest = NearestRows(batch.nearest.ids.clone(), batch.nearest.distances.to(dtype, copy=True))
+            search.rows.device.torch.cuda.current_stream(queries.device).synchronize()
+            return None if self._flags.any() else nearest
         finally:
             self._lock.release()
 
     def _record(self, search: ExactSearch, queries: Tensor, order: BatchOrder) -> _Batch:
         torch = search.rows.device.torch
         with torch.inference_mode(False), torch.no_grad():
-            assert search.tiles is not None
-            rotated = search.tiles.rotate(queries.clone())
-            _Batch(search, rotated, order).search(sample=True)  # compiles the kernels, which a recording cannot do
+            queries = queries.clone()
+            _Batch(search, queries, order).search(sample=True)  # compiles the kernels, which a recording cannot do
+            flags = torch.empty(len(queries), dtype=torch.uint8, pin_memory=True)
             graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(queries.device)
             with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-                batch = _Batch(search, rotated, order)
+                batch = _Batch(search, queries, order)
                 batch.search(sample=True)
-        self._graph, self._batch = graph, batch
+                flags.copy_(batch.int8.flags, non_blocking=True)
+        self._graph, self._batch, self._flags = graph, batch, flags.numpy()
         return batch
 
 
@@ -282,27 +282,26 @@ class ExactSearch:
         queries = queries.detach().contiguous()
         batches = len(row_blocks(len(queries), 8 * LIST_SIZE))  # 8 bytes per candidate: its distance
         with self.rows.device.selected():
+            if batches == 1:
+                return self._filter_batch(queries, order)
             parts = [self._filter_batch(part, order) for part in queries.tensor_split(batches)]
-        if batches == 1:
-            return parts[0]
         nearest = NearestRows(*(torch.cat(arrays) for arrays in zip(*(part[0] for part in parts))))
         return nearest, np.concatenate([part[1] for part in parts])
 
     def _filter_batch(self, queries: Tensor, order: BatchOrder) -> tuple[NearestRows, NDArray[np.uint8]]:
         device = self.rows.device
-        if device.is_gpu and len(queries) <= RECORDED_QUERIES and self._scans_once(len(queries)):
+        if device.is_gpu and self._scans_once(len(queries)) and self._may_record(len(queries)):
             nearest = self.recorded.search(self, queries, order)
             if nearest is not None:
                 return nearest, np.zeros(len(queries), np.uint8)
-        assert self.tiles is not None
-        batch = _Batch(self, self.tiles.rotate(queries), order)
+        batch = _Batch(self, queries, order)
         batch.search(sample=True)
         flags, nearest = batch.flags(), batch.nearest
         if not flags.any():
             return nearest, flags
         left = device.put(np.flatnonzero(flags & OVERFLOWED))
         if len(left):
-            again = _Batch(self, self.tiles.rotate(queries[left]), order)
+            again = _Batch(self, queries[left], order)
             again.int8.constants[0, : len(left)] = batch.int8.constants[0, left]  # the thresholds still hold
             again.search(sample=False)
             nearest.ids[left], nearest.distances[left] = again.nearest
@@ -312,6 +311,10 @@ class ExactSearch:
             nearest_rows = self.rows.nearest_in_float32 if order.in_float32 else self.rows.nearest
             nearest.ids[left], nearest.distances[left] = nearest_rows(queries[left], order.k)
         return nearest, flags
+
+    def _may_record(self, q: int) -> bool:
+        """Return whether the arrays of a batch, mostly its lists, are small enough to stay allocated."""
+        return 12 * LIST_SIZE * q <= RECORDED_SHARE * self.rows.device.total_bytes  # 12 bytes: a row and a distance
 
     def _scans_once(self, q: int) -> bool:
         """Return whether one scan of all tiles costs less than rounds with tighter thresholds."""
@@ -326,7 +329,7 @@ def _padded(q: int) -> int:
 class _Batch:
     """A batch of queries, their lists of candidates, and the nearest rows so far."""
 
-    def __init__(self, search: ExactSearch, rotated: RotatedQueries, order: BatchOrder) -> None:
+    def __init__(self, search: ExactSearch, queries: Tensor, order: BatchOrder) -> None:
         from kway.rows.gpu import int8_kernels
 
         assert search.tiles is not None
@@ -334,10 +337,10 @@ class _Batch:
 
         self.kernels: Any = int8_kernels
         self.rows, self.tiles, self.plan = search.rows, search.tiles, search.plan
-        self.rotated, self.queries, self.order = rotated, rotated.queries, order
+        self.queries, self.order = queries, order
         q, device, shape = len(self.queries), search.rows.device, (len(self.queries), order.k)
         self.once = search._scans_once(q)
-        self.int8 = self.tiles.quantize(rotated, order.limit)
+        self.int8 = self.tiles.quantize(queries, order.limit)
         self.padded = len(self.int8.counts)
         self.lists = device.empty((q, LIST_SIZE), "int32")
         self.distances = device.empty((q, LIST_SIZE), "float64")
@@ -400,7 +403,8 @@ class _Batch:
 
     def _list(self, first: int, last: int, scanned: Tensor, buffer: Tensor, flags: bool) -> None:
         """List the candidates among the rows of the tiles from first to last."""
-        tiles, together = self.tiles, 2048 if flags else 512  # in small work, more programs share it
+        tiles, blocks = self.tiles, max(1, self.padded // TILE * (last - first) // LISTING_PROGRAMS)
+        together = TILE * min(1 << (blocks.bit_length() - 1), 16 if flags else 4)  # queries of a program
         self.kernels.list_candidates[(last - first, -(-self.padded // together))](
             scanned, self.int8.digits[0], self.int8.digits[1], self.int8.constants, tiles.values, tiles.order,
             tiles.upper, self.int8.counts, self.lists, buffer, self.padded, first, tiles.width, self.plan.chunk,

@@ -18,9 +18,10 @@ time. Measurements: benchmarks/results/gpu_softmax.json.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -60,13 +61,6 @@ class ChunkGradient(NamedTuple):
     penalized: int
 
 
-class UpdateRule(Protocol):
-    """How the weights of a chunk change."""
-
-    def update(self, chunk: ChunkGradient, rate: float, ridge: float) -> None:
-        """Take a step of this rate, with weight decay by 1 / (1 + rate ridge)."""
-
-
 @dataclass(frozen=True)
 class Descent:
     """Set w to (w - rate g) / (1 + rate ridge), by one product that is added to the weights."""
@@ -103,18 +97,10 @@ class RowAdagrad:
         W.copy_(w)
 
 
-class Exponentials(Protocol):
-    """Computes exp(X W' - reference) (B, c) of a chunk of classes, whose first has code `first`.
-
-    Without `subtract`, the row sums of the exponentials are added to `sums` (B,). With it, `sums` are subtracted in the
-    column of each row's label. The result is written to `out` if `store`.
-    """
-
-    def __call__(
-        self, X: Tensor, W: Tensor, out: Tensor, reference: Tensor, sums: Tensor, codes: Tensor, first: int, *,
-        store: bool, subtract: bool = False,
-    ) -> None:  # fmt: skip
-        """Compute the exponentials of one chunk."""
+# (X, W, out, reference, sums, codes, first, *, store, subtract) computes exp(X W' - reference) (B, c) of a chunk of
+# classes, whose first has code `first`. Without `subtract`, the row sums of the exponentials are added to `sums` (B,).
+# With it, `sums` are subtracted in the column of each row's label. The result is written to `out` if `store`.
+Exponentials = Callable[..., None]
 
 
 @dataclass
@@ -128,7 +114,7 @@ class SoftmaxStep:
 
     W: Tensor
     keep: bool = True
-    rule: UpdateRule = field(default_factory=Descent)
+    rule: Descent | RowAdagrad = field(default_factory=Descent)
     free: int = 0
     redone: int = 0
     _buffers: dict[str, Tensor] = field(default_factory=dict, repr=False)

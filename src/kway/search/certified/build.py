@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.kernels.certified import tiles
-from kway.kernels.certified.sketch import MAX_COLUMNS, nearness_l1, signed_sums, survivors, tail_norms
+from kway.kernels.certified.sketch import MAX_COLUMNS, signed_sums, survivors, tail_norms
 from kway.kernels.certified.tiles import best_variant
 from kway.kernels.jit import frozen
 from kway.rows.blocks import SAMPLE_ROWS
@@ -33,6 +33,7 @@ from kway.search.certified.sketches import (
     sketch_all,
     take_rows,
 )
+from kway.search.distances import MANHATTAN
 from kway.search.principal_axes import leading_axes, pooled_product
 from kway.threads import pmap, shares, single_blas, spans
 
@@ -147,9 +148,11 @@ def _manhattan(job: Job) -> ChosenSpace | None:
     levels, values = 4 if d >= 64 else 2, job.sample.values
     left, right = (values[job.rng.choice(len(values), 2000)] for _ in range(2))
     groups = correlated_groups(left - right, levels)
-    sizes = [2**level for level in range(levels + 1)]
-    choice = choose_groups(job.sample, groups, sizes, tiles.L1_VARIANTS[variant].words_per_second, tiles.L1_MAX_DIMS)
-    if choice is None or not (choice.pays or job.always):
+    sizes = [2**level for level in range(levels + 1) if d <= tiles.L1_MAX_DIMS * 2**level]
+    if not sizes:
+        return None
+    choice = choose_groups(job.sample, groups, sizes, tiles.L1_VARIANTS[variant].words_per_second)
+    if not (choice.pays or job.always):
         return None
     why = f"certified: sums of {choice.size} of {d} features scanned, about {choice.survivors:.0f} of {n} rows survive"
     return ChosenSpace(ManhattanSpace(job.frame, groups, choice.size), variant, why)
@@ -186,7 +189,7 @@ def measure_sample(
             products = queries @ block.values.T
             distances[:, part] = squares[:, None] + block.squares.astype(np.float32) - 2 * products
         else:
-            nearness_l1(block.values, queries, part.start, distances)
+            distances[:, part] = MANHATTAN.tile(queries, block.values)
 
     pmap(work, spans(len(drawn.others), 1024))
     k = max(1, round(NEIGHBORS * len(drawn.others) / len(rows))) - 1
@@ -250,21 +253,16 @@ def _expected_survivors(
     return np.asarray(counts * (sample.n / (len(sample.queries) * n)))
 
 
-def choose_groups(
-    sample: Sample, groups: FeatureGroups, sizes: list[int], scan_rate: float, max_width: int
-) -> SketchChoice | None:
+def choose_groups(sample: Sample, groups: FeatureGroups, sizes: list[int], scan_rate: float) -> SketchChoice:
     """Choose the columns per group of the Manhattan bounds; scan_rate: words of eight codes per second."""
     d, choices = sample.values.shape[1], []
     for size in sizes:
         width = -(-d // size)
-        if width > max_width:
-            continue
         rows, queries = (np.empty((len(values), width), np.float32) for values in (sample.values, sample.queries))
         signed_sums(sample.values, *groups, size, rows)
         signed_sums(sample.queries, *groups, size, queries)
-        bounds = np.empty((len(queries), len(rows)), np.float32)
-        nearness_l1(rows, queries, 0, bounds)
+        bounds = MANHATTAN.tile(queries, rows)
         count = float((bounds < sample.radius[:, None]).mean()) * sample.n
         seconds = sample.n * -(-width // 8) / scan_rate + count * _survivor_seconds(d)
         choices.append(SketchChoice(size, count, seconds, _plain_seconds(sample.n, d)))
-    return min(choices, key=lambda choice: choice.seconds, default=None)
+    return min(choices, key=lambda choice: choice.seconds)

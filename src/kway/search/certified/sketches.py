@@ -49,7 +49,6 @@ from kway.kernels.certified.sketch import (
     code_l2,
     pair_up,
     place,
-    row_deviations,
     signed_sums,
     tails,
 )
@@ -90,8 +89,8 @@ def measure_frame(sample: NDArray) -> Frame | None:
     """Return a frame that contains nearly all rows of the sample (s, d); None if their spread is 0 or out of range."""
     with np.errstate(over="ignore", invalid="ignore"):
         center = sample.mean(axis=0, dtype=np.float64)
-    peaks = np.empty(len(sample))
-    row_deviations(frozen(sample), center, peaks)
+        parts = spans(len(sample), rows_per_block(8 * sample.shape[1], CACHE_BYTES))
+        peaks = np.concatenate([np.abs(sample[part] - center).max(axis=1) for part in parts])
     typical = 4 * float(np.quantile(peaks, 0.99))
     limit = min(float(peaks.max()), typical) if typical > 0 else float(peaks.max())
     if not 1e-60 < limit < 1e60:  # also false for nan and inf; other units are out of the range of float64

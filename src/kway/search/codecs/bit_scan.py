@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 
 from kway.kernels.codes.bit_cells import QUERY_BATCH
 from kway.kernels.codes.bit_scan import CodedQueries, CodedRows, Estimator, estimate_bits, scan_bits
-from kway.kernels.codes.bits import sign_words
 from kway.kernels.codes.first_filter import (
     BLOCK_ROWS,
     MAX_SUM,
@@ -77,11 +76,14 @@ def bit_queries(queries: NDArray[np.float64], frame: BitFrame) -> CodedQueries:
     distance, center = frame.distance, frame.center.astype(np.float64)
     placed = np.asarray(distance.place(queries))
     rotated = frame.rotate(placed - center if distance.shifts else placed)
-    words = np.empty((len(rotated), frame.wide // 64), dtype=np.uint64)
-    sign_words(rotated, words)
     norms = np.sqrt(squares(rotated))
     base = norms**2 if distance.shifts else (0.0 if distance.signed else 1.0) - placed @ center
-    return CodedQueries(words, rotated, rotated.sum(axis=1), norms, base, queries)
+    return CodedQueries(sign_words(rotated), rotated, rotated.sum(axis=1), norms, base, queries)
+
+
+def sign_words(rotated: NDArray[np.float32]) -> NDArray[np.uint64]:
+    """Return the signs of rotated queries (q, D) as words (q, W), with 1 for values >= 0 as in the codes of rows."""
+    return np.packbits(rotated >= 0, axis=1, bitorder="little").view(np.uint64)
 
 
 def _select_queries(queries: CodedQueries, which: Any) -> CodedQueries:

@@ -11,8 +11,8 @@ q_perp is the part of R q that is orthogonal to r. At 512 bits per row and a cos
 Bits           the store: its parameters, and how it encodes, scans and restores rows
 BitFrame       parameters of the encoding: number of bits, distance, center and rotation
 BitRows        codes of rows about one center
-CenteredBits   codes of rows about the landmark of their cell. Rows are nearer to it than to a common center, and the
-               error of an estimate is proportional to ||x - m_c||
+CenteredBits   codes of rows about the landmark m_c of their cell. Rows are nearer to it than to a common center, and
+               the error of an estimate is proportional to ||x - m_c||
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.errors import CombinationError, InputError
-from kway.kernels.codes.bits import WIDEST_FILTER, decode_rows, encode_rows, rotate, rotate_back
+from kway.kernels.codes.bits import WIDEST_FILTER, encode_rows, rotate
 from kway.kernels.jit import frozen
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.parameters import YES_OR_NO, between, check_parameters, whole
@@ -374,7 +374,7 @@ class BitRows(Codes):
     head: NDArray[np.uint64]  # (P, n) the first words of the signs
     rest: NDArray[np.uint64]  # (n, B W - P) the other words
     factor: NDArray  # (n,) f in multiples of frame.unit: uint16 or float32
-    half: NDArray[np.float32]  # (n,) ||r||^2 / 2 (but see CenteredBits.encode), or (0,) if all are 1 / 2
+    half: NDArray[np.float32]  # (n,) ||r||^2 / 2 (but see encode_residuals), or (0,) if all are 1 / 2
     widest: NDArray[np.float32]  # (1,) the largest e_r / f: standard deviation of <q, y> for a unit query
 
     @property
@@ -395,14 +395,17 @@ class BitRows(Codes):
         y_squares = np.einsum("ij,ij->i", y, y)
         # <r, y> = ||r||^2 / f
         y *= np.divide(2.0 * selected.halves(), f * y_squares, out=np.zeros_like(f), where=f > 0)[:, None]
-        rotate_back(y, self.frame.signs)
-        return y[:, : self.shape[1]] + self.frame.center
+        return y @ self.frame.rotate(np.eye(self.shape[1])).T + self.frame.center
 
     def grid(self) -> NDArray[np.float32]:
         """Return the decoded y (n, D) of kernels/codes/bits.py."""
-        out = np.empty((len(self), self.frame.wide), dtype=np.float32)
-        decode_rows(self.frame.bits, self.head, self.rest, out)
-        return out
+        bits, wide = self.frame.bits, self.frame.wide
+        words = np.concatenate([self.head.T, self.rest], axis=1).view(np.uint8)  # (n, B D / 8) bytes
+        y = np.full((len(self), wide), 1 - 2**bits, dtype=np.float32)
+        for b in range(bits):
+            plane = words[:, b * wide // 8 : (b + 1) * wide // 8]
+            y += np.float32(2 ** (bits - b)) * np.unpackbits(plane, axis=1, bitorder="little")
+        return y
 
     def factors(self) -> NDArray[np.float32]:
         """Return the factors f (n,)."""
@@ -411,12 +414,6 @@ class BitRows(Codes):
     def halves(self) -> NDArray[np.float32]:
         """Return ||r||^2 / 2 (n,) of every row; only rows of zeros have a factor of 0."""
         return self.half if len(self.half) else np.where(self.factor > 0, np.float32(0.5), np.float32(0))
-
-    def deviations(self) -> NDArray[np.float32]:
-        """Return e_r (n,): the standard deviation of an estimated product per unit of ||q_perp||."""
-        y = self.grid()
-        orthogonal = self.factors() ** 2 * np.einsum("ij,ij->i", y, y) - 2.0 * self.halves()
-        return np.sqrt(np.maximum(orthogonal, 0.0) / (self.frame.wide - 1))
 
     def on_device(self, device: Device) -> Any:
         """Return a copy of the codes on a device, in whole tiles."""
@@ -467,65 +464,31 @@ def residual_frame(store: Bits, n_features: int) -> BitFrame:
     return store.frame_about(np.zeros(n_features), DOT)
 
 
-@dataclass(frozen=True)
-class CenteredBits(Codes):
-    """Codes of the residuals x - m_c of rows x (n, d) from the landmark of their cell c."""
+def encode_residuals(
+    rows: NDArray, frame: BitFrame, landmarks: NDArray[np.float32], cells: NDArray[np.int64], distance: Distance
+) -> BitRows:
+    """Return the codes of the residuals x - m_c of rows x (n, d) from the landmarks (c, d) of their cells (n,).
 
-    codes: BitRows  # of the residuals
+    For cosine, `half` of a zero row is raised by 1/2, so that its distance to every query of length one is 1:
+    ||q - m||^2 / 2 + half - <q - m, r> with r = -m. It is then not ||r||^2 / 2, so a restored zero row is not zero.
+    """
+
+    def work(part: slice) -> BitRows:
+        placed = distance.place(rows[part])
+        codes = frame.encode(placed - landmarks[cells[part]])
+        if not distance.by_angle:
+            return codes
+        return replace(codes, half=frozen(codes.half + np.float32(0.5) * (squares(placed) == 0)))
+
+    return join_codes(pmap(work, _parts(rows)))
+
+
+@dataclass(frozen=True)
+class CenteredBits(BitRows):
+    """Codes of residuals that decode to rows."""
+
     landmarks: NDArray[np.float32]  # (c, d)
     cells: NDArray[np.int64]  # (n,)
 
-    @staticmethod
-    def encode(
-        rows: NDArray, frame: BitFrame, landmarks: NDArray[np.float32], cells: NDArray[np.int64], distance: Distance
-    ) -> CenteredBits:
-        """Encode rows (n, d) of these cells (n,).
-
-        For cosine, `half` of a zero row is raised by 1/2, so that its distance to every query of length one is 1:
-        ||q - m||^2 / 2 + half - <q - m, r> with r = -m. It is then not ||r||^2 / 2, so a restored zero row is not zero.
-        """
-
-        def work(part: slice) -> BitRows:
-            placed = distance.place(rows[part])
-            codes = frame.encode(placed - landmarks[cells[part]])
-            if not distance.by_angle:
-                return codes
-            return replace(codes, half=frozen(codes.half + np.float32(0.5) * (squares(placed) == 0)))
-
-        return CenteredBits(join_codes(pmap(work, _parts(rows))), landmarks, cells)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(n, d)."""
-        return self.codes.shape
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes in memory."""
-        return self.codes.nbytes + self.landmarks.nbytes + self.cells.nbytes
-
     def __getitem__(self, where: Any) -> NDArray[np.float32]:
-        return self.codes[where] + self.landmarks[self.cells[where]]
-
-    def on_device(self, device: Device) -> Any:
-        """Return a copy of the codes on a device."""
-        return self.codes.on_device(device)
-
-    def like(self, rows: NDArray) -> CenteredBits:
-        """Raise NotImplementedError: the cells of the rows are needed, so use `encode`."""
-        raise NotImplementedError
-
-    def join(self, more: CenteredBits) -> CenteredBits:
-        """Return these codes followed by more codes about the same landmarks."""
-        cells = np.concatenate([self.cells, more.cells])
-        return CenteredBits(join_codes([self.codes, more.codes]), self.landmarks, cells)
-
-    def take(self, positions: NDArray[np.int64]) -> CenteredBits:
-        """Return the codes at positions."""
-        return CenteredBits(self.codes.take(positions), self.landmarks, self.cells[positions])
-
-    def arrays(self) -> dict[str, NDArray]:
-        """Return the arrays of a model file, without the landmarks, which the index writes."""
-        arrays = self.codes.arrays()
-        del arrays["codes.center"]
-        return arrays
+        return super().__getitem__(where) + self.landmarks[self.cells[where]]
