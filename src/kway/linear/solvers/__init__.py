@@ -7,7 +7,6 @@ least_squares.py      the squared loss in closed form
 lbfgs.py              the default: preconditioned L-BFGS, or Newton's method if the problem is small
 preconditioners.py    approximate inverses of the Hessian for L-BFGS
 dense_hessian.py      the Hessian of small problems and its inverse
-standard_columns.py   centered and scaled columns of small problems
 proximal.py           L1 and elastic net: accelerated proximal Newton
 proximal_models.py    the local models that a proximal step minimizes
 interior_point.py     small problems with kinks (hinges, L1): a primal-dual interior point method with a proof

@@ -130,7 +130,7 @@ class Solver:
     guarantees_tol : bool
         Whether a converged solution is within tol of the optimum.
     standardizes : bool
-        Whether small problems are solved in standard columns (standard_columns.py). The penalty then has another
+        Whether small problems are solved in standard columns (linear/equivalent.py). The penalty then has another
         weight for each column, which the solver must support.
     stores_pairs : bool
         Whether the solver stores several vectors of the size of theta or matrices per class, for the cost estimate.

@@ -37,11 +37,11 @@ from numpy.typing import NDArray
 from kway.errors import NotSeparableError
 from kway.kernels.jit import frozen
 from kway.kernels.linear.dual import ascend
+from kway.linear.equivalent import column_centers
 from kway.linear.objective import Objective
 from kway.linear.solvers.base import MAX_WORK, QUICK_WORK, SLOW_ITERATIONS, Control, Solution, Solver
 from kway.linear.solvers.hinge_newton import RoundedOptimum, solve_rounded
 from kway.linear.solvers.interior_point import is_small_with_kinks, solve_hard, solve_small
-from kway.linear.solvers.standard_columns import column_centers
 from kway.linear.solvers.stopping import ADVICE_WIDE_GAP, tol_scale
 from kway.memory import rows_per_block
 from kway.rows.matrices import dense_rows, rooted_rows, row_squares

@@ -28,11 +28,11 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
+from kway.linear.equivalent import standard_columns, standardize
 from kway.linear.losses import LOSSES
 from kway.linear.objective import Objective
 from kway.linear.solvers.base import ARMIJO, MAX_WORK, MIN_STEP, Control, Point, Solution
 from kway.linear.solvers.dense_hessian import DenseHessian, inverse
-from kway.linear.solvers.standard_columns import standard_columns, standardize
 from kway.linear.solvers.stopping import MIN_SCALE_SHARE, duality_gap, tol_scale
 from kway.memory import BLOCK_BYTES
 from kway.rows.matrices import rooted_rows

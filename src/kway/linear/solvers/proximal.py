@@ -22,9 +22,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.linear.equivalent import merge_equal_rows
 from kway.linear.objective import Objective
-from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import MAX_WORK, PROOF_FACTOR, SLOW_ITERATIONS, Control, Point, Solution, Solver, is_small
 from kway.linear.solvers.interior_point import is_small_with_kinks, solve_lasso, solve_small
 from kway.linear.solvers.proximal_models import LocalModel, LocalModels, ModelMinimum
@@ -37,7 +35,6 @@ from kway.linear.solvers.stopping import (
     recent_gain,
     tol_scale,
 )
-from kway.rows.passes import wrap_rows
 from kway.threads import single_blas
 
 # Iteration at which the model is built again, and the factor to the next such iteration. The curvature changes most in
@@ -60,8 +57,6 @@ class Proximal(Solver):
         with single_blas():
             if is_small_with_kinks(objective):
                 return solve_small(objective, control)
-            if not np.any(theta[:, :-1]):
-                theta = fit_biases(objective, theta, control)
             if not objective.loss.smooth:
                 return solve_smoothed(objective, theta, control, _solve_rounded)
             if objective.penalty.lasso and is_small(objective, MAX_WORK):
@@ -180,19 +175,6 @@ def _solve_with_interior_points(objective: Objective, theta: NDArray, control: C
     end = solve_lasso(objective, steps.theta, replace(control, max_iter=control.max_iter - steps.n_iter))
     history = np.minimum.accumulate([*steps.history, *end.history]).tolist()  # the best value so far
     return replace(end, n_iter=steps.n_iter + end.n_iter, history=history)
-
-
-def fit_biases(objective: Objective, theta: NDArray, control: Control) -> NDArray:
-    """Return theta with W = 0 and the biases that are best for it, which is the optimum if the L1 penalty is strong."""
-    theta, objective = theta.copy(), objective.subsample(objective.n)
-    if objective.fit_intercept and objective.loss.smooth:
-        zero_column = wrap_rows(np.zeros((objective.n, 1), theta.dtype))
-        biases_only = merge_equal_rows(replace(objective, rows=zero_column, penalty=Penalty()))
-        start = np.zeros((objective.n_scores, 2), theta.dtype)
-        start[:, 1] = theta[:, -1]
-        silent = replace(control, tol=1e-12, max_iter=50, progress=None, validate=None)
-        theta[:, -1] = ProximalRun(biases_only, silent).go(start).theta[:, -1]
-    return theta
 
 
 def _solve_rounded(objective: Objective, theta: NDArray, control: Control, *, prove: bool) -> Solution:
