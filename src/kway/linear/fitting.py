@@ -349,7 +349,7 @@ def _support(objective: Objective, theta: NDArray, slack: float = 1e-3) -> NDArr
 
     def block(rows: slice) -> NDArray:
         f = smooth_objective.scores(theta, rows) / theta.dtype.type(1 + slack)
-        value, _ = smooth_objective.loss.value_gradient(f, smooth_objective.block_targets(rows))
+        value, _ = smooth_objective.loss.value_gradient(f, smooth_objective.targets.of(rows))
         return value > 0
 
     parts = pmap(block, spans(objective.n, rows_per_block(theta.itemsize * objective.n_scores, CACHE_BYTES)))

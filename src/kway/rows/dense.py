@@ -206,7 +206,7 @@ class BlockRows:
 
     def mean_square(self) -> float:
         """Return the mean of the squared entries of X."""
-        total = sum(float(np.einsum("ij,ij->", X, X, dtype=np.float64)) for X in self._blocks())
+        total = sum(float(row_squares(X).sum()) for X in self._blocks())
         return total / (self.n * self.d)
 
     def mean(self) -> NDArray:

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from kway.kernels.linear.csr import csr_product
 from kway.memory import rows_per_block
 from kway.rows.dense import BlockRows
-from kway.rows.matrices import row_squares
 from kway.rows.passes import DISTINCT, IN_MEMORY, QUICK, RowLosses, Sums
 from kway.threads import pmap, shares, spans_of, workers
 
@@ -63,7 +62,9 @@ class SparseRows(BlockRows):
     def fill_scores(self, theta: NDArray, rows: slice, scores: NDArray) -> None:
         """Write f of the given rows to scores (m, R)."""
         scores[:] = theta[:, -1]
-        add_scores(self.X, rows, np.ascontiguousarray(theta[:, :-1].T), scores)
+        csr_product(
+            self.X.data, self.X.indices, self.X.indptr, rows.start, np.ascontiguousarray(theta[:, :-1].T), scores
+        )
 
     def value_gradient(self, theta: NDArray, losses: RowLosses) -> Sums:
         """Return the sums of the weighted losses and of their gradients, which are in Fortran order."""
@@ -107,14 +108,6 @@ class SparseRows(BlockRows):
         X = self.X[rows]
         squares = X.multiply(X)
         return np.asarray(squares.sum(axis=0)) if h is None else np.asarray((squares.T @ h[:, rows].T).T)
-
-    def row_squares(self) -> NDArray:
-        """Return ||x_i||^2 of each row, (n,)."""
-        return row_squares(self.X, self.dtype)
-
-    def mean_square(self) -> float:
-        """Return the mean of the squared entries of X."""
-        return float(np.einsum("i,i->", self.X.data, self.X.data, dtype=np.float64)) / (self.n * self.d)
 
     # ---- columns and equal rows
 
@@ -162,11 +155,6 @@ def runs(X: Any, n_scores: int, share: slice, n_shares: int, max_rows: int | Non
     for rows in spans_of(share, size if max_rows is None else min(size, max_rows)):
         columns = X[rows].tocsc()
         yield RowRun(rows, columns, _even_shares(columns.indptr, n_shares))
-
-
-def add_scores(X: sp.csr_matrix, rows: slice, weights: NDArray, scores: NDArray) -> None:
-    """Add the product of the given rows of X and weights (d, R) to scores (m, R)."""
-    csr_product(X.data, X.indices, X.indptr, rows.start, weights, scores)
 
 
 def _even_shares(indptr: NDArray, parts: int) -> list[slice]:

@@ -17,7 +17,6 @@ gradient_descent.py   steepest descent, on which the others improve
 sgd.py, schedules.py  stochastic gradient descent and its learning rates
 sampled.py            sampled softmax for many classes
 sampled_files.py      checkpoints of sampled softmax, and weights in a file
-power_method.py       largest eigenvalues, for step sizes
 """
 
 from __future__ import annotations

@@ -68,6 +68,11 @@ class Control:
     min_scale: float = 0.0  # lower limit of the scale to which tol is relative (stopping.py)
     carry: Carry | None = None  # set for the fits of a path of alphas
 
+    def should_stop(self, iteration: int, value: float, theta: NDArray) -> bool:
+        """Call `progress` and `validate` after an iteration; return whether one of them ends the fit."""
+        stopped = self.progress is not None and self.progress(iteration, value)
+        return stopped or (self.validate is not None and self.validate(theta))
+
 
 @dataclass(frozen=True)
 class Point:

@@ -164,9 +164,7 @@ class Ascent:
     def _report(self, control: Control, count: int) -> float:
         """Call the progress callback and early stopping, which may set `stopped`; return the objective."""
         value = (self.objective.penalty.ridge or 1.0) * float(self.best.values.sum())
-        self.stopped = control.progress is not None and control.progress(count, value)
-        if control.validate is not None and control.validate(self.best.theta):
-            self.stopped = True
+        self.stopped = control.should_stop(count, value, self.best.theta)
         return value
 
     def sweep(self, count: int) -> None:

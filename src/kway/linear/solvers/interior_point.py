@@ -600,11 +600,8 @@ class LassoRun:
         return float(np.vdot(self.point.gradient, move)) + float(along.sum())
 
     def _report(self) -> None:
-        control = self.control
         self.history.append(min([self.point.total, *self.history[-1:]]))
-        self.stopped = control.progress is not None and control.progress(len(self.history), self.history[-1])
-        if control.validate is not None and control.validate(self.point.theta):
-            self.stopped = True
+        self.stopped = self.control.should_stop(len(self.history), self.history[-1], self.point.theta)
 
 
 def _signs(codes: NDArray[np.int64], n_scores: int) -> list[Floats]:

@@ -18,7 +18,7 @@ step size   1, reduced by a parabola until the value falls enough (Armijo condit
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar, Literal, NamedTuple
 
@@ -123,7 +123,7 @@ def start_from(objective: Objective, theta: NDArray, known_moments: Moments | No
         schedule = Schedule(objective, Moments(np.empty(0), objective), lambda gradient: gradient)
         return Start(Point.centered_at(objective, theta), schedule)
     sample = sample_rows(objective)
-    moments = known_moments.under(objective) if known_moments else quick_moments(objective, sample)
+    moments = replace(known_moments, objective=objective) if known_moments else quick_moments(objective, sample)
     warm = bool(theta.any())
     if sample is not None and warm:
         warm = known_moments is not None or sample.value(theta) < 0.7 * sample.value(np.zeros_like(theta))
@@ -194,7 +194,7 @@ class Descent:
             self.history.append(new.value)
             done = self._is_done(step, point, new)
             point = new
-            if self._should_stop(iteration, point):
+            if self.control.should_stop(iteration, point.value, point.theta):
                 self.excess = 0.0
                 return self._end(point)
             if done:
@@ -272,12 +272,6 @@ class Descent:
             gain = self.history[max(0, len(self.history) - 2 - len(self.history) // 3)] - point.value
             self.excess = max(min(step.slope / 2, gain), loss_rounding(point) * abs(point.value))
         return self._end(point, ADVICE_ROUNDING)
-
-    def _should_stop(self, iteration: int, point: Point) -> bool:
-        """Return whether the progress callback or early stopping ends the fit."""
-        control = self.control
-        stopped = control.progress is not None and control.progress(iteration, point.value)
-        return stopped or (control.validate is not None and control.validate(point.theta))
 
     def _allowed_excess(self, point: Point) -> float:
         """Return the excess over the optimum that tol allows."""

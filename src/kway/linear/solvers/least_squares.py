@@ -4,8 +4,8 @@ The bias b has no penalty. Centering the columns of X and Y removes it. With Xc 
 (2/n Xc'Xc + ridge I) W' = 2/n Xc'Yc:
 
     well conditioned      Cholesky factorization of these normal equations
-    otherwise             QR of [Xc Yc], then SVD of the triangle. Nothing is squared before it is factorized, and
-                          a rank-deficient X gets the solution of least norm
+    otherwise             SVD of Xc. Nothing is squared before it is factorized, and a rank-deficient X gets the
+                          solution of least norm
     sparse and wide       LSMR with the centered rows as a linear operator, so that X is never made dense
 
 Shapes: X (n, d), Y (n, R) with one target per score, W (R, d), b (R,), theta = [W b] (R, d + 1), weights w (n,).
@@ -143,20 +143,13 @@ def _solve_by_cholesky(gram: NDArray, cross: NDArray) -> NDArray | None:
 
 
 def _solve_by_svd(X: Rows, Y: NDArray, x_mean: NDArray, damping: float, root_weight: NDArray) -> NDArray:
-    """Return W (R, d) of least norm by QR and SVD; singular values below the rounding of X count as zero."""
+    """Return W (R, d) of least norm; singular values below the rounding of X count as zero."""
     n, d = X.shape
     scaled = (dense_rows(X[:n]) - x_mean) * root_weight[:, None]
-    if d >= n:  # the triangle of a QR would not be smaller than the rows
-        u, s, vt = la.svd(scaled, full_matrices=False)
-        projected = u.T @ (Y * root_weight[:, None])
-    else:
-        both = np.hstack([scaled, Y * root_weight[:, None]])
-        triangle = la.qr(both, mode="r", overwrite_a=True, check_finite=False)[0]
-        u, s, vt = la.svd(triangle[:d, :d])
-        projected = u.T @ triangle[:d, d:]
+    u, s, vt = la.svd(scaled, full_matrices=False, overwrite_a=True, check_finite=False)
     keep = s > max(n, d) * np.finfo(np.float64).eps * s.max(initial=0.0)
     inverse = np.where(keep, s, 0) / np.where(keep, s * s + damping, 1)
-    return (vt.T @ (inverse[:, None] * projected)).T
+    return (vt.T @ (inverse[:, None] * (u.T @ (Y * root_weight[:, None])))).T
 
 
 def _solve_by_lsmr(X: Rows, Y: NDArray, x_mean: NDArray, damping: float, root_weight: NDArray) -> NDArray:

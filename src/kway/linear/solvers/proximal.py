@@ -87,7 +87,7 @@ class ProximalRun:
                 scale, t, previous, point = model.start_scale, 1.0, best.theta, best
             step = self._step(model, point, scale)
             self.history.append(best.total)
-            if self._should_stop(iteration, best, step.theta):
+            if self.control.should_stop(iteration, best.total, step.theta):
                 return self._end(self._last_or_best(best, step.theta), stopped=True)
             # a larger scale predicts a smaller decrease, which says nothing about the distance to the optimum
             if self._is_near(best, step.predicted_decrease * max(1.0, scale / model.start_scale)):
@@ -145,12 +145,6 @@ class ProximalRun:
     def _rounding(self, best: Point) -> float:
         """Return the rounding error of the difference of two objectives: a few eps of the float type."""
         return 4 * float(np.finfo(best.theta.dtype).eps) * abs(best.total)
-
-    def _should_stop(self, iteration: int, best: Point, theta: NDArray) -> bool:
-        """Return whether the progress callback or early stopping ends the fit."""
-        control = self.control
-        stopped = control.progress is not None and control.progress(iteration, best.total)
-        return stopped or (control.validate is not None and control.validate(theta))
 
     def _last_or_best(self, best: Point, last: NDArray) -> Point:
         """Return the last step if it is as good as the best point, because only steps have exact zeros."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,7 +26,6 @@ from kway.linear.losses import Targets
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Point
-from kway.linear.solvers.power_method import largest_eigenvalue
 from kway.linear.solvers.preconditioners import (
     Factor,
     mirrored,
@@ -37,6 +36,7 @@ from kway.linear.solvers.preconditioners import (
     sampled_gram,
 )
 from kway.planning.costs import MAX_FACTOR_BYTES, MAX_FACTOR_FEATURES
+from kway.rows.matrices import largest_eigenvalue
 from kway.threads import pmap
 from kway.validation import Rows
 
@@ -54,29 +54,12 @@ class ModelMinimum(NamedTuple):
     predicted_decrease: float
 
 
-class LocalModel(Protocol):
-    """A local model of the smooth part of the objective."""
-
-    @property
-    def start_scale(self) -> float:
-        """Return the scale at which the model is expected to be an upper bound of the mean loss."""
-        ...
-
-    def step(self, theta: NDArray, gradient: NDArray, scale: float, penalty: Penalty) -> ModelMinimum:
-        """Minimize the model around theta."""
-        ...
-
-    def inverse(self, penalty: Penalty, free: NDArray[np.bool_]) -> Factor:
-        """Return the inverse of the model's matrix plus the ridge, restricted to the free weights (R, d + 1)."""
-        ...
-
-
 @dataclass(frozen=True)
 class GramModel:
     """One symmetric matrix M_k (D, D) per score."""
 
     blocks: list[NDArray]
-    start_scale: float
+    start_scale: float  # at which the model is expected to be an upper bound of the mean loss
 
     def step(self, theta: NDArray, gradient: NDArray, scale: float, penalty: Penalty) -> ModelMinimum:
         """Minimize the model by coordinate descent, one score per task.
@@ -138,6 +121,9 @@ class DiagonalModel:
         ridges = penalty.ridges(free.shape[1] - 1, bias=True)
         curvatures = (self.diagonal + ridges).astype(self.diagonal.dtype)
         return lambda gradient: np.where(free, gradient / curvatures, 0)
+
+
+LocalModel = GramModel | DiagonalModel
 
 
 def soft_thresholds(

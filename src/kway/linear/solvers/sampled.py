@@ -355,8 +355,7 @@ def _run_epochs(run: SampledRun) -> Solution:
             run.weights.fetch()
         if folder is not None:
             write_checkpoint(folder, run, history, fingerprint)
-        stopped = control.progress is not None and control.progress(number + 1, history[-1])
-        if stopped or (control.validate and control.validate(run.theta)):
+        if control.should_stop(number + 1, history[-1], run.theta):
             return Solution(run.theta, number + 1, history=history, value=_value(o, history))
     value = _value(o, history)
     if _idle_epochs(history, control.tol, o.n_scores) >= _PATIENCE:
