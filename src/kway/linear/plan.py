@@ -186,7 +186,7 @@ def place_rows(objective: Objective, plan: FitPlan) -> PlacedObjective:
         rows = wrap_rows(objective.X, chosen.device)
         return PlacedObjective(replace(objective, rows=rows), chosen.why, planned, chosen.device)
     session, X = current(), objective.X
-    if session is None or (session.split != "rows" and _count_bytes(X) < BLOCK_BYTES):
+    if session is None or not objective.in_memory or (session.split != "rows" and _count_bytes(X) < BLOCK_BYTES):
         return PlacedObjective(objective, chosen.why)  # passes over few rows are faster on one machine
     rows = wrap_rows(X, cluster=True)
     return PlacedObjective(replace(objective, rows=rows), f"rows on the {format_nodes(n_nodes())}")

@@ -47,52 +47,7 @@ class Targets(NamedTuple):
         return Targets(self.codes[rows], None if self.soft is None else self.soft[rows])
 
 
-class RowLoss(Protocol):
-    """The properties of a loss that passes use; linear/losses.py has the implementations."""
-
-    @property
-    def kernel(self) -> int:
-        """Number that selects the compiled kernel."""
-
-    @property
-    def margin(self) -> float:
-        """Margin of a hinge loss."""
-
-    @property
-    def width(self) -> float:
-        """Width over which the kink of a hinge is smoothed."""
-
-    @property
-    def compiled(self) -> bool:
-        """Whether a compiled kernel computes the loss."""
-
-    @property
-    def joint(self) -> bool:
-        """Whether all classes form one joint problem."""
-
-    @property
-    def hinge(self) -> bool:
-        """Whether the loss is a hinge."""
-
-    @property
-    def couples(self) -> bool:
-        """Whether the derivative by one score depends on the other scores."""
-
-    @property
-    def cross_entropy(self) -> bool:
-        """Whether the Hessian of a row is diag(p) - p p', p = softmax(f)."""
-
-    @property
-    def p_curvatures(self) -> bool:
-        """Whether the second derivatives by the scores are p (1 - p), with probabilities p."""
-
-    def value_gradient(
-        self, scores: NDArray, targets: Targets, gradient: NDArray | None = None
-    ) -> tuple[NDArray, NDArray]:
-        """Return losses (m,) and derivatives (m, R) at scores (m, R); `gradient` is the output array if given."""
-
-    def curvatures(self, scores: NDArray, targets: Targets) -> NDArray:
-        """Return the second derivative by each score, (m, R)."""
+RowLoss = Any  # a `Loss` of kway.linear.losses, which documents the properties that passes use
 
 
 @dataclass(frozen=True)
@@ -270,52 +225,14 @@ class RowPasses(Protocol):
         """Return rows with each column divided by its unit (d,)."""
 
 
-class BatchSteps(Protocol):
-    """SGD steps on weights in memory or on a GPU."""
-
-    def run(self, order: NDArray[np.int64], eta: NDArray) -> float:
-        """Take one step per batch of the rows in `order`, and return the sum of their losses before each step.
-
-        `eta` has one learning rate per batch.
-        """
-
-    def fetch(self) -> NDArray:
-        """Return the current theta (R, d + 1), in memory."""
-
-
-class SampledWeights(Protocol):
-    """The weights of a run of sampled softmax, in memory or on a GPU."""
-
-    def step(self, plan: StepPlan, number: int) -> None:
-        """Take step `number` (from 0): update the weights of the classes of the plan in place."""
-
-    def decay(self, step: int, eta: float) -> None:
-        """Apply the weight decay that each class has accumulated since its last step."""
-
-    def best(self, rows: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-        """Return the k classes with the highest scores for each of the given rows, (m, k)."""
-
-    def mean_loss(self, watched: Any, losses: RowLosses) -> float:
-        """Return the exact mean loss of the watched rows, over all classes."""
-
-    def squares(self) -> float:
-        """Return ||W||^2."""
-
-    def finite(self) -> bool:
-        """Return whether all steps so far were finite."""
-
-    def fetch(self) -> None:
-        """Copy the current state to the arrays theta, sq_grad_sums and last_step of the run."""
-
-
 class SteppingRows(RowPasses, Protocol):
     """Rows with the capabilities STEPS and CLASS_FACTOR."""
 
     def step_rows(self) -> int:
         """Return the default batch size of sampled softmax."""
 
-    def batch_steps(self, losses: RowLosses, weight: NDArray, theta: NDArray, rule: StepRule, batch: int) -> BatchSteps:
-        """Return an SGD run whose weights are on the device of the rows."""
+    def batch_steps(self, losses: RowLosses, weight: NDArray, theta: NDArray, rule: StepRule, batch: int) -> Any:
+        """Return an SGD run like `HostSteps` (linear/solvers/sgd.py), with weights on the device of the rows."""
 
     def sampled_weights(
         self,
@@ -325,8 +242,8 @@ class SteppingRows(RowPasses, Protocol):
         last_step: NDArray,
         ridge: float,
         fit_intercept: bool,
-    ) -> SampledWeights:
-        """Return the weights of a run of sampled softmax, on the device of the rows."""
+    ) -> Any:
+        """Return weights like `HostWeights` (linear/solvers/sampled.py), on the device of the rows."""
 
     def class_factor(
         self, theta: NDArray, losses: RowLosses, plain: NDArray, ridges: NDArray, n_drawn: int, share: float

@@ -8,7 +8,6 @@ lbfgs.py              the default: preconditioned L-BFGS, or Newton's method if 
 preconditioners.py    approximate inverses of the Hessian for L-BFGS
 dense_hessian.py      the Hessian of small problems and its inverse
 proximal.py           L1 and elastic net: accelerated proximal Newton
-proximal_models.py    the local models that a proximal step minimizes
 interior_point.py     small problems with kinks (hinges, L1): a primal-dual interior point method with a proof
 dual.py               hinges of separate classes by dual coordinate ascent, and the hard margin
 hinge_newton.py       the start of dual.py if there are few columns

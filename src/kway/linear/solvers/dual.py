@@ -280,10 +280,8 @@ class Ascent:
             self._keep_best(group.classes, W, group.bias)
             with np.errstate(divide="ignore", invalid="ignore"):
                 lowers = totals**2 / (2 * norms) if self._hard else totals - quadratics / 2 - norms / 2
-            self._raise_bounds(group.classes, np.nan_to_num(lowers, nan=0.0, posinf=0.0))
-
-    def _raise_bounds(self, classes: slice, lowers: Floats) -> None:
-        np.maximum(self.best.lowers[classes], lowers, out=self.best.lowers[classes])
+            best = self.best.lowers[group.classes]
+            np.maximum(best, np.nan_to_num(lowers, nan=0.0, posinf=0.0), out=best)
 
     def _balanced(self, group: Group) -> tuple[Floats, Floats, Floats]:
         """Return a feasible y a (n, k), sum a (k,) and sum width a^2 / C (k,).

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,19 +109,15 @@ def solve_smooth(
 # ---------------------------------------------------------------- the start
 
 
-class Start(NamedTuple):
-    """The start of the descent on all rows, and the schedule of its preconditioners."""
+def start_from(objective: Objective, theta: NDArray, known_moments: Moments | None) -> tuple[Point, Schedule]:
+    """Return the start of the descent on all rows, and the schedule of its preconditioners.
 
-    point: Point
-    schedule: Schedule
-
-
-def start_from(objective: Objective, theta: NDArray, known_moments: Moments | None) -> Start:
-    """Return theta as the start if it is a good one; else descend from it on a sample of the rows first."""
+    The start is theta if it is a good one. Otherwise a descent from theta on a sample of the rows finds it.
+    """
     theta = objective.rows.with_layout(theta)
     if is_small(objective):
         schedule = Schedule(objective, Moments(np.empty(0), objective), lambda gradient: gradient)
-        return Start(Point.centered_at(objective, theta), schedule)
+        return Point.centered_at(objective, theta), schedule
     sample = sample_rows(objective)
     moments = replace(known_moments, objective=objective) if known_moments else quick_moments(objective, sample)
     warm = bool(theta.any())
@@ -132,9 +128,9 @@ def start_from(objective: Objective, theta: NDArray, known_moments: Moments | No
         learned = _descend_on_sample(sample, origin, moments.shared())
         point = Point.centered_at(objective, learned)
         if point.value < origin.value:  # otherwise the optimum of the sample is far from that of all rows
-            return Start(point, Schedule(objective, moments, moments.best_at(objective, learned, sample)))
+            return point, Schedule(objective, moments, moments.best_at(objective, learned, sample))
     factor = moments.best_at(objective, theta, objective) if warm else moments.shared()
-    return Start(Point.centered_at(objective, theta), Schedule(objective, moments, factor))
+    return Point.centered_at(objective, theta), Schedule(objective, moments, factor)
 
 
 def _descend_on_sample(sample: Objective, point: Point, factor: Factor) -> NDArray:

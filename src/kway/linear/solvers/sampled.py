@@ -43,7 +43,7 @@ from kway.linear.solvers.stopping import ADVICE_DIVERGED
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.parameters import check_parameters, whole
 from kway.probabilities import Shares
-from kway.rows.passes import STEPS, RowLosses, RowPasses, SampledWeights, SteppingRows, StepPlan
+from kway.rows.passes import STEPS, RowLosses, RowPasses, SteppingRows, StepPlan
 from kway.search.auto import pick_index
 from kway.search.index import Index
 from kway.search.metrics import pick_metric
@@ -173,13 +173,13 @@ class SampledRun:
         self.index: Index | None = None
 
     @cached_property
-    def weights(self) -> SampledWeights:
+    def weights(self) -> HostWeights:
         """Return the object that takes the steps, on a GPU or on the CPU."""
         o = self.objective
         if STEPS in o.rows.offers:
-            return cast(SteppingRows, o.rows).sampled_weights(
-                o.losses, self.theta, self.sq_grad_sums, self.last_step, o.penalty.ridge, o.fit_intercept
-            )
+            arrays = self.theta, self.sq_grad_sums, self.last_step
+            rows = cast(SteppingRows, o.rows)
+            return cast(HostWeights, rows.sampled_weights(o.losses, *arrays, o.penalty.ridge, o.fit_intercept))
         return HostWeights(o, self.theta, self.sq_grad_sums, self.last_step)
 
     @cached_property
@@ -248,7 +248,10 @@ class SampledRun:
 
 @dataclass
 class HostWeights:
-    """Steps by CPU kernels, which update the arrays of the run in place."""
+    """Steps by CPU kernels, which update the arrays of the run in place. Rows on a GPU have weights with these methods.
+
+    `number` is the number of the step, from 0.
+    """
 
     objective: Objective
     theta: NDArray
@@ -320,10 +323,10 @@ class HostWeights:
         return bool(np.isfinite(self.sq_grad_sums).all())
 
     def fetch(self) -> None:
-        """Do nothing: the arrays of the run are always current."""
+        """Copy the state to the arrays of the run; here, they are always current."""
 
 
-def exact_objective(weights: SampledWeights, watched: Objective) -> float:
+def exact_objective(weights: HostWeights, watched: Objective) -> float:
     """Return the objective of the watched rows, over all classes."""
     return weights.mean_loss(watched.rows, watched.losses) + watched.penalty.ridge / 2 * weights.squares()
 

@@ -25,7 +25,7 @@ from kway.linear.solvers.schedules import pick_schedule
 from kway.linear.solvers.stopping import ADVICE_DIVERGED, tol_scale
 from kway.parameters import YES_OR_NO, check_parameters, one_of, share
 from kway.rows.matrices import largest_eigenvalue, transposed_product
-from kway.rows.passes import STEPS, BatchSteps, SteppingRows, StepRule
+from kway.rows.passes import STEPS, SteppingRows, StepRule
 from kway.threads import pmap, single_blas, spans
 
 PATIENCE = 10  # epochs in a row without a gain of tol after which the fit stops (tests/linear/test_held_to_tol.py)
@@ -102,13 +102,13 @@ class Epochs:
             self.control = replace(self.control, batch_size=batch)
 
     @cached_property
-    def steps(self) -> BatchSteps:
+    def steps(self) -> HostSteps:
         """Return the object that takes the steps: the rows on a GPU, a kernel for single rows, or BLAS."""
         o, batch = self.objective, self.control.batch_size
         rule = StepRule(o.penalty.ridge, o.penalty.lasso, o.fit_intercept, self.solver.momentum, self.sq_grad_sums)
         if STEPS in o.rows.offers:
             rows = cast(SteppingRows, o.rows)
-            return rows.batch_steps(o.losses, self.distinct.weight, self.theta, rule, batch)
+            return cast(HostSteps, rows.batch_steps(o.losses, self.distinct.weight, self.theta, rule, batch))
         single = batch == 1 and o.loss.compiled and not self.solver.adagrad
         return (SingleSteps if single else HostSteps)(o, self.distinct.weight, self.theta, rule, batch)
 
@@ -152,7 +152,7 @@ class Epochs:
 
 
 class HostSteps:
-    """Steps of batches, by matrix products."""
+    """Steps of batches, by matrix products. Rows on a GPU have steps with the same methods."""
 
     def __init__(self, objective: Objective, weight: NDArray, theta: NDArray, rule: StepRule, batch: int) -> None:
         self.objective, self.weight, self.theta, self.rule, self.batch = objective, weight, theta, rule, batch
