@@ -2,7 +2,6 @@
 
 merge_equal_rows   equal rows with equal targets become one row, their weights added
 StandardColumns    columns minus their centers, divided by their units
-CenteredRows       rows minus their mean, which the bias absorbs
 RowSpan            n < d: the same problem in n columns
 
 **Equal rows.** A weight of 2 is exactly the same as a row given twice, and the result does not depend on the order of
@@ -13,8 +12,6 @@ and lasso_j = lasso / unit_j, the minimum does not change. Small problems are so
 square of each centered column as its unit, rounded to a power of two, so that dividing by it is exact. The perceptron,
 which adds rows to weights, has no centers, and its units are the root mean squares of the nonzero entries. Without
 them, a column measured in millionths would weigh a million times as much as the others.
-
-**Centered rows.** f = W (x - mu) + c = W x + b, b = c - W mu. Without it, stochastic steps go mostly along mu.
 
 **Row span.** X' = Q R, Q (d, n) orthonormal: f = X W' + b = R' V' + b, W = V Q', ||W|| = ||V||. Any part of W that is
 orthogonal to all rows adds to an L2 penalty and changes no score, so the optimum has none. V (R, n) against R' is the
@@ -202,33 +199,6 @@ def _powers_of_two(X: Floats) -> Floats:
     # at least about 1e-123, because the penalty of a column contains 1 / unit^2, which must be finite
     smallest = np.finfo(np.float64).tiny ** 0.4
     return np.exp2(np.round(np.log2(np.maximum(size, smallest))))
-
-
-@dataclass(frozen=True)
-class CenteredRows:
-    """A problem on centered rows; theta (R, d + 1) is converted in place."""
-
-    objective: Objective
-    mean: NDArray
-
-    def into(self, theta: NDArray) -> NDArray:
-        """Return theta for the centered rows."""
-        theta[:, -1] += theta[:, :-1] @ self.mean
-        return theta
-
-    def back(self, theta: NDArray) -> NDArray:
-        """Return theta for the original rows."""
-        theta[:, -1] -= theta[:, :-1] @ self.mean
-        return theta
-
-
-def center_rows(objective: Objective) -> CenteredRows:
-    """Subtract the mean row; sparse rows, or rows without a bias to absorb the shift, stay as they are."""
-    rows = objective.rows
-    if not objective.fit_intercept:
-        return CenteredRows(objective, np.zeros(objective.d, rows.dtype))
-    mean = rows.mean()
-    return CenteredRows(replace(objective, rows=rows.subtract_mean(mean)), mean)
 
 
 # ---- the span of the rows
