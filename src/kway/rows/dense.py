@@ -41,6 +41,7 @@ class BlockRows:
     X: Any
     n_whole: int = 0  # number of rows of the problem that these rows are a sample of; 0 if they are no sample
     order: ClassVar[Literal["C", "F"]] = "C"  # memory order of theta
+    squared_rows: ClassVar[int] = BLOCK_ROWS  # rows per block of sums of squares
 
     @property
     def n(self) -> int:
@@ -192,7 +193,7 @@ class BlockRows:
         """Return sum_i h_ki x_ij^2 (R, d); without h (R, n) return sum_i x_ij^2 (1, d)."""
 
         def part(share: slice) -> NDArray:
-            return np.asarray(sum(self._block_squares(rows, h) for rows in spans_of(share, BLOCK_ROWS)))
+            return np.asarray(sum(self._block_squares(rows, h) for rows in spans_of(share, self.squared_rows)))
 
         return np.asarray(np.sum(pmap(part, shares(self.n, least=LEAST_SHARE)), axis=0))
 

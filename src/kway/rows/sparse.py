@@ -27,7 +27,6 @@ from kway.rows.passes import DISTINCT, IN_MEMORY, QUICK, RowLosses, Sums
 from kway.threads import pmap, shares, spans_of, workers
 
 RUN_ROWS = 1024  # smallest number of rows of a run: with fewer, most columns would be empty (data set of texts)
-_SQUARED_ROWS = 8 * RUN_ROWS  # rows per block of column sums: a pass over all columns for each block
 
 
 @dataclass(frozen=True)
@@ -49,6 +48,7 @@ class SparseRows(BlockRows):
     """A CSR matrix (n, d) in memory; theta is in Fortran order, so that the weights of a feature are adjacent."""
 
     order: ClassVar[Literal["C", "F"]] = "F"
+    squared_rows: ClassVar[int] = 8 * RUN_ROWS  # a pass over all columns for each block
 
     @property
     def offers(self) -> frozenset[str]:
@@ -95,14 +95,6 @@ class SparseRows(BlockRows):
             self._kept_runs.clear()  # they take as much memory as the rows
             self._kept_runs[n_scores] = list(runs(self.X, n_scores, slice(0, self.n), workers()))
         return self._kept_runs[n_scores]
-
-    def squares(self, h: NDArray | None) -> NDArray:
-        """Return sum_i h_ki x_ij^2 (R, d); without h (R, n) return sum_i x_ij^2 (1, d)."""
-
-        def part(share: slice) -> NDArray:
-            return np.asarray(sum(self._block_squares(rows, h) for rows in spans_of(share, _SQUARED_ROWS)))
-
-        return np.asarray(np.sum(pmap(part, shares(self.n, least=256)), axis=0))
 
     def _block_squares(self, rows: slice, h: NDArray | None) -> NDArray:
         X = self.X[rows]
