@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 import kway
 from kway import LeastSquaresClassifier, LinearClassifier, LogisticClassifier, SoftmaxClassifier, SVMClassifier
 from kway.errors import BudgetError, InputError
-from kway.linear.solvers.least_squares import least_squares
+from kway.linear.solvers.least_squares import NormalEquations, solve_sparse_and_wide
 from kway.linear.solvers.schedules import Constant, Cosine, Decay, pick_schedule
 from kway.linear.solvers.sgd import SGD
 
@@ -253,7 +253,7 @@ def test_least_squares_against_lapack(kind, ridge):
         X = X * np.logspace(0, -7, 8)
     weight = rng.random(len(X)) if kind == "weighted" else None
     bias = kind != "no bias"
-    theta = least_squares(sp.csr_matrix(X) if kind == "sparse" else X, Y, ridge, weight, bias)
+    theta = NormalEquations(sp.csr_matrix(X) if kind == "sparse" else X, Y, weight, bias).solve(ridge)
     w = np.ones(len(X)) if weight is None else weight
     centre = (w @ X / w.sum()) if bias else 0
     middle = (w @ Y / w.sum()) if bias else 0
@@ -271,8 +271,8 @@ def test_least_squares_against_lapack(kind, ridge):
 def test_least_squares_sparse_and_wide_never_becomes_dense():
     X = sp.random(80, 1500, density=0.03, format="csr", random_state=0)
     Y = np.random.default_rng(0).normal(size=(80, 2))
-    theta = least_squares(X, Y, ridge=0.1)
-    dense = least_squares(X.toarray(), Y, ridge=0.1)
+    theta = solve_sparse_and_wide(X, Y, 0.1, None, True)
+    dense = NormalEquations(X.toarray(), Y).solve(0.1)
     np.testing.assert_allclose(theta, dense, atol=1e-6)
 
 

@@ -13,9 +13,9 @@ from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control
 from kway.linear.solvers.gradient_descent import GradientDescent
 from kway.linear.solvers.lbfgs import LBFGS
-from kway.linear.solvers.power_method import max_curvature
 from kway.linear.solvers.proximal import Proximal
 from kway.linear.solvers.registry import prepare
+from kway.linear.solvers.sgd import max_curvature
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from kway.kernels.linear.coordinate import minimize_model
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.solvers import proximal_models
+from kway.linear.solvers import proximal
 from kway.linear.solvers.base import Control, Point
 from kway.linear.solvers.proximal import Proximal
 from kway.linear.solvers.stopping import duality_gap
@@ -207,7 +207,7 @@ def test_the_diagonal_metric_finds_the_same(sparse, monkeypatch):
     X[np.abs(X) < 0.5] = 0
     expected = problem(X, y, Penalty(1e-3, 1e-2)).value(solve(problem(X, y, Penalty(1e-3, 1e-2)), 1e-12).theta)
     if not sparse:
-        monkeypatch.setattr(proximal_models, "MAX_FACTOR_FEATURES", 5)
+        monkeypatch.setattr(proximal, "MAX_FACTOR_FEATURES", 5)
     objective = problem(sp.csr_array(X) if sparse else X, y, Penalty(1e-3, 1e-2))
     found = solve(objective, 1e-7)
     assert found.converged
@@ -220,8 +220,8 @@ def test_sampled_metrics_find_the_same(monkeypatch):
     X[5, 3] = 1  # a feature that a sample misses
     objective = problem(X, y, Penalty(lasso=1e-3))
     sampled = solve(objective, 1e-8)
-    monkeypatch.setattr(proximal_models, "sample_rows", lambda objective: None)
-    monkeypatch.setattr(proximal_models.LocalModels, "_sampled_block", lambda self, h, *_: self._exact_block(h))
+    monkeypatch.setattr(proximal, "sample_rows", lambda objective: None)
+    monkeypatch.setattr(proximal.LocalModels, "_sampled_block", lambda self, h, *_: self._exact_block(h))
     assert objective.value(sampled.theta) == pytest.approx(objective.value(solve(objective, 1e-10).theta), rel=1e-8)
 
 

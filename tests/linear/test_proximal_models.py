@@ -7,7 +7,7 @@ from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Point
-from kway.linear.solvers.proximal_models import LocalModels, soft_thresholds
+from kway.linear.solvers.proximal import LocalModels, soft_thresholds
 
 
 def images_like(seed, n=6000, d=60, K=4, lasso=0.02, bias=True, ridge=0.0):

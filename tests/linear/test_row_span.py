@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from kway import threads
-from kway.linear.equivalent import CholeskyBasis, Reflections, row_span
+from kway.linear import equivalent
+from kway.linear.equivalent import row_span
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
@@ -19,14 +19,9 @@ def test_both_ways_on_one_thread_of_blas(repeated, monkeypatch):
         X[6:] = X[:6]
     codes = np.arange(12) % 3
     span = row_span(Objective(X, Targets(codes), 3, LOSSES["softmax"].joint, Penalty(ridge=0.1), True))
-    kind = type(span.basis)
-    assert kind is (Reflections if repeated else CholeskyBasis)
-    held = []
-    for way in ("into", "back"):
-        plain = getattr(kind, way)
-        monkeypatch.setattr(
-            kind, way, lambda own, A, plain=plain: (held.append(len(threads._own_sections())), plain(own, A))[1]
-        )
+    assert (span.root is None) == repeated
+    held, plain = [], equivalent.single_blas
+    monkeypatch.setattr(equivalent, "single_blas", lambda: (held.append(1), plain())[1])
     theta = np.hstack([rng.standard_normal((3, 12)) @ X, rng.standard_normal((3, 1))])
     assert np.allclose(span.back(span.into(theta)), theta)
     assert held == [1, 1]

@@ -38,8 +38,8 @@ def test_a_draw_is_the_known_and_others_once_each(n_classes, n_known, m):
         assert len(np.unique(ids)) == len(ids) == n_known + min(m, n_classes - n_known)
         assert ids.min() >= 0
         assert ids.max() < n_classes
-        assert np.exp(log_weight).sum() == pytest.approx(n_classes)  # the sum of e^0 over all classes, without error
-        assert (log_weight[:n_known] == 0).all()
+        represented = n_known + (len(ids) - n_known) * np.exp(log_weight)  # the sum of e^0 over all classes
+        assert represented == pytest.approx(n_classes)
 
 
 def test_the_estimate_of_z_is_unbiased():
@@ -49,7 +49,7 @@ def test_the_estimate_of_z_is_unbiased():
     found = []
     for _ in range(20_000):
         ids, log_weight = draw_classes(known, 300, 15, rng)
-        found.append(np.exp(f[ids] + log_weight).sum())
+        found.append(np.exp(f[ids[:20]]).sum() + np.exp(f[ids[20:]] + log_weight).sum())
     error = np.std(found) / np.sqrt(len(found))
     assert abs(np.mean(found) - np.exp(f).sum()) < 4 * error
     assert error < 0.01 * np.exp(f).sum()  # or the line above says nothing

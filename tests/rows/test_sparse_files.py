@@ -92,7 +92,7 @@ def test_blocks_that_cannot_be_joined_say_why(monkeypatch):
 def test_memory_does_not_grow_with_the_entries(monkeypatch):
     monkeypatch.setattr(files, "BLOCK_BYTES", 2**17)
     monkeypatch.setattr("kway.rows.blocks.BLOCK_BYTES", 2**17)
-    monkeypatch.setattr(sparse, "_SQUARED_ROWS", 1000)
+    monkeypatch.setattr(sparse.SparseRows, "squared_rows", 1000)
     peaks = {}
     for n in (4000, 4000, 40_000):  # kernels and imports first
         tracemalloc.start()

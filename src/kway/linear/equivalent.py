@@ -1,24 +1,24 @@
 """Equivalent problems: the same optimum on fewer rows or in other columns, and theta (R, d + 1) in both.
 
 merge_equal_rows   equal rows with equal targets become one row, their weights added
-ScaledColumns      every column divided by its size, for the perceptron, which adds rows to weights
-CenteredRows       rows minus their mean, which the bias absorbs
+StandardColumns    columns minus their centers, divided by their units
 RowSpan            n < d: the same problem in n columns
 
 **Equal rows.** A weight of 2 is exactly the same as a row given twice, and the result does not depend on the order of
 the rows.
 
-**Scaled columns.** z_ij = x_ij / unit_j, theta = [W unit, b]. Without it, a column measured in millionths would weigh a
-million times as much as the others. The unit of a column is the root mean square of its nonzero entries.
-
-**Centered rows.** f = W (x - mu) + c = W x + b, b = c - W mu. Without it, stochastic steps go mostly along mu.
+**Standard columns.** z_ij = (x_ij - center_j) / unit_j, theta = [W unit, b + W center]. With ridge_j = ridge / unit_j^2
+and lasso_j = lasso / unit_j, the minimum does not change. Small problems are solved in float64 with the root mean
+square of each centered column as its unit, rounded to a power of two, so that dividing by it is exact. The perceptron,
+which adds rows to weights, has no centers, and its units are the root mean squares of the nonzero entries. Without
+them, a column measured in millionths would weigh a million times as much as the others.
 
 **Row span.** X' = Q R, Q (d, n) orthonormal: f = X W' + b = R' V' + b, W = V Q', ||W|| = ||V||. Any part of W that is
 orthogonal to all rows adds to an L2 penalty and changes no score, so the optimum has none. V (R, n) against R' is the
 whole problem, exactly, for every loss.
 
 If the rows are far from linearly dependent, R comes from the Cholesky factor of X X' = R' R, and Q = X' R^-1 is never
-formed. Otherwise Q is a product of Householder reflections. Columns may differ in size by twenty orders of magnitude;
+formed. Otherwise Q comes from Householder reflections. Columns may differ in size by twenty orders of magnitude;
 reflections keep the digits of small columns if the rows are pivoted and the columns are sorted by size [1]_.
 
 .. [1] Cox and Higham (1998), Stability of Householder QR factorization for weighted least squares problems.
@@ -27,19 +27,23 @@ reflections keep the digits of small columns if the rows are pivoted and the col
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg as la
+import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dormqr, dpocon, dpotrf
+from scipy.linalg.lapack import dpocon, dpotrf
 
+from kway.linear.losses import Targets
 from kway.linear.objective import Objective
 from kway.memory import BLOCK_BYTES, CACHE_BYTES
 from kway.rows.dense import DenseRows
 from kway.rows.matrices import dense_rows
 from kway.rows.passes import DISTINCT, RowPasses, wrap_rows
 from kway.threads import single_blas
+
+Floats = NDArray[np.float64]
 
 _MAX_SPAN_WORK = 2e10  # multiplications of the factorization, about a second (row T4d, wide texts)
 _MAX_ROW_SHARE = 0.8  # rows relative to columns up to which the span saves time (tests/linear/test_row_span.py)
@@ -93,7 +97,7 @@ def distinct_rows(objective: Objective) -> DistinctRows:
     return DistinctRows(rows[groups > 0], merged)
 
 
-def _sort_by_target_and_key(target_keys: NDArray, keys: NDArray[np.float64]) -> NDArray[np.int64]:
+def _sort_by_target_and_key(target_keys: NDArray, keys: Floats) -> NDArray[np.int64]:
     """Return the order by target, then key; the radix sort of int16 codes takes half the time of `lexsort`."""
     order = np.argsort(keys)
     if target_keys.dtype.kind == "i" and target_keys.max(initial=0) <= np.iinfo(np.int16).max:
@@ -101,7 +105,7 @@ def _sort_by_target_and_key(target_keys: NDArray, keys: NDArray[np.float64]) -> 
     return order[np.argsort(target_keys[order], kind="stable")]
 
 
-def hash_rows(rows: RowPasses) -> NDArray[np.float64]:
+def hash_rows(rows: RowPasses) -> Floats:
     """Return one number per row (n,); equal rows have equal numbers."""
     return rows.keys(np.random.default_rng(0).standard_normal(rows.d))
 
@@ -115,132 +119,116 @@ def _are_equal(X: RowPasses, soft: NDArray | None, a: NDArray[np.int64], b: NDAr
 
 
 @dataclass(frozen=True)
-class ScaledColumns:
-    """A problem with every column divided by its unit (d,)."""
+class Units:
+    """The center and the unit of each column, (d,) each."""
 
-    objective: Objective
-    units: NDArray[np.float64]
-    dtype: np.dtype
+    center: Floats
+    unit: Floats
 
-    def into(self, theta: NDArray) -> NDArray:
-        """Return theta (R, d + 1) for the scaled columns."""
-        return np.hstack([theta[:, :-1] * self.units, theta[:, -1:]]).astype(self.dtype)
+    def into(self, theta: NDArray) -> Floats:
+        """Convert theta (R, d + 1) from the original to standard columns."""
+        W, b = theta[:, :-1].astype(np.float64), theta[:, -1].astype(np.float64)
+        return np.column_stack([W * self.unit, b + W @ self.center])
 
-    def back(self, theta: NDArray) -> NDArray:
-        """Return theta for the original columns."""
-        return np.hstack([theta[:, :-1] / self.units, theta[:, -1:]]).astype(self.dtype)
-
-
-def scale_columns(objective: Objective) -> ScaledColumns:
-    """Divide every column by its unit."""
-    rows = objective.rows
-    column_units = rows.units()
-    return ScaledColumns(replace(objective, rows=rows.scale_columns(column_units)), column_units, rows.dtype)
+    def back(self, theta: NDArray) -> Floats:
+        """Convert theta (R, d + 1) from standard to the original columns."""
+        W = theta[:, :-1] / self.unit
+        return np.column_stack([W, theta[:, -1] - W @ self.center])
 
 
 @dataclass(frozen=True)
-class CenteredRows:
-    """A problem on centered rows; theta (R, d + 1) is converted in place."""
+class StandardColumns:
+    """A problem in standard columns, with the conversion of theta (R, d + 1)."""
 
     objective: Objective
-    mean: NDArray
+    units: Units
+    dtype: np.dtype
 
     def into(self, theta: NDArray) -> NDArray:
-        """Return theta for the centered rows."""
-        theta[:, -1] += theta[:, :-1] @ self.mean
-        return theta
+        """Convert theta from the original to standard columns and their float type."""
+        return self.units.into(theta).astype(self.objective.rows.dtype)
 
     def back(self, theta: NDArray) -> NDArray:
-        """Return theta for the original rows."""
-        theta[:, -1] -= theta[:, :-1] @ self.mean
-        return theta
+        """Convert theta from standard to the original columns and their float type."""
+        return self.units.back(theta).astype(self.dtype)
 
 
-def center_rows(objective: Objective) -> CenteredRows:
-    """Subtract the mean row; sparse rows, or rows without a bias to absorb the shift, stay as they are."""
+def scale_columns(objective: Objective) -> StandardColumns:
+    """Divide every column by the root mean square of its nonzero entries."""
     rows = objective.rows
-    if not objective.fit_intercept:
-        return CenteredRows(objective, np.zeros(objective.d, rows.dtype))
-    mean = rows.mean()
-    return CenteredRows(replace(objective, rows=rows.subtract_mean(mean)), mean)
+    units = Units(np.zeros(objective.d), rows.units())
+    return StandardColumns(replace(objective, rows=rows.scale_columns(units.unit)), units, rows.dtype)
+
+
+def standard_columns(objective: Objective) -> StandardColumns:
+    """Return a small problem in standard columns, in float64; columns are centered if there is a bias."""
+    o = objective
+    X = np.array(o.X.toarray() if sp.issparse(o.X) else o.X, np.float64, order="C")
+    weight = None if o.weight is None else o.weight.astype(np.float64)
+    units = standardize(X, np.ones(o.n) if weight is None else weight, o.fit_intercept)
+    soft = None if o.targets.soft is None else o.targets.soft.astype(np.float64)
+    penalty = replace(o.penalty, scale=1 / units.unit if o.penalty.scale is None else o.penalty.scale / units.unit)
+    problem = replace(o, rows=wrap_rows(X), weight=weight, targets=Targets(o.targets.codes, soft), penalty=penalty)
+    return StandardColumns(problem, units, o.rows.dtype)
+
+
+def standardize(X: Floats, weight: Floats, center: bool) -> Units:
+    """Standardize rows X (n, d) in place and return the units."""
+    centers = column_centers(X, weight) if center else np.zeros(X.shape[1])
+    X -= centers
+    unit = _powers_of_two(X)
+    X /= unit
+    return Units(centers, unit)
+
+
+def column_centers(X: Floats, weight: Floats) -> Floats:
+    """Return the weighted mean of each column; of a constant column exactly its value."""
+    if not len(X):
+        return np.zeros(X.shape[1])
+    with np.errstate(over="ignore"):
+        means = weight @ X / weight.sum()
+    return np.where((X[0] == X).all(axis=0) | ~np.isfinite(means), X[0], means)
+
+
+def _powers_of_two(X: Floats) -> Floats:
+    """Return the power of two nearest to the root mean square of each column; 1 for a column of zeros."""
+    largest = np.abs(X).max(axis=0, initial=0.0)
+    largest[largest == 0] = 1.0
+    size = largest * np.sqrt(np.mean(np.square(X / largest), axis=0))  # squares of X itself could overflow
+    size[size == 0] = 1.0
+    # at least about 1e-123, because the penalty of a column contains 1 / unit^2, which must be finite
+    smallest = np.finfo(np.float64).tiny ** 0.4
+    return np.exp2(np.round(np.log2(np.maximum(size, smallest))))
 
 
 # ---- the span of the rows
 
 
-class Basis(Protocol):
-    """Q (d, n)."""
-
-    def into(self, W: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return V = W Q, (R, n)."""
-        ...
-
-    def back(self, V: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return W = V Q', (R, d)."""
-        ...
-
-
-@dataclass(frozen=True)
-class Reflections:
-    """Q as Householder vectors."""
-
-    vectors: NDArray[np.float64]  # (d, n), below the diagonal
-    scales: NDArray[np.float64]  # (n,) their factors
-    order: NDArray[np.int64]  # (d,) columns by size
-
-    def into(self, W: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return V = W Q."""
-        return self._multiply(np.asfortranarray(W.T[self.order]), "T")[: len(self.scales)].T
-
-    def back(self, V: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return W = V Q'."""
-        d, n = self.vectors.shape
-        A = np.zeros((d, len(V)), order="F")
-        A[:n] = V.T
-        W = np.empty((d, len(V)))
-        W[self.order] = self._multiply(A, "N")
-        return W.T
-
-    def _multiply(self, A: NDArray, transpose: str) -> NDArray:
-        """Return Q A, or Q' A if transpose is "T"; A (d, R) in Fortran order is overwritten."""
-        work = max(1, 64 * A.shape[1])
-        product, _, _ = dormqr("L", transpose, self.vectors, self.scales, A, work, overwrite_c=1)
-        return product
-
-
-@dataclass(frozen=True)
-class CholeskyBasis:
-    """Q = X' R^-1."""
-
-    X: NDArray[np.float64]  # (n, d)
-    root: NDArray[np.float64]  # R' (n, n), lower triangle
-
-    def into(self, W: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return V = W X' R^-1."""
-        return np.asarray(la.solve_triangular(self.root, self.X @ W.T, lower=True).T)
-
-    def back(self, V: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return W = V R'^-1 X."""
-        return np.asarray(la.solve_triangular(self.root, V.T, lower=True, trans="T").T @ self.X)
-
-
 @dataclass(frozen=True)
 class RowSpan:
-    """A problem in n columns. Its theta has shape (R, n + 1), that of the original problem (R, d + 1)."""
+    """A problem in n columns. Its theta has shape (R, n + 1), that of the original problem (R, d + 1).
+
+    Q' is root^-1 X, with the rows X and the lower triangle root = R'. Without a root, X is Q' itself.
+    """
 
     objective: Objective
-    basis: Basis
+    X: Floats  # (n, d)
+    root: Floats | None  # (n, n)
     dtype: np.dtype
 
     def into(self, theta: NDArray) -> NDArray:
-        """Return the part of theta in the span."""
+        """Return the part of theta in the span: V' = Q' W'."""
         with single_blas():
-            return np.hstack([self.basis.into(theta[:, :-1].astype(np.float64)), theta[:, -1:].astype(np.float64)])
+            V = self.X @ theta[:, :-1].T.astype(np.float64)  # (n, R)
+            V = V if self.root is None else la.solve_triangular(self.root, V, lower=True)
+            return np.hstack([V.T, theta[:, -1:].astype(np.float64)])
 
     def back(self, theta: NDArray) -> NDArray:
-        """Return theta of all columns."""
-        with single_blas():  # threads of BLAS only add overhead to the small products of reflections
-            return np.hstack([self.basis.back(theta[:, :-1]), theta[:, -1:]]).astype(self.dtype)
+        """Return theta of all columns: W = V Q'."""
+        with single_blas():  # threads of BLAS only add overhead to small products
+            V = theta[:, :-1].T
+            V = V if self.root is None else la.solve_triangular(self.root, V, lower=True, trans="T")
+            return np.hstack([V.T @ self.X, theta[:, -1:]]).astype(self.dtype)
 
 
 def row_span(objective: Objective) -> RowSpan | None:
@@ -255,12 +243,12 @@ def row_span(objective: Objective) -> RowSpan | None:
         nonzero = sizes[sizes > 0]
         pivoted = len(nonzero) > 0 and bool(nonzero.max() > _SIZE_RATIO * nonzero.min())
         root = None if pivoted else _cholesky_of_gram(X)
-        coordinates, basis = (root, CholeskyBasis(X, root)) if root is not None else _reflect(X, sizes, pivoted)
+        coordinates, basis = (root, X) if root is not None else _reflect(X, sizes, pivoted)
     weight = None if objective.weight is None else objective.weight.astype(np.float64)
-    return RowSpan(replace(objective, rows=wrap_rows(coordinates), weight=weight), basis, objective.rows.dtype)
+    return RowSpan(replace(objective, rows=wrap_rows(coordinates), weight=weight), basis, root, objective.rows.dtype)
 
 
-def _cholesky_of_gram(X: NDArray[np.float64]) -> NDArray[np.float64] | None:
+def _cholesky_of_gram(X: Floats) -> Floats | None:
     """Return R' (n, n) of X X' = R' R; None if the rows are nearly dependent and rounding would show."""
     with np.errstate(over="ignore"):
         gram = X @ X.T
@@ -273,22 +261,21 @@ def _cholesky_of_gram(X: NDArray[np.float64]) -> NDArray[np.float64] | None:
     return np.ascontiguousarray(root * size[:, None])
 
 
-def _reflect(X: NDArray[np.float64], sizes: NDArray[np.float64], pivoted: bool) -> tuple[NDArray, Basis]:
-    """Return R' (n, n) and Q by Householder reflections, with pivoting if the columns differ much in size."""
-    n, order = len(X), np.argsort(-sizes, kind="stable")
+def _reflect(X: Floats, sizes: Floats, pivoted: bool) -> tuple[Floats, Floats]:
+    """Return R' (n, n) and Q' (n, d) by Householder reflections, with pivoting if the columns differ much in size."""
+    n, order, permutation = len(X), np.argsort(-sizes, kind="stable"), np.arange(len(X))
     if pivoted:
-        (vectors, scales), triangle, permutation = la.qr(X.T[order], mode="raw", pivoting=True, check_finite=False)
+        Q, triangle, permutation = la.qr(X.T[order], mode="economic", pivoting=True, check_finite=False)
     else:
-        (vectors, scales), triangle = la.qr(X.T[order], mode="raw", check_finite=False)
-        permutation = np.arange(n)
-    coordinates = np.empty((n, n))
-    coordinates[permutation] = triangle[:n].T
+        Q, triangle = la.qr(X.T[order], mode="economic", check_finite=False)
+    coordinates, basis = np.empty((n, n)), np.empty(X.shape)
+    coordinates[permutation], basis[:, order] = triangle.T, Q.T
     if not pivoted:  # coordinates of rows that depend on others are rounding, a few hundred eps of the largest value
         coordinates[:, np.abs(coordinates).max(axis=0) <= 500 * _EPS * sizes.max()] = 0
-    return coordinates[_first_equal(X)], Reflections(vectors[:, :n], scales[:n], order)
+    return coordinates[_first_equal(X)], basis
 
 
-def _first_equal(X: NDArray[np.float64]) -> NDArray[np.int64]:
+def _first_equal(X: Floats) -> NDArray[np.int64]:
     """Return the first equal row for each row, so that equal rows get equal coordinates and no rounding is learned."""
     _, first, group = np.unique(hash_rows(DenseRows(X)), return_index=True, return_inverse=True)
     first = first[group]

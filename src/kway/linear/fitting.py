@@ -345,11 +345,10 @@ def split_weights(theta: NDArray) -> ClassRows:
 
 def _support(objective: Objective, theta: NDArray, slack: float = 1e-3) -> NDArray[np.int64]:
     """Return the rows on or inside the margin of a class: y f <= 1 + slack, where slack covers the tolerance."""
-    smooth_objective = objective.with_loss(objective.loss.smoothed(1e-12))
 
     def block(rows: slice) -> NDArray:
-        f = smooth_objective.scores(theta, rows) / theta.dtype.type(1 + slack)
-        value, _ = smooth_objective.loss.value_gradient(f, smooth_objective.block_targets(rows))
+        f = objective.scores(theta, rows) / theta.dtype.type(1 + slack)
+        value, _ = objective.loss.value_gradient(f, objective.targets.of(rows))
         return value > 0
 
     parts = pmap(block, spans(objective.n, rows_per_block(theta.itemsize * objective.n_scores, CACHE_BYTES)))

@@ -25,13 +25,20 @@ from kway import validation
 from kway.base.classifier import on_own_threads
 from kway.errors import CombinationError, InputError
 from kway.labels import Labels, encode, refuse_one_class
-from kway.linear.fitting import make_control, make_objective, set_learned_attributes, show_progress, weighted_rows
+from kway.linear.fitting import (
+    PreparedFit,
+    make_control,
+    set_learned_attributes,
+    show_progress,
+    solve_plan,
+    weighted_rows,
+)
 from kway.linear.losses import LOSSES
 from kway.linear.objective import Objective
 from kway.linear.plan import FitPlan, is_sampled, model_penalty, prefers_sampling, resumed_theta, sampled_formula
 from kway.linear.solvers.base import Solver, list_properties
 from kway.linear.solvers.lbfgs import LBFGS
-from kway.linear.solvers.registry import SOLVERS, choose_solver
+from kway.linear.solvers.registry import SOLVERS
 from kway.memory import has_room
 from kway.planning import costs
 from kway.planning.costs import Size
@@ -133,15 +140,8 @@ def _fit_files(model: LinearClassifier, data: LabeledRows) -> None:
     refuse_one_class(labels, type(model).__name__)
     plan = _plan_files(model, X, labels.n_classes)
     model.classes_, model.n_features_in_ = labels.classes, X.shape[1]
-    rows = weighted_rows(X, labels, None, model.class_weight)
-    objective = make_objective(model, plan, rows)
-    solver = choose_solver(plan.solver, objective)
-    control = make_control(model)
-    start = solver.cold_start(objective, control.rng)
-    with show_progress(f"{type(model).__name__} {solver.name}", model) as step:
-        solution = solver.solve(objective, start, replace(control, progress=step))
+    solve_plan(model, PreparedFit(plan, weighted_rows(X, labels, None, model.class_weight), None, X.dtype))
     model.why_ = f"{X.shape[0]:,} rows in files, read a block at a time"
-    set_learned_attributes(model, objective, solution, solver.name, rows.kept)
 
 
 def _plan_files(model: LinearClassifier, X: Any, n_classes: int) -> FitPlan:

@@ -148,10 +148,6 @@ class Objective:
 
     # ---- blocks of rows
 
-    def block_targets(self, rows: slice | NDArray) -> Targets:
-        """Return the targets of the given rows."""
-        return self.targets.of(rows)
-
     def weighted_sum(self, values: NDArray, rows: slice | NDArray) -> float:
         """Return the weighted sum of one value (m,) per given row."""
         return self.losses.weighted_sum(values, rows)

@@ -1,25 +1,21 @@
-"""The regularization path with cross-validation: every alpha on every fold, from strong to weak.
+"""The regularization path: every alpha on the training rows of one fold, from strong to weak.
 
 Each fit uses the plan, the columns and the solvers of the estimator (`prepare`, `Task.solve`), with two exceptions that
 save time: `tol` is relative to at least a share of the objective at theta = 0 (`MIN_SCALE`), and linear SVMs on sparse
-rows stop after `MAX_SWEEPS` sweeps. The solver is chosen at the first alpha. A fold starts at the solution of its
-previous alpha, and its solver keeps the state that does not depend on alpha (`Carry`): the second moments of the rows,
+rows stop after `MAX_SWEEPS` sweeps. The solver is chosen at the first alpha. A fit starts at the solution of the
+previous alpha, and the solver keeps the state that does not depend on alpha (`Carry`): the second moments of the rows,
 normal equations, or dual variables.
 
 No solution is passed between folds, because the other folds were trained on the held-out rows of this one. A solver
 that stops within its tolerance still depends on its start, so a warm start from their weights would leak these rows,
 and the scores would be too high.
-
-The results are arrays (folds, alphas) of accuracy, log loss, objective and seconds, and the predictions for each
-held-out row.
 """
 
 from __future__ import annotations
 
-import itertools
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -48,39 +44,21 @@ MIN_SCALE = 0.05
 MAX_SWEEPS = 5
 
 
-@dataclass(frozen=True)
-class Path:
-    """Scores of every alpha on every fold, (folds, alphas)."""
+class Path(NamedTuple):
+    """The results of every alpha: objectives (alphas,), and predictions (m, alphas) for the m held-out rows."""
 
-    alphas: NDArray[np.float64]
-    folds: tuple[int, ...]
-    accuracy: NDArray[np.float64]
-    log_loss: NDArray[np.float64]  # nan if the loss has no probabilities
-    objective: NDArray[np.float64]  # on the training rows
-    seconds: NDArray[np.float64]
-    predicted: tuple[NDArray[np.int64], ...]  # per fold: classes of its rows (m, alphas), -1 if not run
-    losses: tuple[NDArray[np.float64], ...]  # per fold: log losses of its rows (m, alphas)
-
-    @property
-    def best(self) -> float:
-        """Return the alpha of the highest mean accuracy; the strongest if several are equal, nan if none was fitted.
-
-        Only alphas that were fitted on every fold are compared.
-        """
-        mean = self.accuracy.mean(axis=0)
-        fitted = np.isfinite(mean)
-        if not fitted.any():
-            return float("nan")
-        return float(self.alphas[mean == mean[fitted].max()].max())
+    objective: NDArray[np.float64]  # on the training rows; nan if not run
+    predicted: NDArray[np.int64]  # classes; -1 if not run
+    losses: NDArray[np.float64]  # log losses; nan if not run or without probabilities
 
 
 @dataclass
 class _Fold:
-    """The training rows of a fold, its held-out rows with their codes, and the solution of its previous alpha."""
+    """The training rows, the held-out rows, and the solution of the previous alpha."""
 
     objective: Objective
     held_out: Rows
-    codes: NDArray[np.int64]
+    codes: NDArray[np.int64]  # of the held-out rows
     carry: Carry
     task: Task | None = None
     theta: NDArray | None = None
@@ -114,47 +92,31 @@ def alpha_path(
     codes: NDArray[np.int64],
     loss: Loss,
     alphas: Sequence[float],
-    folds: NDArray[np.int64],
-    which: Sequence[int] | None = None,
+    n_train: int,
     weight: NDArray | None = None,
     tol: float = 1e-3,
     stop: Callable[[], bool] | None = None,
     device: str = "cpu",
 ) -> Path:
-    """Fit every alpha on every fold, or on the folds in `which`.
+    """Fit every alpha on the first `n_train` rows, and predict the others.
 
-    `folds` (n,) is the fold of each row; rows with -1 are always trained on. `stop()` is called before each fit and
-    ends the path if it returns True; scores of fits that were not reached are nan.
+    `stop()` is called before each fit and ends the path if it returns True.
     """
-    order = np.argsort(-np.asarray(alphas, float), kind="stable")
-    chosen = tuple(range(int(folds.max()) + 1)) if which is None else tuple(which)
     n_classes = int(codes.max()) + 1
     objective = Objective(X, Targets(codes), 1 if n_classes == 2 else n_classes, loss, Penalty(), True, weight)
     size = costs.size_of(X, n_classes)
     placed = place_rows(
         objective, FitPlan(size, loss, Penalty(), choose_device(device, size), "auto", costs.gpu_softmax)
     )
-    objective = placed.objective
+    objective, held_out = placed.objective, slice(n_train, len(codes))
+    objectives, shape = np.full(len(alphas), np.nan), (len(codes) - n_train, len(alphas))
+    predicted, losses = np.full(shape, -1), np.full(shape, np.nan)
     with single_blas(), placed.report_memory():
         control = Control(tol=tol, min_scale=MIN_SCALE * objective.value(objective.zeros()))
-        path_folds = [_split(objective, X, folds == number) for number in chosen]
-        objectives, seconds = np.full((2, len(chosen), len(order)), np.nan)
-        predicted = tuple(np.full((len(fold.codes), len(order)), -1, np.int64) for fold in path_folds)
-        losses = tuple(np.full((len(fold.codes), len(order)), np.nan) for fold in path_folds)
-        for a, (f, fold) in itertools.product(order, enumerate(path_folds)):
+        fold = _Fold(objective.take(slice(n_train)), X[held_out], codes[held_out], Carry())
+        for a in np.argsort(-np.asarray(alphas, float), kind="stable"):
             if stop is not None and stop():
                 break
-            started = time.perf_counter()
-            objectives[f, a] = fold.fit(float(alphas[a]), control)
-            seconds[f, a] = time.perf_counter() - started
-            predicted[f][:, a], losses[f][:, a] = fold.predict_held_out(loss)
-    reached = np.isfinite(objectives)
-    correct = [(classes == fold.codes[:, None]).mean(axis=0) for classes, fold in zip(predicted, path_folds)]
-    accuracy = np.where(reached, np.array(correct), np.nan)
-    mean_losses = np.array([values.mean(axis=0) for values in losses])
-    return Path(np.asarray(alphas, float), chosen, accuracy, mean_losses, objectives, seconds, predicted, losses)
-
-
-def _split(objective: Objective, X: Rows, held_out: NDArray[np.bool_]) -> _Fold:
-    train = objective.take(np.flatnonzero(~held_out))
-    return _Fold(train, X[np.flatnonzero(held_out)], objective.targets.codes[held_out], Carry())
+            objectives[a] = fold.fit(float(alphas[a]), control)
+            predicted[:, a], losses[:, a] = fold.predict_held_out(loss)
+    return Path(objectives, predicted, losses)

@@ -28,7 +28,7 @@ class Penalty:
     """The penalty ridge / 2 ||W S||^2 + lasso ||W S||_1 with S = diag(scale).
 
     A solver that divides the columns of X by units works with W unit instead of W. scale = 1 / unit keeps the value of
-    the penalty (standard_columns.py).
+    the penalty (linear/equivalent.py).
     """
 
     ridge: float = 0.0

@@ -22,8 +22,8 @@ from kway.labels import Labels
 from kway.linear.losses import Loss
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty, pick_penalty
-from kway.linear.solvers.base import Solver
-from kway.linear.solvers.registry import SOLVERS, prefers_sampled
+from kway.linear.solvers.base import Solver, list_properties
+from kway.linear.solvers.registry import SOLVERS
 from kway.linear.solvers.sampled import Sampled
 from kway.linear.solvers.sgd import SGD
 from kway.memory import BLOCK_BYTES, has_room
@@ -108,8 +108,9 @@ def is_sampled(solver: Any) -> bool:
 
 
 def prefers_sampling(model: LinearClassifier, size: Size, hard: bool) -> bool:
-    """Return whether "auto" is sampled softmax; `hard` tells whether each row has one label."""
-    return hard and not model.label_smoothing and prefers_sampled(model._form(size.K), model_penalty(model), size)
+    """Return whether "auto" is sampled softmax: each row has one label (`hard`), and all classes take too long."""
+    properties = list_properties(model._form(size.K), model_penalty(model))
+    return hard and not model.label_smoothing and Sampled.needs <= properties and costs.exceeds_softmax(size)
 
 
 def sampled_formula(model: LinearClassifier, size: Size) -> Formula:
@@ -185,7 +186,7 @@ def place_rows(objective: Objective, plan: FitPlan) -> PlacedObjective:
         rows = wrap_rows(objective.X, chosen.device)
         return PlacedObjective(replace(objective, rows=rows), chosen.why, planned, chosen.device)
     session, X = current(), objective.X
-    if session is None or (session.split != "rows" and _count_bytes(X) < BLOCK_BYTES):
+    if session is None or not objective.in_memory or (session.split != "rows" and _count_bytes(X) < BLOCK_BYTES):
         return PlacedObjective(objective, chosen.why)  # passes over few rows are faster on one machine
     rows = wrap_rows(X, cluster=True)
     return PlacedObjective(replace(objective, rows=rows), f"rows on the {format_nodes(n_nodes())}")

@@ -1,6 +1,6 @@
 """Where rows live, and rows that are read block by block.
 
-passes           RowPasses: what linear solvers ask of rows; wrap_rows chooses the implementation
+passes           what linear solvers ask of rows; wrap_rows chooses the implementation
 dense            passes over an array in memory, or over blocks of rows
 sparse           passes over a CSR matrix in memory
 files            rows larger than memory, in mapped files, and passes over them

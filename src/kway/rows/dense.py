@@ -41,6 +41,7 @@ class BlockRows:
     X: Any
     n_whole: int = 0  # number of rows of the problem that these rows are a sample of; 0 if they are no sample
     order: ClassVar[Literal["C", "F"]] = "C"  # memory order of theta
+    squared_rows: ClassVar[int] = BLOCK_ROWS  # rows per block of sums of squares
 
     @property
     def n(self) -> int:
@@ -59,12 +60,12 @@ class BlockRows:
 
     @property
     def offers(self) -> frozenset[str]:
-        """Capabilities: none, only passes are possible."""
+        """Capabilities, a subset of those in passes.py: none, only passes are possible."""
         return frozenset()
 
     @property
     def max_rows_in_memory(self) -> int:
-        """Number of rows, because `take` may copy all of them."""
+        """Largest number of rows that `take` may copy into memory."""
         return self.n
 
     def take(self, chosen: NDArray | slice) -> BlockRows:
@@ -72,7 +73,7 @@ class BlockRows:
         return DenseRows(self.X[chosen], max(self.n, self.n_whole))
 
     def sample(self) -> BlockRows:
-        """Return these rows: they need no sample."""
+        """Return rows that support `take`: these, or those of a sample in memory."""
         return self
 
     def shuffled(self, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -192,7 +193,7 @@ class BlockRows:
         """Return sum_i h_ki x_ij^2 (R, d); without h (R, n) return sum_i x_ij^2 (1, d)."""
 
         def part(share: slice) -> NDArray:
-            return np.asarray(sum(self._block_squares(rows, h) for rows in spans_of(share, BLOCK_ROWS)))
+            return np.asarray(sum(self._block_squares(rows, h) for rows in spans_of(share, self.squared_rows)))
 
         return np.asarray(np.sum(pmap(part, shares(self.n, least=LEAST_SHARE)), axis=0))
 
@@ -206,16 +207,16 @@ class BlockRows:
 
     def mean_square(self) -> float:
         """Return the mean of the squared entries of X."""
-        total = sum(float(np.einsum("ij,ij->", X, X, dtype=np.float64)) for X in self._blocks())
+        total = sum(float(row_squares(X).sum()) for X in self._blocks())
         return total / (self.n * self.d)
 
     def mean(self) -> NDArray:
-        """Return the mean row (d,)."""
+        """Return the vector (d,) that centers the rows: their mean, or zeros for sparse rows, which stay sparse."""
         total = sum(X.sum(axis=0, dtype=np.float64) for X in self._blocks())
         return np.asarray(total / self.n, self.dtype)
 
     def subtract_mean(self, mean: NDArray) -> BlockRows:
-        """Return rows from which the mean (d,) is subtracted when a block is read."""
+        """Return rows from which the mean (d,) is subtracted when a block is read; sparse rows do not change."""
         return CenteredRows(X=Centered(self.X, mean), original=self)
 
     def keys(self, direction: NDArray) -> NDArray[np.float64]:
@@ -240,7 +241,7 @@ class BlockRows:
         return DenseRows((self.X / units).astype(self.dtype))
 
     def fingerprint(self) -> str:
-        """Return a digest that changes with any value."""
+        """Return a digest that changes with any value, or with the names, sizes and times of files."""
         digest = 0
         for X in self._blocks():
             digest = zlib.crc32(np.ascontiguousarray(X).data, digest)
@@ -328,7 +329,7 @@ class HostHessian:
     terms: NDArray
 
     def product(self, V: NDArray) -> NDArray:
-        """Return sum_i w_i (B_i f(V)_i) [x_i 1], (R, d + 1)."""
+        """Return sum_i w_i (B_i f(V)_i) [x_i 1], (R, d + 1), with the scores f(V)_i of row i for weights V."""
         rows, loss = self.rows, self.losses.loss
         V = rows.with_layout(V)
         has_kernel = loss.cross_entropy or not loss.couples

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from kway.memory import BLOCK_BYTES, rows_per_block
 
 Rows = Any  # (m, d): an array or a CSR matrix
+_POWER_ITERATIONS = 10  # products with the matrix; they give the eigenvalue well enough for a step size
 
 
 def dense_rows(X: Rows) -> NDArray[np.float64]:
@@ -66,6 +67,25 @@ def column_spread(X: Any) -> NDArray[np.float64]:
 
 
 # ---- symmetric matrices
+
+
+def largest_eigenvalue(matvec: Callable[[NDArray], NDArray], start: NDArray) -> float:
+    """Return the largest eigenvalue of a positive semidefinite matrix A within a few percent, by the power method.
+
+    Parameters
+    ----------
+    matvec : callable
+        Returns A v for an array v of the shape of `start`.
+    start : array
+        First vector. It must not be orthogonal to the eigenvector of the largest eigenvalue.
+    """
+    v, norm = start, float(np.linalg.norm(start))
+    for _ in range(_POWER_ITERATIONS):
+        if norm == 0:
+            return 0.0
+        v = matvec(v / v.dtype.type(norm))
+        norm = float(np.linalg.norm(v))
+    return norm
 
 
 @functools.cache

@@ -4,12 +4,13 @@
 
 A `RowPasses` object computes the sums of this objective over all rows. The objective (linear/objective.py) divides them
 by n and adds the penalty. Each pass receives `RowLosses`: the loss, the targets and the weights of all rows.
-`wrap_rows` selects the implementation from the type of X.
+`wrap_rows` selects the implementation from the type of X. `BlockRows` (rows/dense.py) documents the methods.
 
     n rows, d features, m rows of a block, R scores (1 for two classes, else K), D columns: d, or d + 1 with the bias
 
-Every implementation has all methods of `RowPasses`, except that `keys`, `equal`, `units` and `scale_columns` need the
-capability DISTINCT. `offers` lists the capabilities; solvers ask for them before they use what depends on them.
+Every implementation has all methods of `BlockRows`, except that `keys`, `equal`, `units` and `scale_columns` need the
+capability DISTINCT. `offers` lists the capabilities; solvers ask for them before they use what depends on them. No
+method changes X.
 
     rows/dense.py            an array in memory: a fused kernel, or BLAS a block at a time
     rows/sparse.py           a CSR matrix in memory
@@ -22,11 +23,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:  # these modules load numba, ray and torch
+    from kway.rows.cluster.linear_passes import ClusterRows
+    from kway.rows.dense import BlockRows
+    from kway.rows.gpu.linear_passes import GpuRows
+
+RowPasses: TypeAlias = "BlockRows | ClusterRows | GpuRows"
+SteppingRows: TypeAlias = "GpuRows"  # rows with the capabilities STEPS and CLASS_FACTOR
 
 IN_MEMORY = "rows.in-memory"  # X is an array or a CSR matrix in the memory of this process
 FETCHED = "rows.fetched"  # np.asarray(X) may copy the rows into the memory of this process
@@ -47,52 +56,7 @@ class Targets(NamedTuple):
         return Targets(self.codes[rows], None if self.soft is None else self.soft[rows])
 
 
-class RowLoss(Protocol):
-    """The properties of a loss that passes use; linear/losses.py has the implementations."""
-
-    @property
-    def kernel(self) -> int:
-        """Number that selects the compiled kernel."""
-
-    @property
-    def margin(self) -> float:
-        """Margin of a hinge loss."""
-
-    @property
-    def width(self) -> float:
-        """Width over which the kink of a hinge is smoothed."""
-
-    @property
-    def compiled(self) -> bool:
-        """Whether a compiled kernel computes the loss."""
-
-    @property
-    def joint(self) -> bool:
-        """Whether all classes form one joint problem."""
-
-    @property
-    def hinge(self) -> bool:
-        """Whether the loss is a hinge."""
-
-    @property
-    def couples(self) -> bool:
-        """Whether the derivative by one score depends on the other scores."""
-
-    @property
-    def cross_entropy(self) -> bool:
-        """Whether the Hessian of a row is diag(p) - p p', p = softmax(f)."""
-
-    @property
-    def p_curvatures(self) -> bool:
-        """Whether the second derivatives by the scores are p (1 - p), with probabilities p."""
-
-    def value_gradient(
-        self, scores: NDArray, targets: Targets, gradient: NDArray | None = None
-    ) -> tuple[NDArray, NDArray]:
-        """Return losses (m,) and derivatives (m, R) at scores (m, R); `gradient` is the output array if given."""
-
-    def curvatures(self, scores: NDArray, targets: Targets) -> NDArray:
-        """Return the second derivative by each score, (m, R)."""
+RowLoss = Any  # a `Loss` of kway.linear.losses, which documents the properties that passes use
 
 
 @dataclass(frozen=True)
@@ -179,166 +143,6 @@ class StepPlan(NamedTuple):
     eta: float  # learning rate
 
 
-class RowPasses(Protocol):
-    """Rows X (n, d) and the passes of a linear model over them. No method changes X."""
-
-    @property
-    def X(self) -> Any:
-        """Rows: an array, a CSR matrix, or an object whose slices are blocks of rows."""
-
-    @property
-    def n(self) -> int:
-        """Number of rows."""
-
-    @property
-    def d(self) -> int:
-        """Number of features."""
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Floating-point type of the rows."""
-
-    @property
-    def offers(self) -> frozenset[str]:
-        """Capabilities: a subset of IN_MEMORY, FETCHED, QUICK, DISTINCT, STEPS, CLASS_FACTOR."""
-
-    @property
-    def max_rows_in_memory(self) -> int:
-        """Largest number of rows that `take` may copy into memory."""
-
-    def take(self, chosen: NDArray | slice) -> RowPasses:
-        """Return an object of the chosen rows only."""
-
-    def sample(self) -> RowPasses:
-        """Return rows that support `take`: this object, or a sample of its rows in memory."""
-
-    def with_layout(self, theta: NDArray) -> NDArray:
-        """Return theta in the memory layout that the products read (C or Fortran order); copy only if needed."""
-
-    def scores(self, theta: NDArray, rows: slice) -> NDArray:
-        """Return f = X W' + b of the given rows, (m, R)."""
-
-    def value(self, theta: NDArray, losses: RowLosses) -> float:
-        """Return the sum of the weighted losses."""
-
-    def value_gradient(self, theta: NDArray, losses: RowLosses) -> Sums:
-        """Return the sums of the weighted losses and of their gradients."""
-
-    def hessian_at(self, theta: NDArray, losses: RowLosses) -> HessianSums:
-        """Return the operator that multiplies with the Hessian at theta."""
-
-    def curvatures(self, theta: NDArray, losses: RowLosses) -> NDArray:
-        """Return the weighted second derivatives of each row's loss by each score at theta, (R, n)."""
-
-    def class_sums(self, theta: NDArray, losses: RowLosses, bias: bool) -> ClassSums:
-        """Return the sums of the curvatures per class, computed in one pass without storing an (R, n) array."""
-
-    def gram(self, weight: NDArray | None, bias: bool, dtype: np.dtype) -> NDArray:
-        """Return [X 1]' diag(weight) [X 1] / n (D, D) in Fortran order; only the upper triangle is valid."""
-
-    def squares(self, h: NDArray | None) -> NDArray:
-        """Return sum_i h_ki x_ij^2 (R, d) for h (R, n); without h return sum_i x_ij^2 (1, d)."""
-
-    def row_squares(self) -> NDArray:
-        """Return ||x_i||^2 for each row, (n,)."""
-
-    def mean_square(self) -> float:
-        """Return the mean of the squared entries of X."""
-
-    def mean(self) -> NDArray:
-        """Return the vector (d,) that centers the rows: their mean, or zeros for sparse rows, which stay sparse."""
-
-    def subtract_mean(self, mean: NDArray) -> RowPasses:
-        """Return rows from which the mean (d,) is subtracted; sparse rows are returned unchanged."""
-
-    def shuffled(self, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return the row numbers in random order, (n,)."""
-
-    def fingerprint(self) -> str:
-        """Return a digest of the values, or of the names, sizes and times of the files, that identifies the rows."""
-
-    def keys(self, direction: NDArray) -> NDArray[np.float64]:
-        """Return the projections x_i . direction, (n,); those of equal rows are equal."""
-
-    def equal(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return whether row a[i] equals row b[i], for each i."""
-
-    def units(self) -> NDArray[np.float64]:
-        """Return the root mean square of the nonzero entries of each column, (d,); 1 for a column of zeros."""
-
-    def scale_columns(self, units: NDArray) -> RowPasses:
-        """Return rows with each column divided by its unit (d,)."""
-
-
-class BatchSteps(Protocol):
-    """SGD steps on weights in memory or on a GPU."""
-
-    def run(self, order: NDArray[np.int64], eta: NDArray) -> float:
-        """Take one step per batch of the rows in `order`, and return the sum of their losses before each step.
-
-        `eta` has one learning rate per batch.
-        """
-
-    def fetch(self) -> NDArray:
-        """Return the current theta (R, d + 1), in memory."""
-
-
-class SampledWeights(Protocol):
-    """The weights of a run of sampled softmax, in memory or on a GPU."""
-
-    def step(self, plan: StepPlan, number: int) -> None:
-        """Take step `number` (from 0): update the weights of the classes of the plan in place."""
-
-    def decay(self, step: int, eta: float) -> None:
-        """Apply the weight decay that each class has accumulated since its last step."""
-
-    def best(self, rows: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-        """Return the k classes with the highest scores for each of the given rows, (m, k)."""
-
-    def mean_loss(self, watched: Any, losses: RowLosses) -> float:
-        """Return the exact mean loss of the watched rows, over all classes."""
-
-    def squares(self) -> float:
-        """Return ||W||^2."""
-
-    def finite(self) -> bool:
-        """Return whether all steps so far were finite."""
-
-    def fetch(self) -> None:
-        """Copy the current state to the arrays theta, sq_grad_sums and last_step of the run."""
-
-
-class SteppingRows(RowPasses, Protocol):
-    """Rows with the capabilities STEPS and CLASS_FACTOR."""
-
-    def step_rows(self) -> int:
-        """Return the default batch size of sampled softmax."""
-
-    def batch_steps(self, losses: RowLosses, weight: NDArray, theta: NDArray, rule: StepRule, batch: int) -> BatchSteps:
-        """Return an SGD run whose weights are on the device of the rows."""
-
-    def sampled_weights(
-        self,
-        losses: RowLosses,
-        theta: NDArray,
-        sq_grad_sums: NDArray,
-        last_step: NDArray,
-        ridge: float,
-        fit_intercept: bool,
-    ) -> SampledWeights:
-        """Return the weights of a run of sampled softmax, on the device of the rows."""
-
-    def class_factor(
-        self, theta: NDArray, losses: RowLosses, plain: NDArray, ridges: NDArray, n_drawn: int, share: float
-    ) -> Callable[[NDArray], NDArray]:
-        """Return a function that multiplies each row of a gradient (R, d + 1) by an approximate inverse Hessian.
-
-        The Hessian of score k is approximated by (1 - share) times an estimate from about n_drawn rows, which are drawn
-        in proportion to their curvature, plus share times `plain` (D, D), the unweighted Gram matrix scaled to the same
-        mean curvature, plus diag(ridges).
-        """
-
-
 def wrap_rows(X: Any, device: Any = None, cluster: bool = False) -> RowPasses:
     """Return the passes over X: in this process, on a `device`, or split over the nodes of the current cluster."""
     if cluster:
@@ -348,11 +152,11 @@ def wrap_rows(X: Any, device: Any = None, cluster: bool = False) -> RowPasses:
     if device is not None:
         from kway.rows.gpu.linear_passes import GpuRows
 
-        return GpuRows.on(device, X)
+        return cast(GpuRows, GpuRows.on(device, X))
     if hasattr(X, "value_gradient"):  # a RowPasses already; no type of rows has this method
         passes: RowPasses = X
         return passes
-    return _passes_type(X)(X)
+    return cast(RowPasses, _passes_type(X)(X))
 
 
 def _passes_type(X: Any) -> Callable[[Any], Any]:

@@ -23,12 +23,10 @@ from numpy.typing import NDArray
 from kway.kernels.linear.csr import csr_product
 from kway.memory import rows_per_block
 from kway.rows.dense import BlockRows
-from kway.rows.matrices import row_squares
 from kway.rows.passes import DISTINCT, IN_MEMORY, QUICK, RowLosses, Sums
 from kway.threads import pmap, shares, spans_of, workers
 
 RUN_ROWS = 1024  # smallest number of rows of a run: with fewer, most columns would be empty (data set of texts)
-_SQUARED_ROWS = 8 * RUN_ROWS  # rows per block of column sums: a pass over all columns for each block
 
 
 @dataclass(frozen=True)
@@ -50,6 +48,7 @@ class SparseRows(BlockRows):
     """A CSR matrix (n, d) in memory; theta is in Fortran order, so that the weights of a feature are adjacent."""
 
     order: ClassVar[Literal["C", "F"]] = "F"
+    squared_rows: ClassVar[int] = 8 * RUN_ROWS  # a pass over all columns for each block
 
     @property
     def offers(self) -> frozenset[str]:
@@ -63,7 +62,9 @@ class SparseRows(BlockRows):
     def fill_scores(self, theta: NDArray, rows: slice, scores: NDArray) -> None:
         """Write f of the given rows to scores (m, R)."""
         scores[:] = theta[:, -1]
-        add_scores(self.X, rows, np.ascontiguousarray(theta[:, :-1].T), scores)
+        csr_product(
+            self.X.data, self.X.indices, self.X.indptr, rows.start, np.ascontiguousarray(theta[:, :-1].T), scores
+        )
 
     def value_gradient(self, theta: NDArray, losses: RowLosses) -> Sums:
         """Return the sums of the weighted losses and of their gradients, which are in Fortran order."""
@@ -95,26 +96,10 @@ class SparseRows(BlockRows):
             self._kept_runs[n_scores] = list(runs(self.X, n_scores, slice(0, self.n), workers()))
         return self._kept_runs[n_scores]
 
-    def squares(self, h: NDArray | None) -> NDArray:
-        """Return sum_i h_ki x_ij^2 (R, d); without h (R, n) return sum_i x_ij^2 (1, d)."""
-
-        def part(share: slice) -> NDArray:
-            return np.asarray(sum(self._block_squares(rows, h) for rows in spans_of(share, _SQUARED_ROWS)))
-
-        return np.asarray(np.sum(pmap(part, shares(self.n, least=256)), axis=0))
-
     def _block_squares(self, rows: slice, h: NDArray | None) -> NDArray:
         X = self.X[rows]
         squares = X.multiply(X)
         return np.asarray(squares.sum(axis=0)) if h is None else np.asarray((squares.T @ h[:, rows].T).T)
-
-    def row_squares(self) -> NDArray:
-        """Return ||x_i||^2 of each row, (n,)."""
-        return row_squares(self.X, self.dtype)
-
-    def mean_square(self) -> float:
-        """Return the mean of the squared entries of X."""
-        return float(np.einsum("i,i->", self.X.data, self.X.data, dtype=np.float64)) / (self.n * self.d)
 
     # ---- columns and equal rows
 
@@ -162,11 +147,6 @@ def runs(X: Any, n_scores: int, share: slice, n_shares: int, max_rows: int | Non
     for rows in spans_of(share, size if max_rows is None else min(size, max_rows)):
         columns = X[rows].tocsc()
         yield RowRun(rows, columns, _even_shares(columns.indptr, n_shares))
-
-
-def add_scores(X: sp.csr_matrix, rows: slice, weights: NDArray, scores: NDArray) -> None:
-    """Add the product of the given rows of X and weights (d, R) to scores (m, R)."""
-    csr_product(X.data, X.indices, X.indptr, rows.start, weights, scores)
 
 
 def _even_shares(indptr: NDArray, parts: int) -> list[slice]:

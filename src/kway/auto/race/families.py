@@ -78,7 +78,7 @@ class LinearFamily(EstimatorFamily):
         alphas = [settings[i]["alpha"] for i in active]
         predictions = Predictions.empty(len(split.held_out), len(settings))
         path = self.path(data.X[rows], data.codes[rows], path_weights(data, split), len(split.train), alphas, stop)
-        predictions.predicted[:, active], predictions.losses[:, active] = path.predicted[0], path.losses[0]
+        predictions.predicted[:, active], predictions.losses[:, active] = path.predicted, path.losses
         return predictions._replace(seconds=time.perf_counter() - begun)
 
     def path(
@@ -95,10 +95,9 @@ class LinearFamily(EstimatorFamily):
         costs.check_fit(self.estimator, costs.softmax, costs.size_of(X, n_classes))
         one_score_per_class = n_classes == 2 or self._is_one_vs_all
         form = LOSSES[self.loss].columns if one_score_per_class else LOSSES[self.loss].joint
-        folds = np.repeat([-1, 0], [n_train, len(codes) - n_train])
         labels = Labels(np.arange(n_classes), codes)
         weight = weighted_rows(X, labels, weights, self.params.get("class_weight")).weight
-        return alpha_path(X, codes, form, alphas, folds, [0], weight, _TOL, stop, self.params.get("device", "cpu"))
+        return alpha_path(X, codes, form, alphas, n_train, weight, _TOL, stop, self.params.get("device", "cpu"))
 
     @property
     def _is_one_vs_all(self) -> bool:
@@ -178,8 +177,8 @@ class KernelFamily(LinearFamily):
             alphas = [settings[at]["alpha"] for at in positions]
             mapped, weights = landmarks.apply(data.X[rows]), path_weights(data, split)
             path = self.path(mapped, data.codes[rows], weights, len(split.train), alphas, stop)
-            predictions.predicted[:, positions] = path.predicted[0]
-            predictions.losses[:, positions] = path.losses[0]
+            predictions.predicted[:, positions] = path.predicted
+            predictions.losses[:, positions] = path.losses
         return predictions._replace(seconds=time.perf_counter() - begun)
 
     def skip_reason(self, data: FoldedRows) -> str:

@@ -7,9 +7,7 @@ least_squares.py      the squared loss in closed form
 lbfgs.py              the default: preconditioned L-BFGS, or Newton's method if the problem is small
 preconditioners.py    approximate inverses of the Hessian for L-BFGS
 dense_hessian.py      the Hessian of small problems and its inverse
-standard_columns.py   centered and scaled columns of small problems
 proximal.py           L1 and elastic net: accelerated proximal Newton
-proximal_models.py    the local models that a proximal step minimizes
 interior_point.py     small problems with kinks (hinges, L1): a primal-dual interior point method with a proof
 dual.py               hinges of separate classes by dual coordinate ascent, and the hard margin
 hinge_newton.py       the start of dual.py if there are few columns
@@ -18,7 +16,6 @@ gradient_descent.py   steepest descent, on which the others improve
 sgd.py, schedules.py  stochastic gradient descent and its learning rates
 sampled.py            sampled softmax for many classes
 sampled_files.py      checkpoints of sampled softmax, and weights in a file
-power_method.py       largest eigenvalues, for step sizes
 """
 
 from __future__ import annotations

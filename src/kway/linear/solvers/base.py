@@ -68,6 +68,11 @@ class Control:
     min_scale: float = 0.0  # lower limit of the scale to which tol is relative (stopping.py)
     carry: Carry | None = None  # set for the fits of a path of alphas
 
+    def should_stop(self, iteration: int, value: float, theta: NDArray) -> bool:
+        """Call `progress` and `validate` after an iteration; return whether one of them ends the fit."""
+        stopped = self.progress is not None and self.progress(iteration, value)
+        return stopped or (self.validate is not None and self.validate(theta))
+
 
 @dataclass(frozen=True)
 class Point:
@@ -130,7 +135,7 @@ class Solver:
     guarantees_tol : bool
         Whether a converged solution is within tol of the optimum.
     standardizes : bool
-        Whether small problems are solved in standard columns (standard_columns.py). The penalty then has another
+        Whether small problems are solved in standard columns (linear/equivalent.py). The penalty then has another
         weight for each column, which the solver must support.
     stores_pairs : bool
         Whether the solver stores several vectors of the size of theta or matrices per class, for the cost estimate.

@@ -37,11 +37,11 @@ from numpy.typing import NDArray
 from kway.errors import NotSeparableError
 from kway.kernels.jit import frozen
 from kway.kernels.linear.dual import ascend
+from kway.linear.equivalent import column_centers
 from kway.linear.objective import Objective
 from kway.linear.solvers.base import MAX_WORK, QUICK_WORK, SLOW_ITERATIONS, Control, Solution, Solver
 from kway.linear.solvers.hinge_newton import RoundedOptimum, solve_rounded
 from kway.linear.solvers.interior_point import is_small_with_kinks, solve_hard, solve_small
-from kway.linear.solvers.standard_columns import column_centers
 from kway.linear.solvers.stopping import ADVICE_WIDE_GAP, tol_scale
 from kway.memory import rows_per_block
 from kway.rows.matrices import dense_rows, rooted_rows, row_squares
@@ -164,9 +164,7 @@ class Ascent:
     def _report(self, control: Control, count: int) -> float:
         """Call the progress callback and early stopping, which may set `stopped`; return the objective."""
         value = (self.objective.penalty.ridge or 1.0) * float(self.best.values.sum())
-        self.stopped = control.progress is not None and control.progress(count, value)
-        if control.validate is not None and control.validate(self.best.theta):
-            self.stopped = True
+        self.stopped = control.should_stop(count, value, self.best.theta)
         return value
 
     def sweep(self, count: int) -> None:
@@ -282,10 +280,8 @@ class Ascent:
             self._keep_best(group.classes, W, group.bias)
             with np.errstate(divide="ignore", invalid="ignore"):
                 lowers = totals**2 / (2 * norms) if self._hard else totals - quadratics / 2 - norms / 2
-            self._raise_bounds(group.classes, np.nan_to_num(lowers, nan=0.0, posinf=0.0))
-
-    def _raise_bounds(self, classes: slice, lowers: Floats) -> None:
-        np.maximum(self.best.lowers[classes], lowers, out=self.best.lowers[classes])
+            best = self.best.lowers[group.classes]
+            np.maximum(best, np.nan_to_num(lowers, nan=0.0, posinf=0.0), out=best)
 
     def _balanced(self, group: Group) -> tuple[Floats, Floats, Floats]:
         """Return a feasible y a (n, k), sum a (k,) and sum width a^2 / C (k,).

@@ -47,8 +47,7 @@ def _descend(objective: Objective, theta: NDArray, control: Control) -> Solution
             return _with_bound(objective, point, history, control)
         point, step = new, next_step
         history.append(point.value)
-        stop = control.progress is not None and control.progress(iteration, point.value)
-        if stop or (control.validate and control.validate(point.theta)):
+        if control.should_stop(iteration, point.value, point.theta):
             return Solution(point.theta, iteration, history=history)
         if recent_gain(history) < limit * tol_scale(point.value):
             solution = _with_bound(objective, point, history, control)

@@ -28,11 +28,11 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
+from kway.linear.equivalent import standard_columns, standardize
 from kway.linear.losses import LOSSES
 from kway.linear.objective import Objective
 from kway.linear.solvers.base import ARMIJO, MAX_WORK, MIN_STEP, Control, Point, Solution
 from kway.linear.solvers.dense_hessian import DenseHessian, inverse
-from kway.linear.solvers.standard_columns import standard_columns, standardize
 from kway.linear.solvers.stopping import MIN_SCALE_SHARE, duality_gap, tol_scale
 from kway.memory import BLOCK_BYTES
 from kway.rows.matrices import rooted_rows
@@ -600,11 +600,8 @@ class LassoRun:
         return float(np.vdot(self.point.gradient, move)) + float(along.sum())
 
     def _report(self) -> None:
-        control = self.control
         self.history.append(min([self.point.total, *self.history[-1:]]))
-        self.stopped = control.progress is not None and control.progress(len(self.history), self.history[-1])
-        if control.validate is not None and control.validate(self.point.theta):
-            self.stopped = True
+        self.stopped = self.control.should_stop(len(self.history), self.history[-1], self.point.theta)
 
 
 def _signs(codes: NDArray[np.int64], n_scores: int) -> list[Floats]:

@@ -18,9 +18,9 @@ step size   1, reduced by a parabola until the value falls enough (Armijo condit
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,21 +109,17 @@ def solve_smooth(
 # ---------------------------------------------------------------- the start
 
 
-class Start(NamedTuple):
-    """The start of the descent on all rows, and the schedule of its preconditioners."""
+def start_from(objective: Objective, theta: NDArray, known_moments: Moments | None) -> tuple[Point, Schedule]:
+    """Return the start of the descent on all rows, and the schedule of its preconditioners.
 
-    point: Point
-    schedule: Schedule
-
-
-def start_from(objective: Objective, theta: NDArray, known_moments: Moments | None) -> Start:
-    """Return theta as the start if it is a good one; else descend from it on a sample of the rows first."""
+    The start is theta if it is a good one. Otherwise a descent from theta on a sample of the rows finds it.
+    """
     theta = objective.rows.with_layout(theta)
     if is_small(objective):
         schedule = Schedule(objective, Moments(np.empty(0), objective), lambda gradient: gradient)
-        return Start(Point.centered_at(objective, theta), schedule)
+        return Point.centered_at(objective, theta), schedule
     sample = sample_rows(objective)
-    moments = known_moments.under(objective) if known_moments else quick_moments(objective, sample)
+    moments = replace(known_moments, objective=objective) if known_moments else quick_moments(objective, sample)
     warm = bool(theta.any())
     if sample is not None and warm:
         warm = known_moments is not None or sample.value(theta) < 0.7 * sample.value(np.zeros_like(theta))
@@ -132,9 +128,9 @@ def start_from(objective: Objective, theta: NDArray, known_moments: Moments | No
         learned = _descend_on_sample(sample, origin, moments.shared())
         point = Point.centered_at(objective, learned)
         if point.value < origin.value:  # otherwise the optimum of the sample is far from that of all rows
-            return Start(point, Schedule(objective, moments, moments.best_at(objective, learned, sample)))
+            return point, Schedule(objective, moments, moments.best_at(objective, learned, sample))
     factor = moments.best_at(objective, theta, objective) if warm else moments.shared()
-    return Start(Point.centered_at(objective, theta), Schedule(objective, moments, factor))
+    return Point.centered_at(objective, theta), Schedule(objective, moments, factor)
 
 
 def _descend_on_sample(sample: Objective, point: Point, factor: Factor) -> NDArray:
@@ -194,7 +190,7 @@ class Descent:
             self.history.append(new.value)
             done = self._is_done(step, point, new)
             point = new
-            if self._should_stop(iteration, point):
+            if self.control.should_stop(iteration, point.value, point.theta):
                 self.excess = 0.0
                 return self._end(point)
             if done:
@@ -272,12 +268,6 @@ class Descent:
             gain = self.history[max(0, len(self.history) - 2 - len(self.history) // 3)] - point.value
             self.excess = max(min(step.slope / 2, gain), loss_rounding(point) * abs(point.value))
         return self._end(point, ADVICE_ROUNDING)
-
-    def _should_stop(self, iteration: int, point: Point) -> bool:
-        """Return whether the progress callback or early stopping ends the fit."""
-        control = self.control
-        stopped = control.progress is not None and control.progress(iteration, point.value)
-        return stopped or (control.validate is not None and control.validate(point.theta))
 
     def _allowed_excess(self, point: Point) -> float:
         """Return the excess over the optimum that tol allows."""

@@ -4,8 +4,8 @@ The bias b has no penalty. Centering the columns of X and Y removes it. With Xc 
 (2/n Xc'Xc + ridge I) W' = 2/n Xc'Yc:
 
     well conditioned      Cholesky factorization of these normal equations
-    otherwise             QR of [Xc Yc], then SVD of the triangle. Nothing is squared before it is factorized, and
-                          a rank-deficient X gets the solution of least norm
+    otherwise             SVD of Xc. Nothing is squared before it is factorized, and a rank-deficient X gets the
+                          solution of least norm
     sparse and wide       LSMR with the centered rows as a linear operator, so that X is never made dense
 
 Shapes: X (n, d), Y (n, R) with one target per score, W (R, d), b (R,), theta = [W b] (R, d + 1), weights w (n,).
@@ -24,7 +24,7 @@ from scipy.sparse.linalg import LinearOperator, lsmr
 
 from kway.linear.losses import TargetScores
 from kway.linear.objective import Objective
-from kway.linear.solvers.base import Control, Solution, Solver
+from kway.linear.solvers.base import Carry, Control, Solution, Solver
 from kway.planning.costs import MAX_FACTOR_FEATURES
 from kway.rows.matrices import dense_rows
 from kway.rows.passes import IN_MEMORY
@@ -48,11 +48,12 @@ class LeastSquares(Solver):
     def solve(self, objective: Objective, theta: NDArray, control: Control) -> Solution:
         """Return the optimum; theta only sets the float type."""
         o, Y, ridge = objective, regression_targets(objective), objective.penalty.ridge
-        if control.carry is not None and not _is_sparse_and_wide(o.X):
-            equations = control.carry.get(o, lambda: NormalEquations(o.X, Y, o.weight, o.fit_intercept))
-            optimum = equations.solve(ridge).astype(theta.dtype)
+        if sp.issparse(o.X) and o.d > MAX_FACTOR_FEATURES:
+            optimum = solve_sparse_and_wide(o.X, Y, ridge, o.weight, o.fit_intercept)
         else:
-            optimum = least_squares(o.X, Y, ridge, o.weight, o.fit_intercept).astype(theta.dtype)
+            carry = control.carry or Carry()
+            optimum = carry.get(o, lambda: NormalEquations(o.X, Y, o.weight, o.fit_intercept)).solve(ridge)
+        optimum = optimum.astype(theta.dtype)
         return Solution(optimum, 1, history=[objective.value(optimum)])
 
 
@@ -67,20 +68,12 @@ def regression_targets(objective: Objective) -> Floats:
     return (own - other) * np.asarray(soft, np.float64) + other
 
 
-def least_squares(
-    X: Rows, Y: NDArray, ridge: float = 0.0, weight: NDArray | None = None, fit_intercept: bool = True
-) -> Floats:
+def solve_sparse_and_wide(X: Rows, Y: NDArray, ridge: float, weight: NDArray | None, fit_intercept: bool) -> Floats:
     """Return theta = [W b] (R, d + 1) for targets Y (n, R)."""
-    if not _is_sparse_and_wide(X):
-        return NormalEquations(X, Y, weight, fit_intercept).solve(ridge)
     w = np.ones(X.shape[0]) if weight is None else np.asarray(weight, np.float64)
     x_mean, y_mean = _means(X, Y, w, fit_intercept)
     W = _solve_by_lsmr(X, Y - y_mean, x_mean, ridge * w.sum() / 2, np.sqrt(w))
     return np.hstack([W, (y_mean - W @ x_mean)[:, None]])
-
-
-def _is_sparse_and_wide(X: Rows) -> bool:
-    return bool(sp.issparse(X) and X.shape[1] > MAX_FACTOR_FEATURES)
 
 
 class NormalEquations:
@@ -143,20 +136,13 @@ def _solve_by_cholesky(gram: NDArray, cross: NDArray) -> NDArray | None:
 
 
 def _solve_by_svd(X: Rows, Y: NDArray, x_mean: NDArray, damping: float, root_weight: NDArray) -> NDArray:
-    """Return W (R, d) of least norm by QR and SVD; singular values below the rounding of X count as zero."""
+    """Return W (R, d) of least norm; singular values below the rounding of X count as zero."""
     n, d = X.shape
     scaled = (dense_rows(X[:n]) - x_mean) * root_weight[:, None]
-    if d >= n:  # the triangle of a QR would not be smaller than the rows
-        u, s, vt = la.svd(scaled, full_matrices=False)
-        projected = u.T @ (Y * root_weight[:, None])
-    else:
-        both = np.hstack([scaled, Y * root_weight[:, None]])
-        triangle = la.qr(both, mode="r", overwrite_a=True, check_finite=False)[0]
-        u, s, vt = la.svd(triangle[:d, :d])
-        projected = u.T @ triangle[:d, d:]
+    u, s, vt = la.svd(scaled, full_matrices=False, overwrite_a=True, check_finite=False)
     keep = s > max(n, d) * np.finfo(np.float64).eps * s.max(initial=0.0)
     inverse = np.where(keep, s, 0) / np.where(keep, s * s + damping, 1)
-    return (vt.T @ (inverse[:, None] * projected)).T
+    return (vt.T @ (inverse[:, None] * (u.T @ (Y * root_weight[:, None])))).T
 
 
 def _solve_by_lsmr(X: Rows, Y: NDArray, x_mean: NDArray, damping: float, root_weight: NDArray) -> NDArray:

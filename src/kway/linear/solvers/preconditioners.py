@@ -19,7 +19,7 @@ Letters: n rows, d features, D = d + 1 (d without a bias), R scores per row, h (
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
@@ -193,10 +193,6 @@ class Moments:
         diagonal[:, : rows.d] += (1 - PLAIN_SHARE) * rows.mean_squares(h)
         diagonal[:, rows.d :] += (1 - PLAIN_SHARE) * h.mean(axis=1, keepdims=True)
         return Diagonal(_ones_for_zeros(diagonal + _ridges(rows)).astype(h.dtype))
-
-    def under(self, objective: Objective) -> Moments:
-        """Return the same moments for a problem of the same rows under another loss or penalty."""
-        return replace(self, objective=objective)
 
     def best_at(self, objective: Objective, theta: NDArray, rows: Objective) -> Factor:
         """Return the best factor at a nonzero theta, from a sample of the rows, or from all if that is cheap."""

@@ -8,24 +8,22 @@
 A solver may see the problem in other columns (a `Frame`), which have the same optimum:
 
     fewer rows than columns   the span of the rows (linear/equivalent.py)
-    a small problem           centered and scaled columns in float64 (standard_columns.py)
-    a perceptron              columns divided by their sizes (linear/equivalent.py)
+    a small problem           centered and scaled columns in float64 (linear/equivalent.py)
+    a perceptron              scaled columns (linear/equivalent.py)
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.errors import CombinationError, InputError
-from kway.linear.equivalent import row_span, scale_columns
-from kway.linear.losses import Loss
+from kway.linear.equivalent import RowSpan, StandardColumns, row_span, scale_columns, standard_columns
 from kway.linear.objective import Objective
-from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import MAX_WORK, Control, Solution, Solver, check_needs, is_small, list_properties
 from kway.linear.solvers.dual import Dual
 from kway.linear.solvers.gradient_descent import GradientDescent
@@ -36,10 +34,8 @@ from kway.linear.solvers.preconditioners import factorable
 from kway.linear.solvers.proximal import Proximal
 from kway.linear.solvers.sampled import Sampled
 from kway.linear.solvers.sgd import SGD
-from kway.linear.solvers.standard_columns import standard_columns
 from kway.linear.solvers.stopping import min_tol_scale, tol_scale
-from kway.planning import costs
-from kway.planning.costs import MAX_FACTOR_BYTES, Size
+from kway.planning.costs import MAX_FACTOR_BYTES
 from kway.rows.passes import IN_MEMORY, QUICK
 
 SOLVERS: dict[str, Solver] = {
@@ -75,11 +71,6 @@ def choose_solver(solver: Any, objective: Objective) -> Solver:
         )
     check_needs(chosen, objective.loss, objective.penalty, objective.rows.offers)
     return chosen
-
-
-def prefers_sampled(loss: Loss, penalty: Penalty, size: Size) -> bool:
-    """Return whether "auto" is sampled softmax: the loss allows it, and all classes would take too long."""
-    return SOLVERS["sampled"].needs <= list_properties(loss, penalty) and costs.exceeds_softmax(size)
 
 
 def fastest_solver(objective: Objective) -> Solver:
@@ -127,21 +118,7 @@ def _first_of(names: tuple[str, ...], properties: set[str]) -> Solver:
 # ---------------------------------------------------------------- the columns
 
 
-class Frame(Protocol):
-    """The problem in other columns, and the conversion of theta."""
-
-    @property
-    def objective(self) -> Objective:
-        """Return the problem in these columns."""
-        ...
-
-    def into(self, theta: NDArray) -> NDArray:
-        """Convert theta from the original columns to these."""
-        ...
-
-    def back(self, theta: NDArray) -> NDArray:
-        """Convert theta from these columns to the original ones."""
-        ...
+Frame = StandardColumns | RowSpan  # the problem in other columns, and the conversion of theta
 
 
 def prepare(objective: Objective, solver: Any) -> Task:
@@ -194,8 +171,8 @@ class Task:
 
     def with_ridge(self, ridge: float) -> Task:
         """Return the same task with another L2 penalty."""
-        frames: Any = [replace(frame, objective=_with_ridge(frame.objective, ridge)) for frame in self.frames]  # type: ignore[type-var]
-        return Task(_with_ridge(self.original, ridge), self.solver, tuple(frames))
+        frames = tuple(replace(frame, objective=_with_ridge(frame.objective, ridge)) for frame in self.frames)
+        return Task(_with_ridge(self.original, ridge), self.solver, frames)
 
     def start(self, theta: NDArray | None, rng: np.random.Generator) -> NDArray:
         """Return a start in the solver's columns: an earlier solution theta (R, d + 1) unless zeros are better."""

@@ -12,9 +12,12 @@ if S and U contain all classes. A step updates |S| + m rows of W by row-wise Ada
 gradients per class. Weight decay is applied to a class when a step updates it. Weights that do not fit in memory are in
 a memory-mapped file (sampled_files.py).
 
-If there is a bias, the mean row is subtracted first (equivalent.py). Rows on a GPU store the weights and take the steps
-themselves. This module then only draws the batches and classes and sets the rates. Steps on a GPU and on the CPU are
-the same, because random numbers are drawn only in this module, and in the same order.
+If there is a bias, the mean row mu is subtracted first: f = W (x - mu) + c = W x + b with b = c - W mu. Without it, the
+steps go mostly along mu. Sparse rows are not centered, because that would make them dense.
+
+Rows on a GPU store the weights and take the steps themselves. This module then only draws the batches and classes and
+sets the rates. Steps on a GPU and on the CPU are the same, because random numbers are drawn only in this module, and in
+the same order.
 
 `history` contains the exact objective on a fixed sample of rows, never the estimate.
 """
@@ -24,7 +27,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -33,7 +36,6 @@ from numpy.typing import NDArray
 from kway.base.class_rows import best_classes
 from kway.errors import CombinationError
 from kway.kernels.linear.sampled import decay_rows, step_rows
-from kway.linear.equivalent import center_rows
 from kway.linear.losses import Targets
 from kway.linear.objective import Objective
 from kway.linear.solvers.base import Control, Solution, Solver
@@ -43,7 +45,7 @@ from kway.linear.solvers.stopping import ADVICE_DIVERGED
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.parameters import check_parameters, whole
 from kway.probabilities import Shares
-from kway.rows.passes import STEPS, RowLosses, RowPasses, SampledWeights, SteppingRows, StepPlan
+from kway.rows.passes import STEPS, RowLosses, RowPasses, SteppingRows, StepPlan
 from kway.search.auto import pick_index
 from kway.search.index import Index
 from kway.search.metrics import pick_metric
@@ -62,23 +64,20 @@ FIRST_GAIN = 4.0  # approximate increase of the score of a row's class by the fi
 _PATIENCE = 3  # epochs in a row with a gain below tol, relative to the loss at W = 0, after which the fit stops
 
 
-class DrawnClasses(NamedTuple):
-    """The classes of a step: first the known classes in ascending order, then the drawn ones."""
+def draw_classes(
+    known: NDArray[np.int64], n_classes: int, m: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], float]:
+    """Draw m classes that are not in `known` (s,), which must be sorted and distinct.
 
-    ids: NDArray[np.int64]  # (c,)
-    log_weight: NDArray  # (c,), logarithm of the number of classes that each one represents
-
-
-def draw_classes(known: NDArray[np.int64], n_classes: int, m: int, rng: np.random.Generator) -> DrawnClasses:
-    """Draw m classes that are not in `known` (s,), which must be sorted and distinct; each represents (K - s) / m."""
+    Return the known and then the drawn classes, and the logarithm of (K - s) / m, the number of classes that each drawn
+    class represents.
+    """
     n_others = n_classes - len(known)
     m = min(m, n_others)
     ranks = np.sort(rng.choice(n_others, m, replace=False, shuffle=False))  # among the classes that are not known
     # ids minus ranks: known[i] - i classes that are not known are below known[i]
     n_known_below = np.searchsorted(known - np.arange(len(known)), ranks, side="right")
-    log_weight = np.zeros(len(known) + m)
-    log_weight[len(known) :] = np.log(max(1, n_others) / max(1, m))
-    return DrawnClasses(np.concatenate([known, ranks + n_known_below]), log_weight)
+    return np.concatenate([known, ranks + n_known_below]), float(np.log(max(1, n_others) / max(1, m)))
 
 
 @dataclass(frozen=True)
@@ -129,15 +128,25 @@ class Sampled(Solver):
                 "use solver='sgd', which sums over all classes"
             )
         with single_blas():
-            frame, validate = center_rows(objective), control.validate
+            o, validate, mean = objective, control.validate, np.zeros(objective.d, objective.rows.dtype)
+            if o.fit_intercept:
+                mean = o.rows.mean()
+                o = replace(o, rows=o.rows.subtract_mean(mean))
+
+            def uncentered(theta: NDArray) -> NDArray:
+                """Change theta of the centered rows, in place, to that of the original rows."""
+                theta[:, -1] -= theta[:, :-1] @ mean
+                return theta
+
             if validate is not None:
-                control = replace(control, validate=lambda theta: validate(frame.back(theta.copy())))
+                control = replace(control, validate=lambda theta: validate(uncentered(theta.copy())))
             # theta is changed in place, because a copy of a billion weights would not fit
-            start = frame.into(np.require(theta, requirements=["C", "W"]))
-            run = SampledRun(self, frame.objective, control, start)
+            start = np.require(theta, requirements=["C", "W"])
+            start[:, -1] += start[:, :-1] @ mean
+            run = SampledRun(self, o, control, start)
             solution = _run_epochs(run)
             run.weights.fetch()
-            frame.back(solution.theta)  # in place
+            uncentered(solution.theta)
             return solution
 
 
@@ -173,13 +182,13 @@ class SampledRun:
         self.index: Index | None = None
 
     @cached_property
-    def weights(self) -> SampledWeights:
+    def weights(self) -> HostWeights:
         """Return the object that takes the steps, on a GPU or on the CPU."""
         o = self.objective
         if STEPS in o.rows.offers:
-            return cast(SteppingRows, o.rows).sampled_weights(
-                o.losses, self.theta, self.sq_grad_sums, self.last_step, o.penalty.ridge, o.fit_intercept
-            )
+            arrays = self.theta, self.sq_grad_sums, self.last_step
+            rows = cast(SteppingRows, o.rows)
+            return cast(HostWeights, rows.sampled_weights(o.losses, *arrays, o.penalty.ridge, o.fit_intercept))
         return HostWeights(o, self.theta, self.sq_grad_sums, self.last_step)
 
     @cached_property
@@ -210,9 +219,9 @@ class SampledRun:
         """Take one step on a batch of rows: update their classes, the hard classes and the drawn classes."""
         codes = self.objective.targets.codes[rows]
         known = np.union1d(codes, self.hard)
-        drawn = draw_classes(known, self.objective.n_scores, self.solver.negatives, self.control.rng)
+        ids, log_weight = draw_classes(known, self.objective.n_scores, self.solver.negatives, self.control.rng)
         own = np.searchsorted(known, codes)  # position of each row's class among the classes of the step
-        plan = StepPlan(rows, own, drawn.ids, len(known), float(drawn.log_weight[-1]), self.rate())
+        plan = StepPlan(rows, own, ids, len(known), log_weight, self.rate())
         self.weights.step(plan, self.step)
         self.step += 1
 
@@ -248,7 +257,10 @@ class SampledRun:
 
 @dataclass
 class HostWeights:
-    """Steps by CPU kernels, which update the arrays of the run in place."""
+    """Steps by CPU kernels, which update the arrays of the run in place. Rows on a GPU have weights with these methods.
+
+    `number` is the number of the step, from 0.
+    """
 
     objective: Objective
     theta: NDArray
@@ -320,10 +332,10 @@ class HostWeights:
         return bool(np.isfinite(self.sq_grad_sums).all())
 
     def fetch(self) -> None:
-        """Do nothing: the arrays of the run are always current."""
+        """Copy the state to the arrays of the run; here, they are always current."""
 
 
-def exact_objective(weights: SampledWeights, watched: Objective) -> float:
+def exact_objective(weights: HostWeights, watched: Objective) -> float:
     """Return the objective of the watched rows, over all classes."""
     return weights.mean_loss(watched.rows, watched.losses) + watched.penalty.ridge / 2 * weights.squares()
 
@@ -355,8 +367,7 @@ def _run_epochs(run: SampledRun) -> Solution:
             run.weights.fetch()
         if folder is not None:
             write_checkpoint(folder, run, history, fingerprint)
-        stopped = control.progress is not None and control.progress(number + 1, history[-1])
-        if stopped or (control.validate and control.validate(run.theta)):
+        if control.should_stop(number + 1, history[-1], run.theta):
             return Solution(run.theta, number + 1, history=history, value=_value(o, history))
     value = _value(o, history)
     if _idle_epochs(history, control.tol, o.n_scores) >= _PATIENCE:

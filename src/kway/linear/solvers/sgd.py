@@ -20,13 +20,12 @@ from kway.kernels.linear.sgd import sgd_steps
 from kway.linear.equivalent import DistinctRows, distinct_rows
 from kway.linear.objective import Objective
 from kway.linear.solvers.base import Control, Solution, Solver
-from kway.linear.solvers.power_method import largest_moment, max_curvature
 from kway.linear.solvers.sampled import FIRST_GAIN
-from kway.linear.solvers.schedules import Schedule, pick_schedule
+from kway.linear.solvers.schedules import pick_schedule
 from kway.linear.solvers.stopping import ADVICE_DIVERGED, tol_scale
 from kway.parameters import YES_OR_NO, check_parameters, one_of, share
-from kway.rows.matrices import transposed_product
-from kway.rows.passes import STEPS, BatchSteps, SteppingRows, StepRule
+from kway.rows.matrices import largest_eigenvalue, transposed_product
+from kway.rows.passes import STEPS, SteppingRows, StepRule
 from kway.threads import pmap, single_blas, spans
 
 PATIENCE = 10  # epochs in a row without a gain of tol after which the fit stops (tests/linear/test_held_to_tol.py)
@@ -34,6 +33,10 @@ ZERO_CUTS = 20  # quantiles of the absolute weights that are tried as thresholds
 # Parts of an epoch. After each part, the mean of the iterates is updated (`average`). On a GPU, an epoch has at least
 # this number of steps if batch_size is not set.
 PARTS = 64
+# The curvature of a loss is estimated at random scores of this number of rows. The largest scale of the scores covers
+# the region around 0 in which losses have most of their curvature (tests/linear/test_own_loss.py).
+SAMPLE_ROWS = 256
+_MAX_SCORE = 3.0
 _GPU_BATCH = 8192  # rows per step on a GPU if batch_size is not set; smaller products leave the GPU idle (row G2)
 # Multiplications that the objective after each epoch may take on a GPU, about 0.1 s. It is computed from a sample of
 # the rows if all rows take more; 1M rows against 200,000 classes took 5 s (row G2).
@@ -99,13 +102,13 @@ class Epochs:
             self.control = replace(self.control, batch_size=batch)
 
     @cached_property
-    def steps(self) -> BatchSteps:
+    def steps(self) -> HostSteps:
         """Return the object that takes the steps: the rows on a GPU, a kernel for single rows, or BLAS."""
         o, batch = self.objective, self.control.batch_size
         rule = StepRule(o.penalty.ridge, o.penalty.lasso, o.fit_intercept, self.solver.momentum, self.sq_grad_sums)
         if STEPS in o.rows.offers:
             rows = cast(SteppingRows, o.rows)
-            return rows.batch_steps(o.losses, self.distinct.weight, self.theta, rule, batch)
+            return cast(HostSteps, rows.batch_steps(o.losses, self.distinct.weight, self.theta, rule, batch))
         single = batch == 1 and o.loss.compiled and not self.solver.adagrad
         return (SingleSteps if single else HostSteps)(o, self.distinct.weight, self.theta, rule, batch)
 
@@ -131,7 +134,8 @@ class Epochs:
         schedule = pick_schedule(self.control.learning_rate)
         for part in spans(len(order), max(batch, -(-len(order) // PARTS) // batch * batch)):
             times = number + np.arange(part.start, part.stop, batch) / len(order)
-            rates = _learning_rates(schedule, times, schedule.eta or self.first_rate, self.control.max_iter)
+            first = schedule.eta or self.first_rate
+            rates = np.array([schedule.at(float(time), first, self.control.max_iter) for time in times])
             self.steps.run(order[part], rates)
             if mean is not None:
                 mean.add(self.steps.fetch())
@@ -148,7 +152,7 @@ class Epochs:
 
 
 class HostSteps:
-    """Steps of batches, by matrix products."""
+    """Steps of batches, by matrix products. Rows on a GPU have steps with the same methods."""
 
     def __init__(self, objective: Objective, weight: NDArray, theta: NDArray, rule: StepRule, batch: int) -> None:
         self.objective, self.weight, self.theta, self.rule, self.batch = objective, weight, theta, rule, batch
@@ -242,8 +246,8 @@ def _run_epochs(run: Epochs) -> Solution:
         idle_epochs = 0 if number == 0 or value < best - control.tol * tol_scale(best) else idle_epochs + 1
         if value < best:
             best, best_theta = value, theta.copy()
-        stopped = control.progress is not None and control.progress(number + 1, history[-1])
-        if stopped or (control.validate and control.validate(theta)) or idle_epochs >= PATIENCE or value == 0:
+        stopped = control.should_stop(number + 1, history[-1], theta)
+        if stopped or idle_epochs >= PATIENCE or value == 0:
             return Solution(_with_zeros(objective, best_theta), number + 1, history=history, value=_estimate(run, best))
     gain = (history[-min(len(history), PATIENCE)] - min(history)) / tol_scale(min(history))
     advice = "raise max_iter or tol, or use solver='auto'"
@@ -282,15 +286,10 @@ def _error_rate(objective: Objective, theta: NDArray) -> float:
     """
 
     def sum_block(rows: slice) -> float:
-        _, slope = objective.loss.value_gradient(objective.scores(theta, rows), objective.block_targets(rows))
+        _, slope = objective.loss.value_gradient(objective.scores(theta, rows), objective.targets.of(rows))
         return objective.weighted_sum((slope != 0).any(axis=1), rows)
 
     return sum(pmap(sum_block, spans(objective.n, 4096))) / objective.n
-
-
-def _learning_rates(schedule: Schedule, times: NDArray, first: float, n_epochs: int) -> NDArray:
-    """Return the learning rates at some times, in epochs."""
-    return np.array([schedule.at(float(time), first, n_epochs) for time in times])
 
 
 def _first_rate(objective: Objective, distinct: DistinctRows, batch: int) -> float:
@@ -304,6 +303,26 @@ def _first_rate(objective: Objective, distinct: DistinctRows, batch: int) -> flo
     one_row = float(square) + objective.fit_intercept
     all_rows = one_row
     if batch > 1:
-        all_rows = min(one_row, largest_moment(X[distinct.rows[:: max(1, len(weight) // 2000)]]))
+        some = X[distinct.rows[:: max(1, len(weight) // 2000)]]
+        n = some.dtype.type(some.shape[0])
+        moment = largest_eigenvalue(lambda v: np.asarray(some.T @ (some @ v)) / n, np.ones(objective.d, some.dtype))
+        all_rows = min(one_row, moment)
     smoothness = (one_row + (batch - 1) * all_rows) / batch
     return 1.0 / (max(max_curvature(objective) * smoothness, 1e-12) + objective.penalty.ridge)
+
+
+def max_curvature(objective: Objective) -> float:
+    """Return the largest second derivative of a row's loss along any direction of its scores.
+
+    If the loss does not declare it, return an estimate: the largest eigenvalue of the Hessians of SAMPLE_ROWS rows, at
+    random scores of size 0 to _MAX_SCORE.
+    """
+    loss = objective.loss
+    if loss.max_curvature is not None:
+        return loss.max_curvature
+    rng = np.random.default_rng(0)
+    rows = rng.integers(objective.n, size=SAMPLE_ROWS)
+    targets = objective.targets.of(rows)
+    scale = np.linspace(0, _MAX_SCORE, SAMPLE_ROWS)[:, None]
+    scores = scale * rng.standard_normal((SAMPLE_ROWS, objective.n_scores))
+    return largest_eigenvalue(lambda v: loss.hessian_product(scores, targets, v), rng.standard_normal(scores.shape))

@@ -14,8 +14,8 @@ bound is below tol.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,16 +33,11 @@ MIN_WIDTH = 1e-6  # width below which rounding of the losses hides any progress
 ROUGH_TOL = 1e-2  # tolerance while the cost of the rounding is far above tol (row T4d)
 
 
-class SolveSmooth(Protocol):
-    """A solver of smooth problems; `prove`: stop by an upper bound of the excess, not by an estimate."""
+def solve_smoothed(objective: Objective, theta: NDArray, control: Control, solve: Callable[..., Solution]) -> Solution:
+    """Minimize an objective with hinges by `solve(objective, theta, control, prove=...)`, a solver of smooth problems.
 
-    def __call__(self, objective: Objective, theta: NDArray, control: Control, *, prove: bool) -> Solution:
-        """Return the solution, starting from theta."""
-        ...
-
-
-def solve_smoothed(objective: Objective, theta: NDArray, control: Control, solve: SolveSmooth) -> Solution:
-    """Minimize an objective with hinges by `solve`, a solver of smooth problems."""
+    With `prove`, it stops by an upper bound of the excess, not by an estimate.
+    """
     width = FIRST_WIDTH
     history: list[float] = []
     best = Solution(theta, 0, converged=False, rel_excess=np.inf)
@@ -76,7 +71,7 @@ def cost_of_rounding(objective: Objective, smooth: Objective, theta: NDArray) ->
     share = objective.loss.margin / (2 if objective.loss.joint else 1)
 
     def part(rows: slice) -> float:
-        f, targets = objective.scores(theta, rows), objective.block_targets(rows)
+        f, targets = objective.scores(theta, rows), objective.targets.of(rows)
         value, _ = objective.loss.value_gradient(f, targets)
         _, slope = smooth.loss.value_gradient(f, targets)
         cost = value - share * np.abs(slope).sum(axis=1) - np.einsum("ij,ij->i", slope, f)

@@ -74,7 +74,7 @@ def min_tol_scale(objective: Objective) -> float:
     """
     o = objective
     rows = slice(0, min(o.n, _MIN_SCALE_ROWS, rows_per_block(8 * o.n_scores, CACHE_BYTES)))
-    losses, _ = o.loss.value_gradient(np.zeros((rows.stop, o.n_scores)), o.block_targets(rows))
+    losses, _ = o.loss.value_gradient(np.zeros((rows.stop, o.n_scores)), o.targets.of(rows))
     return MIN_SCALE_SHARE * float(losses.mean()) if len(losses) else 0.0
 
 
@@ -141,7 +141,7 @@ def largest_fall(objective: Objective, theta: NDArray, direction: NDArray) -> fl
     c = 1.0 if objective.loss.hessian_change is None else objective.loss.hessian_change  # if unknown, softmax's
 
     def part(rows: slice) -> NDArray:
-        scores, targets = objective.scores(theta, rows).astype(np.float64), objective.block_targets(rows)
+        scores, targets = objective.scores(theta, rows).astype(np.float64), objective.targets.of(rows)
         moved = objective.scores(direction, rows).astype(np.float64)
         largest = np.abs(moved).max(axis=1)  # (m,)
         unit = moved / np.maximum(largest, _TINY)[:, None]
@@ -382,7 +382,7 @@ def _with_newton_biases(objective: Objective, theta: NDArray) -> NDArray:
     o = objective
 
     def part(rows: slice) -> tuple[NDArray, NDArray]:
-        scores, targets = o.scores(theta, rows).astype(np.float64), o.block_targets(rows)
+        scores, targets = o.scores(theta, rows).astype(np.float64), o.targets.of(rows)
         _, slopes = o.loss.value_gradient(scores, targets)
         weight = np.ones(len(scores)) if o.weight is None else o.weight[rows].astype(np.float64)
         h = o.loss.curvatures(scores, targets)

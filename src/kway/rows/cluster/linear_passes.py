@@ -82,7 +82,7 @@ class RowShard:
             self.last = HessianAt(np.array(theta), self.rows.hessian_at(theta, self._losses(loss)))
         return self.last.hessian.product(V)
 
-    def sample(self, share: float) -> tuple[NDArray, NDArray]:
+    def sample(self, share: float) -> tuple[Any, NDArray]:
         """Draw a share of the rows with their codes, the same rows at every call."""
         n = self.rows.n
         rows = np.sort(np.random.default_rng(n).choice(n, math.ceil(share * n), replace=False))

@@ -177,7 +177,12 @@ class GpuRows:
     def class_factor(
         self, theta: NDArray, losses: RowLosses, plain: NDArray, ridges: NDArray, n_drawn: int, share: float
     ) -> Callable[[NDArray], NDArray]:
-        """Return a function that multiplies by one inverse Hessian per score at theta; RowPasses explains `share`."""
+        """Return a function that multiplies each row of a gradient (R, d + 1) by an approximate inverse Hessian.
+
+        The Hessian of score k is approximated by (1 - share) times an estimate from about n_drawn rows, which are drawn
+        in proportion to their curvature, plus share times `plain` (D, D), the unweighted Gram matrix scaled to the same
+        mean curvature, plus diag(ridges).
+        """
         labeled, loss, rule = self.labeled(losses), losses.loss, GramRule(plain, ridges, n_drawn, share)
         if loss.p_curvatures:
             h = probability_curvatures(labeled, theta, loss.joint)
