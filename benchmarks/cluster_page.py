@@ -59,9 +59,12 @@ def _caller(record: dict[str, Any]) -> str:
     if not shards.has_caller(record):
         return (
             "The time of the caller was not measured in this run. The model attributes all time to the caller, which "
-            "makes many shards look slower than they are"
+            "makes many shards look slower than they are."
         )
-    return "The time of the caller is the processor time of the calling process, and at most the sum"
+    return (
+        "The part of the caller is the CPU time of the calling process, but at most the total. The rest is the part of "
+        "the shard. How a total is divided is less certain than the total."
+    )
 
 
 def _model(record: dict[str, Any], measured: list[shards.Point], found: shards.Costs) -> str:
@@ -77,12 +80,12 @@ Times in microseconds:
 | per shard of a call | {micro["call"]} | {micro["answer"]} |
 | per query and shard | {micro["query"]} | {micro["sketch"]}, and the scan |
 
-The caller handles one shard after another. The sum of each row is fitted to the {len(measured)} measurements above,
-with a largest error of {max(errors):.0f}% and a mean error of {float(np.mean(errors)):.0f}%. These are errors of the
-fit, not of predictions.
+The caller handles one shard after another. Each line of the table is a cost with two parts. The total of both parts is
+fitted to the {len(measured)} measurements above. The fit has a largest error of {max(errors):.0f}% and a mean error of
+{float(np.mean(errors)):.0f}%. For other numbers of shards, the error of the model is not known.
 
-The division of the sums between caller and shard is less certain.
-{_caller(record)}.
+{_caller(record)}
+
 The model assumes that costs stay proportional to the number of shards. This may make many shards look faster than they
 are, because the caller checks all pending responses whenever one arrives.
 

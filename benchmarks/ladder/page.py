@@ -118,13 +118,15 @@ each rung is folded below its table.
 def _blas(record: dict[str, Any], ladder: dict[str, Any]) -> str:
     roof, speeds = record["roofline"], {rung["name"]: rung["gflops"] for rung in ladder["rungs"]}
     peak, memory, cache = roof["peak_gflops"]["float64"], roof["bandwidth_gb"]["memory"], roof["bandwidth_gb"]["cache"]
-    level2 = speeds["matrix-vector: BLAS 2"]
+    level1, level2, level3 = (
+        speeds[name] for name in ("dot: BLAS 1", "matrix-vector: BLAS 2", "matrix-matrix: BLAS 3")
+    )
     between = ", because its matrix is in the last level of the cache" if memory < 4 * level2 < cache else ""
     in_c = speeds.get("three loops, compiled (C)")
     same = (
         "There was no C compiler to compare with."
         if in_c is None
-        else f"The same loops in C run at {speed(in_c)}. So the interpreter makes Python slow, and the remaining limit "
+        else f"In C, they run at {speed(in_c)}. So the interpreter makes Python slow, and the remaining limit "
         "is the loop over single numbers, in any language."
     )
     return f"""## Why matrices are fast
@@ -142,16 +144,18 @@ two operations, and the cores wait. At level 3, every number is used in n operat
 loaded into the cache once and used many times. The *roofline* is the limit of all code: the smaller of the peak speed
 and bandwidth × operations per byte. Measured on {roof["cores"]} cores: {peak:.0f} GFLOP/s in float64
 ({roof["peak_gflops"]["float32"]:.0f} in float32), {memory:.0f} GB/s from memory and {cache:.0f} GB/s from the cache.
-At level 2 this allows {speed(memory / 4)} from memory and {speed(cache / 4)} from the cache, and the matrix-vector rung
-runs at {speed(level2)}{between}. At level 1 the cache would allow {speed(cache / 8)}, but the
-overhead of a million calls from Python leaves {speed(speeds["dot: BLAS 1"])}. The matrix product runs at
-{speed(speeds["matrix-matrix: BLAS 3"])}.
+
+| level | limit by memory | limit by the cache | measured |
+|---|---|---|---|
+| 1 | {speed(memory / 8)} | {speed(cache / 8)} | {speed(level1)}, because of a million calls from Python |
+| 2 | {speed(memory / 4)} | {speed(cache / 4)} | {speed(level2)}{between} |
+| 3 | | | {speed(level3)}; the peak is {peak:.0f} |
 
 ![Roofline of this machine](images/bench/roofline.svg)
 
-**Is this different in C or Fortran?** Three interpreted loops run at
-{speed(speeds["three loops, interpreted"])}; compiled by numba at {speed(speeds["three loops, compiled (numba)"])}.
-{same} Each addition waits for the previous one. BLAS computes many sums at once in vector registers, and
+**Is this different in C or Fortran?** Three interpreted loops run at {speed(speeds["three loops, interpreted"])}. The
+same loops, compiled by numba, run at {speed(speeds["three loops, compiled (numba)"])}. {same}
+Each addition waits for the previous one. BLAS computes many sums at once in vector registers, and
 keeps the numbers that it has read in the cache.
 """
 
@@ -185,6 +189,7 @@ def _closing(record: dict[str, Any]) -> str:
     m = record["machine"]
     versions = ", ".join(f"{name} {m['versions'][name]}" for name in ("numpy", "numba") if m["versions"].get(name))
     return (
-        f"GFLOP/s count the operations of the task, even if a rung does fewer. Measured on {m['cpu']}, "
+        "GFLOP/s are the operations of the plain algorithm, divided by the time. A rung that needs fewer operations, "
+        f"such as kway's exact index, can therefore exceed the peak speed. Measured on {m['cpu']}, "
         f"{m['cores']} cores, Python {m['python']}, {versions}, in {record['seconds']:.0f} s; medians of three runs.\n"
     )
