@@ -63,10 +63,6 @@ class StoredObject:
     classes: NDArray
     sizes: dict[str, int]
 
-    def under(self, prefix: str) -> dict[str, NDArray]:
-        """Return the arrays whose names begin with a prefix, without the prefix."""
-        return {name.removeprefix(prefix): array for name, array in self.arrays.items() if name.startswith(prefix)}
-
 
 ArrayRule = Callable[[NDArray, Mapping[str, int]], str | None]  # array and sizes -> the problem with the values
 CrossRule = Callable[[StoredObject], str | None]  # the problem between facts and arrays
@@ -187,15 +183,15 @@ def _raise_if(problem: str | None, where: str) -> None:
 # ---- rules for the values of arrays
 
 
-def index_below(size: str | int) -> ArrayRule:
-    """Require 0 <= value < size."""
+def index_below(size: str | int, least: int = 0) -> ArrayRule:
+    """Require least <= value < size; a `least` of -1 allows the value for none."""
 
     def rule(array: NDArray, sizes: Mapping[str, int]) -> str | None:
         bound = sizes[size] if isinstance(size, str) else size
         if not array.size:
             return None
         low, high = int(array.min()), int(array.max())
-        return None if low >= 0 and high < bound else f"contains {low} to {high}, expected 0 to {bound - 1}"
+        return None if low >= least and high < bound else f"contains {low} to {high}, expected {least} to {bound - 1}"
 
     return rule
 
@@ -229,6 +225,11 @@ def offsets_to(size: str) -> ArrayRule:
 def finite(array: NDArray, _: Mapping[str, int]) -> str | None:
     """Require finite values; only for short arrays, because every value is read."""
     return None if np.isfinite(array).all() else "contains NaN or infinity"
+
+
+def no_nan(array: NDArray, _: Mapping[str, int]) -> str | None:
+    """Allow infinity, but not NaN; only for short arrays, because every value is read."""
+    return "contains NaN" if np.isnan(array).any() else None
 
 
 def positive(array: NDArray, _: Mapping[str, int]) -> str | None:

@@ -13,12 +13,14 @@ check: model files come from strangers, and `field_check` refuses a type that it
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import math
 import sys
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -89,7 +91,6 @@ def text(max_length: int = 100_000) -> ValueCheck:
 boolean = ValueCheck("true or false", lambda value: isinstance(value, bool))
 label = ValueCheck("text or a number", lambda value: isinstance(value, str | bool | int | float))
 plain_dict = ValueCheck("a JSON object", lambda value: isinstance(value, dict))
-anything = ValueCheck("any value", lambda _: True)  # for values that are not used, or that their own class checks
 
 
 def one_of(*allowed: Any) -> ValueCheck:
@@ -148,6 +149,17 @@ def dataclass_object(cls: type, **checks: Check) -> Check:
     hints = typing.get_type_hints(cls)
     stored = [f.name for f in dataclasses.fields(cls) if typing.get_origin(hints[f.name]) is not np.ndarray]
     return json_object({name: checks[name] if name in checks else field_check(hints[name]) for name in stored} | checks)
+
+
+def record(path: str, **checks: Check) -> Check:
+    """Require the fields of the dataclass with this path, which is imported when a value is checked."""
+    module, _, name = path.rpartition(".")
+
+    @cache
+    def fields() -> Check:
+        return dataclass_object(getattr(importlib.import_module(module), name), **checks)
+
+    return lambda value: fields()(value)
 
 
 def field_check(hint: Any) -> Check:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -31,13 +30,13 @@ from kway.modelfile.value_checks import (
     Check,
     ValueCheck,
     boolean,
-    dataclass_object,
     json_object,
     list_of,
     number,
     one_of,
     optional,
     plain_dict,
+    record,
     short_repr,
     text,
     whole_number,
@@ -50,32 +49,26 @@ _NAMES = list_of(text())
 _FORM = list_of(whole_number(1, _MAX_PIXELS), 3)
 
 
-@cache
-def _part_checks() -> dict[str, Check]:
-    """Return a check per type of part."""
-    # these modules load scikit-learn, which most models do not need
-    from kway.tables.features import parts
-    from kway.tables.features.numbers import Numbers, SparseScaling
-    from kway.tables.features.shapes import Shapes
-
-    width: dict[str, Check] = {"width": whole_number(1)}
-    checks: dict[type, dict[str, Check]] = {
-        parts.NumbersPart: {},
-        parts.WordsPart: {},
-        parts.VectorPart: width,
-        parts.EmbeddedPart: width,
-        Numbers: {},
-        SparseScaling: {},
-        Shapes: {"form": _FORM, "top": number(0.0, exclusive=True)},
-    }
-    return {cls.__name__: dataclass_object(cls, type=one_of(cls.__name__), **checks[cls]) for cls in checks}
+_WIDTH: dict[str, Check] = {"width": whole_number(1)}
+_FIELDS: dict[str, dict[str, Check]] = {  # type of part -> checks of fields that replace those of their types
+    "NumbersPart": {},
+    "WordsPart": {},
+    "VectorPart": _WIDTH,
+    "EmbeddedPart": _WIDTH,
+    "Numbers": {},
+    "SparseScaling": {},
+    "Shapes": {"form": _FORM, "top": number(0.0, exclusive=True)},
+}
+_PARTS = {  # their module loads scikit-learn, which most models do not need
+    kind: record(f"kway.tables.features.parts.{kind}", type=one_of(kind), **checks) for kind, checks in _FIELDS.items()
+}
 
 
 def _check_part(value: Any) -> str | None:
     kind = value.get("type") if isinstance(value, dict) else None
-    if not isinstance(kind, str) or kind not in _part_checks():
-        return f"is {short_repr(value)}, expected a part: {', '.join(_part_checks())}"
-    return _part_checks()[kind](value)
+    if not isinstance(kind, str) or kind not in _PARTS:
+        return f"is {short_repr(value)}, expected a part: {', '.join(_PARTS)}"
+    return _PARTS[kind](value)
 
 
 def _check_image_form(value: Any) -> str | None:
@@ -95,18 +88,10 @@ def _are_formats(value: Any) -> bool:
 
 _FORMATS = ValueCheck("{column: decimal mark or date format}", _are_formats)
 
-_COLUMN_RECORD = json_object(  # kway.tables.features.parts.ColumnRecord
-    {
-        **dict.fromkeys(("column", "kind", "done"), text()),
-        "missing": number(allow_nan=True),
-        "levels": optional(whole_number()),
-        "used": boolean,
-    }
-)
 _LEARNED = json_object(
     {
         "parts": list_of(_check_part),
-        "records": list_of(_COLUMN_RECORD),
+        "records": list_of(record("kway.tables.features.parts.ColumnRecord")),
         "columns": optional(_NAMES),
         "words": _NAMES,
         "written": _FORMATS,

@@ -18,11 +18,20 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kway.modelfile.plain_steps import PASSTHROUGH, STEPS
-from kway.modelfile.schema import FLOAT_TYPES, Array, FileLimit, Schema, StoredObject, ascending, finite, index_below
-from kway.modelfile.schemas.index import index_arrays, index_facts, index_rules, index_sizes
+from kway.modelfile.schema import (
+    FLOAT_TYPES,
+    Array,
+    FileLimit,
+    Schema,
+    StoredObject,
+    ascending,
+    finite,
+    index_below,
+    no_nan,
+)
+from kway.modelfile.schemas.index import INDEX_RULES, index_arrays, index_facts, index_sizes
 from kway.modelfile.value_checks import (
     LARGEST_INT,
     ValueCheck,
@@ -34,6 +43,7 @@ from kway.modelfile.value_checks import (
     one_of,
     optional,
     plain_dict,
+    record,
     text,
     whole_number,
 )
@@ -130,14 +140,7 @@ TEMPERATURE = Schema(
     facts={
         "inner": inner_manifest,
         "losses": list_of(_ANY_NUMBER, length=2),
-        "fit": json_object(  # kway.confidence.temperature.TemperatureFit
-            {
-                "temperature": number(0.0, exclusive=True),
-                **dict.fromkeys(("low", "high", "slope_low", "slope_high"), _ANY_NUMBER),
-                "n_rows": whole_number(),
-                "assumed_error": boolean,
-            }
-        ),
+        "fit": record("kway.confidence.temperature.TemperatureFit", temperature=number(0.0, exclusive=True)),
         "scores": json_object({"source": one_of("decision_function", "log-probabilities"), "smoothing": _SHARE}),
     },
     arrays=_reliability,
@@ -150,10 +153,6 @@ TEMPERATURE = Schema(
 # ---- conformal
 
 
-def _no_nan(array: NDArray, _: Any) -> str | None:
-    return "contains NaN" if np.isnan(array).any() else None
-
-
 def _has_probabilities(model: Any) -> str | None:
     return (
         None
@@ -162,14 +161,7 @@ def _has_probabilities(model: Any) -> str | None:
     )
 
 
-_GUARANTEE = json_object(  # kway.confidence.conformal.CoverageGuarantee
-    {
-        "coverage": _POSITIVE_SHARE,
-        "method": text(),
-        "per_class": boolean,
-        **dict.fromkeys(("n_calibration", "n_short", "n_classes", "n_full", "n_zero"), whole_number()),
-    }
-)
+_GUARANTEE = record("kway.confidence.conformal.CoverageGuarantee", coverage=_POSITIVE_SHARE)
 _THRESHOLD = ValueCheck("a number of at least 0, or infinity", lambda value: type(value) is float and value >= 0)
 
 
@@ -183,7 +175,6 @@ def _depth_bounded(stored: StoredObject) -> str | None:
 HIERARCHICAL = Schema(
     facts={"inner": inner_manifest, "guarantee": _GUARANTEE, "threshold": _THRESHOLD},
     rules=(same_labels, same_columns, _depth_bounded),
-    params={"sep": text(100)},
     nested=("inner.",),
     after_restore=(_has_probabilities,),
 )
@@ -191,7 +182,7 @@ HIERARCHICAL = Schema(
 
 CONFORMAL = Schema(
     facts={"inner": inner_manifest, "guarantee": _GUARANTEE},
-    arrays=lambda _: {"thresholds": Array(("float64",), ("K",), (_no_nan,))},
+    arrays=lambda _: {"thresholds": Array(("float64",), ("K",), (no_nan,))},
     rules=(same_labels, same_columns),
     nested=("inner.",),
     after_restore=(_has_probabilities,),
@@ -257,31 +248,14 @@ BLEND = Schema(
 
 # ---- open set
 
-_FALSE_ACCEPTS = json_object(  # kway.confidence.impostors.FalseAccepts
-    {
-        "score": one_of(*_METHODS_OF_SCORE),
-        "impostors": text(),
-        **dict.fromkeys(("auroc", "bound", "confidence", "worst_share"), _ANY_NUMBER),
-        **dict.fromkeys(("accepted", "n_impostors"), whole_number()),
-        "worst_class": optional(label),
-    }
+_SCORE = one_of(*_METHODS_OF_SCORE)
+_FALSE_ACCEPTS = record("kway.confidence.impostors.FalseAccepts", score=_SCORE, worst_class=optional(label))
+_OPEN_SET_GUARANTEE = record(
+    "kway.confidence.openset.OpenSetGuarantee",
+    score=_SCORE,
+    false_rejects=_POSITIVE_SHARE,
+    false_accepts=optional(_FALSE_ACCEPTS),
 )
-_OPEN_SET_GUARANTEE = json_object(  # kway.confidence.openset.OpenSetGuarantee
-    {
-        "score": one_of(*_METHODS_OF_SCORE),
-        "false_rejects": _POSITIVE_SHARE,
-        "n_calibration": whole_number(),
-        "threshold": _ANY_NUMBER,
-        "false_accepts": optional(_FALSE_ACCEPTS),
-    }
-)
-
-
-def _index_arrays(stored: StoredObject) -> dict[str, Array]:
-    if stored.facts["index"] is None:
-        return {}
-    arrays = index_arrays(stored.facts["index"], stored.under("index."), ids=None)
-    return {f"index.{name}": array for name, array in arrays.items()}
 
 
 def _check_unknown_label(stored: StoredObject) -> str | None:
@@ -310,9 +284,9 @@ OPEN_SET = Schema(
         "index": optional(index_facts),
         "spreads": list_of(number(0.0, exclusive=True), length=2),
     },
-    arrays=_index_arrays,
-    sizes=lambda stored: {} if stored.facts["index"] is None else index_sizes(stored.facts["index"]),
-    rules=(_check_unknown_label, same_labels, same_columns, *index_rules()),
+    arrays=lambda stored: index_arrays(stored, None),
+    sizes=index_sizes,
+    rules=(_check_unknown_label, same_labels, same_columns, *INDEX_RULES),
     nested=("inner.",),
     after_restore=(_score_computable,),
     optional_facts=("spreads",),  # only with an index
@@ -335,7 +309,6 @@ MAPPED = Schema(
         "map.rotation": Array(("float64",), ("r", "d"), (finite,), optional=True),
     },
     rules=(same_labels, _check_mapped_columns),
-    params={"map": one_of("scales", "mixtures")},
     nested=("inner.",),
 )
 
