@@ -5,7 +5,7 @@ begin with its position among the parts, for example "features.0.numbers.mean".
 
     NumbersPart      p source columns, and Numbers if they are scaled
     VectorPart       one column of vectors, and Numbers if they are scaled
-    WordsPart        one column of text or categories, encoded by Levels, LevelCodes or Terms
+    Levels, LevelCodes, Terms    one column of categories, as columns of 0 and 1 or as codes, or of text
     EmbeddedPart     one column of texts that a language model embeds
     Numbers          fill, mean, spread (p,) and flagged (f,) < p; outputs p + f columns
     SparseScaling    the largest absolute values (p,) of sparse columns
@@ -52,7 +52,9 @@ _FORM = list_of(whole_number(1, _MAX_PIXELS), 3)
 _WIDTH: dict[str, Check] = {"width": whole_number(1)}
 _FIELDS: dict[str, dict[str, Check]] = {  # type of part -> checks of fields that replace those of their types
     "NumbersPart": {},
-    "WordsPart": {},
+    "Levels": {},
+    "LevelCodes": {},
+    "Terms": {},
     "VectorPart": _WIDTH,
     "EmbeddedPart": _WIDTH,
     "Numbers": {},
@@ -181,8 +183,8 @@ def _arrays(stored: StoredObject) -> dict[str, Array]:
 
 
 def _with_arrays(part: Mapping[str, Any], place: str) -> list[tuple[str, str]]:
-    """Return (place, type) of the objects in a part that have arrays: itself, its numbers or its encoder."""
-    inside = [(f"{place}.{key}", part[key]) for key in ("numbers", "encoder") if part.get(key)]
+    """Return (place, type) of the objects in a part that have arrays: itself, or its numbers."""
+    inside = [(f"{place}.numbers", part["numbers"])] if part.get("numbers") else []
     return [(where, each["type"]) for where, each in [(place, part), *inside] if each["type"] in _ARRAYS]
 
 
@@ -214,12 +216,11 @@ def _measure_part(part: Mapping[str, Any], place: str, sizes: Mapping[str, int])
         return _PartWidth(width, problem or (None if p == n_read else f"reads {n_read} columns and scales {p}"))
     if kind == "EmbeddedPart":
         return _PartWidth(part["width"])
-    encoder = part["encoder"]
-    if encoder["type"] == "Levels":
-        return _PartWidth(len(encoder["levels"]) + encoder["has_others"] + encoder["has_missing"])
-    if encoder["type"] == "LevelCodes":
+    if kind == "Levels":
+        return _PartWidth(len(part["levels"]) + part["has_others"] + part["has_missing"])
+    if kind == "LevelCodes":
         return _PartWidth(1)
-    return _PartWidth(sum(sizes[f"{family}s of {place}.encoder*"] for family in ("word", "piece")))
+    return _PartWidth(sum(sizes[f"{family}s of {place}*"] for family in ("word", "piece")))
 
 
 def _shapes_problem(form: Any, place: str, sizes: Mapping[str, int]) -> str | None:

@@ -18,24 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kway.tables.features.columns import as_words
+from kway.tables.features.columns import ColumnPart, as_words
 
 MAX_CATEGORIES = 255  # the number of categories that HistGradientBoostingClassifier accepts
 
 
-@dataclass(frozen=True)
-class LevelCodes:
-    """The levels of a column.
+@dataclass(frozen=True, eq=False)
+class LevelCodes(ColumnPart):
+    """The levels of a column that have a code, in the order of their codes."""
 
-    Parameters
-    ----------
-    name : str
-        The column.
-    levels : tuple of str
-        Levels with a code, in the order of their codes.
-    """
-
-    name: str
     levels: tuple[str, ...]
 
     @property
@@ -46,9 +37,9 @@ class LevelCodes:
     @property
     def output_names(self) -> tuple[str, ...]:
         """The name of the one output column."""
-        return (self.name,)
+        return (self.column,)
 
-    def apply(self, column: Any) -> NDArray[np.float64]:
+    def encode(self, column: Any) -> NDArray[np.float64]:
         """Return codes (n, 1), NaN for missing values and unknown levels."""
         codes = pc.index_in(as_words(column), value_set=pa.array(self.levels, pa.large_string()))
         return np.array(codes.cast("float64").to_numpy(zero_copy_only=False), np.float64)[:, None]

@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -184,6 +184,27 @@ def _constant(column: Any) -> ColumnKind | None:
 def _same_value(value: str, has_gaps: bool, kind: str, levels: tuple[str, ...] = ()) -> ColumnKind:
     """Return the kind of a column with one value: it is useful only if it is missing in some rows."""
     return ColumnKind(kind, "", levels) if has_gaps else ColumnKind("constant", f"{value} in every row")
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnPart:
+    """A part of Features that reads one column of the table. A subclass defines `output_names` and `encode`."""
+
+    column: str
+    output_names: ClassVar[Any]  # names of the columns of the result
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column of the table that each column of the result is made of."""
+        return (self.column,) * len(self.output_names)
+
+    def apply(self, table: Any) -> Any:
+        """Return the columns of the result (n, len(output_names)), dense or CSR."""
+        return self.encode(table.column(self.column))
+
+    def encode(self, column: Any) -> Any:
+        """Return the columns of the result for the values of the column."""
+        raise NotImplementedError(f"{type(self).__name__} must define encode")
 
 
 # ---- values

@@ -370,8 +370,7 @@ class Features(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "parts_")
         columns, width = list[int](), 0
         for part in self.parts_:
-            encoder = getattr(part, "encoder", None)
-            if isinstance(encoder, LevelCodes) and encoder.is_category:
+            if isinstance(part, LevelCodes) and part.is_category:
                 columns.append(width)
             width += len(part.output_names)
         return columns

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,16 @@ from numpy.typing import NDArray
 from kway.errors import InputError, ModelFileError
 from kway.suggest import listing
 from kway.tables.features.codes import LevelCodes, learn_codes, repeats_levels
-from kway.tables.features.columns import ColumnKind, as_numbers, as_parts, as_vectors, as_words, kind_as_asked, kind_of
+from kway.tables.features.columns import (
+    ColumnKind,
+    ColumnPart,
+    as_numbers,
+    as_parts,
+    as_vectors,
+    as_words,
+    kind_as_asked,
+    kind_of,
+)
 from kway.tables.features.numbers import (
     MANY_FEATURES,
     Numbers,
@@ -34,7 +43,6 @@ from kway.tables.features.numbers import (
     learn_numbers,
     missing_counts,
     narrowed,
-    unscaled,
 )
 from kway.tables.features.shapes import Shapes, learn_shapes
 from kway.tables.features.text import Terms, learn_text
@@ -43,11 +51,10 @@ from kway.tables.sources.frames import is_number, is_text, text_columns, whole_c
 from kway.tables.sources.images import ImageForm
 
 
-@dataclass(frozen=True)
-class Levels:
+@dataclass(frozen=True, eq=False)
+class Levels(ColumnPart):
     """The levels of a category, and whether training rows had other levels or missing values."""
 
-    name: str
     levels: tuple[str, ...]
     has_others: bool
     has_missing: bool
@@ -56,9 +63,9 @@ class Levels:
     def output_names(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
         extra = (["(other)"] if self.has_others else []) + (["(missing)"] if self.has_missing else [])
-        return tuple(f"{self.name}={level}" for level in (*self.levels, *extra))
+        return tuple(f"{self.column}={level}" for level in (*self.levels, *extra))
 
-    def apply(self, column: Any) -> sp.csr_matrix:
+    def encode(self, column: Any) -> sp.csr_matrix:
         """Return (n, levels) CSR of float32; a row is 0 if its level has no column."""
         codes = self.codes(column)
         rows = np.flatnonzero(codes >= 0)
@@ -125,36 +132,7 @@ class NumbersPart:
 
 
 @dataclass(frozen=True, eq=False)
-class _ColumnPart:
-    """A part that reads one column of the table."""
-
-    column: str
-    output_names: ClassVar[Any]  # names of the columns of the result
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The column of the table that each column of the result is made of."""
-        return (self.column,) * len(self.output_names)
-
-
-@dataclass(frozen=True, eq=False)
-class WordsPart(_ColumnPart):
-    """A category or a text column."""
-
-    encoder: Levels | Terms | LevelCodes
-
-    @property
-    def output_names(self) -> tuple[str, ...]:
-        """Names of the columns of the result."""
-        return self.encoder.output_names
-
-    def apply(self, table: Any) -> Any:
-        """Return CSR (n, levels or terms), or dense (n, 1) codes."""
-        return self.encoder.apply(table.column(self.column))
-
-
-@dataclass(frozen=True, eq=False)
-class EmbeddedPart(_ColumnPart):
+class EmbeddedPart(ColumnPart):
     """A text column that an embedder turns into vectors; a missing text becomes a vector of zeros."""
 
     width: int
@@ -166,7 +144,7 @@ class EmbeddedPart(_ColumnPart):
 
 
 @dataclass(frozen=True, eq=False)
-class VectorPart(_ColumnPart):
+class VectorPart(ColumnPart):
     """A column of vectors of one width; numbers is None if they are not scaled."""
 
     width: int
@@ -177,9 +155,9 @@ class VectorPart(_ColumnPart):
         """Names of the columns of the result."""
         return _entry_names(self.column, self.width) if self.numbers is None else self.numbers.output_names
 
-    def apply(self, table: Any) -> NDArray[np.float32]:
+    def encode(self, column: Any) -> NDArray[np.float32]:
         """Return dense (n, width + flags)."""
-        vectors = as_vectors(table.column(self.column), self.column, self.width)
+        vectors = as_vectors(column, self.column, self.width)
         return vectors if self.numbers is None else self.numbers.apply(vectors)
 
 
@@ -301,7 +279,7 @@ def learn_table(table: Any, kinds: dict[str, str], scale: str | None, embedder: 
             part, block, done = _learn_column(column, name, kind, scale, embedder)
             if block is not None:
                 learned.add(part, block)
-            levels = None if block is None else getattr(getattr(part, "encoder", None), "levels", None)
+            levels = None if block is None else getattr(part, "levels", None)
             used = block is not None and block.shape[1] > 0
             record = ColumnRecord(name, kind.name, done, missing, levels and len(levels), used)
         else:
@@ -329,7 +307,7 @@ def _learn_as_matrix(learned: LearnedFeatures, table: Any, found: dict[str, Colu
     sources = tuple(Source(c) for c in names)
     values = gather(table, sources)
     scaling = choose_scaling(narrowed(values), names, scale)
-    numbers = scaling.encoder or unscaled(values, names)
+    numbers = scaling.encoder or learn_numbers(values, names, 1.0)
     if not isinstance(numbers, Numbers) or numbers.mean.any():
         return False  # these columns are standardized, each with its own record
     learned.add(NumbersPart(sources, numbers), numbers.apply(values))
@@ -382,7 +360,7 @@ def _learn_column(column: Any, name: str, kind: ColumnKind, scale: str | None, e
     encoder, block = learn_text(column, name)
     words, pieces = len(encoder.word_idf), len(encoder.piece_idf)
     done = f"tf-idf of {words:,} words and pairs of words and {pieces:,} pieces of 2 to 5 letters; rows of length 1"
-    return _LearnedColumn(WordsPart(name, encoder), block, _noted(done, kind))
+    return _LearnedColumn(encoder, block, _noted(done, kind))
 
 
 def _learn_codes(column: Any, name: str, kind: ColumnKind) -> _LearnedColumn:
@@ -393,7 +371,7 @@ def _learn_codes(column: Any, name: str, kind: ColumnKind) -> _LearnedColumn:
         return _LearnedColumn(None, None, "dropped: no level occurs twice")
     order = "in alphabetical order" if codes.is_category else "compared by frequency, too many for sets of levels"
     done = f"{len(codes.levels):,} levels as numbers, {order}"
-    return _LearnedColumn(WordsPart(name, codes), codes.apply(column), _noted(done, kind))
+    return _LearnedColumn(codes, codes.encode(column), _noted(done, kind))
 
 
 def _learn_category(column: Any, name: str, kind: ColumnKind) -> _LearnedColumn:
@@ -401,7 +379,7 @@ def _learn_category(column: Any, name: str, kind: ColumnKind) -> _LearnedColumn:
     done = f"{len(levels.levels)} levels, one column of 0 and 1 per level"
     done += "; rare and unknown levels as (other)" if levels.has_others else ""
     done += "; missing values as (missing)" if levels.has_missing else ""
-    return _LearnedColumn(WordsPart(name, levels), levels.apply(column), _noted(done, kind))
+    return _LearnedColumn(levels, levels.encode(column), _noted(done, kind))
 
 
 def _learn_vectors(column: Any, name: str, kind: ColumnKind, scale: str | None) -> _LearnedColumn:
@@ -444,13 +422,8 @@ def _refuse_nothing_left(learned: LearnedFeatures, embedder: Any) -> None:
 
 # ---- model files
 
-_TYPES: dict[str, type] = {
-    cls.__name__: cls
-    for cls in (
-        *(NumbersPart, WordsPart, VectorPart, EmbeddedPart),
-        *(Source, Numbers, Levels, Terms, LevelCodes, SparseScaling, Shapes),
-    )
-}
+_PARTS = (NumbersPart, VectorPart, EmbeddedPart, Levels, LevelCodes, Terms, Source, Numbers, SparseScaling, Shapes)
+_TYPES: dict[str, type] = {cls.__name__: cls for cls in _PARTS}
 
 
 def part_to_facts(part: Any, prefix: str, arrays: dict[str, NDArray]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from sklearn.utils.sparsefuncs_fast import inplace_csr_row_normalize_l2
 
 from kway.kernels.features import ngrams
 from kway.memory import BLOCK_BYTES, rows_per_block
-from kway.tables.features.columns import as_words
+from kway.tables.features.columns import ColumnPart, as_words
 from kway.tables.sources.values import FEW_ROWS
 from kway.threads import pmap
 
@@ -37,10 +37,9 @@ _BLOCK = rows_per_block(200)  # code points per block: each has up to 8 terms of
 
 
 @dataclass(frozen=True, eq=False)
-class Terms:
+class Terms(ColumnPart):
     """The terms of both families as UTF-8, one per line, and their inverse document frequencies (idf)."""
 
-    name: str
     words: NDArray[np.uint8]
     word_idf: NDArray[np.float32]
     pieces: NDArray[np.uint8]
@@ -50,9 +49,9 @@ class Terms:
     def output_names(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
         words, pieces = (vocabulary.terms for vocabulary in self._vocabularies)
-        return (*(f"{self.name}: {term}" for term in words), *(f"{self.name}: '{term}'" for term in pieces))
+        return (*(f"{self.column}: {term}" for term in words), *(f"{self.column}: '{term}'" for term in pieces))
 
-    def apply(self, column: Any) -> sp.csr_matrix:
+    def encode(self, column: Any) -> sp.csr_matrix:
         """Return (n, terms) CSR of float32 with rows of length 1, or 0 without a known term."""
         encoded = pc.dictionary_encode(as_words(column).fill_null(""))  # repeated texts are counted once
         texts = encoded.dictionary.to_pylist()
