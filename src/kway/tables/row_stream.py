@@ -48,6 +48,7 @@ from kway.tables.sources.table_files import (
     suffix_of,
     table_source,
 )
+from kway.tables.sources.text_form import TableRequest
 from kway.tables.sources.values import are_codes, present, trimmed
 from kway.tables.table_rows import table_rows
 from kway.text_tables import printable
@@ -194,7 +195,8 @@ def part_stream(part: RowPart, options: ReadOptions, requirements: RowRequiremen
 def _part_tables(part: RowPart, options: ReadOptions, requirements: RowRequirements) -> Iterator[TableSource]:
     file = Path(part.file)
     if part.kind == "lines":
-        return csv_pieces(file, options.form, requirements.form, requirements.columns or ())
+        names = requirements.columns or ()
+        return csv_pieces(file, TableRequest((), options.form, requirements.form, names))
     if part.kind == "row groups":
         return parquet_batches(file, range(part.first, part.last))
     return iter([table_source(file)])

@@ -20,7 +20,7 @@ from kway.errors import InputError, UsageError
 from kway.suggest import listing
 from kway.tables.labeled_rows import LabeledRows, RowRequirements
 from kway.tables.read_options import ALL, ReadOptions, TextForm
-from kway.tables.sources.csv_files import LoadedTable, TableRequest, first_cells
+from kway.tables.sources.csv_files import LoadedTable, first_cells
 from kway.tables.sources.frames import (
     is_number,
     is_text,
@@ -31,6 +31,7 @@ from kway.tables.sources.frames import (
 )
 from kway.tables.sources.labels import SKIP_ROWS, column_labels, label_sets, rows_with_labels, split_masks
 from kway.tables.sources.table_files import TableSource, open_table, refuse_missing_columns
+from kway.tables.sources.text_form import TableRequest
 from kway.tables.sources.values import convert
 
 _NO_COLUMNS: Mapping[str, str] = MappingProxyType({})

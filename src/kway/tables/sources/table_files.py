@@ -28,7 +28,7 @@ from kway.memory import expands_too_much, rows_per_block
 from kway.suggest import listing
 from kway.tables.read_options import UNKNOWN_FORM, TextForm
 from kway.tables.sources import csv_files
-from kway.tables.sources.csv_files import EVERYTHING, LoadedTable, TableRequest, read_csv, read_pieces
+from kway.tables.sources.csv_files import LoadedTable, read_csv, read_pieces
 from kway.tables.sources.frames import (
     as_table,
     holds_text,
@@ -38,7 +38,7 @@ from kway.tables.sources.frames import (
     plain_types,
     whole_column,
 )
-from kway.tables.sources.text_form import HEAD, is_delimited
+from kway.tables.sources.text_form import EVERYTHING, HEAD, TableRequest, is_delimited
 from kway.tables.sources.whole_files import READERS, read_whole_file
 
 STDIN = "-"
@@ -164,9 +164,9 @@ def readable(name: str) -> Iterator[None]:
 # ---- reading
 
 
-def read_table(path: Path, text_columns: Sequence[str] = ()) -> Any:
-    """Read a file or folder as a pyarrow table; `text_columns` of a csv stay text."""
-    return open_table(table_source(path), TableRequest(text_columns)).table
+def read_table(path: Path) -> Any:
+    """Read a file or folder as a pyarrow table."""
+    return open_table(table_source(path)).table
 
 
 def open_table(source: TableSource, request: TableRequest = EVERYTHING) -> LoadedTable:
@@ -339,14 +339,11 @@ def is_large(path: Path, form: TextForm = UNKNOWN_FORM) -> bool:
     return len(suffixes) == 1 and suffixes.pop().removesuffix(".gz") in (".parquet", *_TEXT)
 
 
-def csv_pieces(
-    file: Path, form: TextForm, earlier_form: TextForm = UNKNOWN_FORM, expected_names: Sequence[str] = ()
-) -> Iterator[TableSource]:
+def csv_pieces(file: Path, request: TableRequest) -> Iterator[TableSource]:
     """Yield the rows of a csv in pieces, or the whole file if its encoding does not allow dividing it."""
-    request = TableRequest(form=form, earlier_form=earlier_form, expected_names=expected_names)
     with readable(f"{file.parent.name}/{file.name}"):
         for piece in read_pieces(file, request):
-            yield table_source(file, form) if piece is file else TableSource(file.name, piece, ".csv")
+            yield table_source(file, request.form) if piece is file else TableSource(file.name, piece, ".csv")
 
 
 def parquet_batches(file: Path, groups: Sequence[int] | None = None) -> Iterator[TableSource]:
