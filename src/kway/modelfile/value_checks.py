@@ -6,7 +6,7 @@ end of a sentence that begins with the name of the value:
     whole_number(1)("x")                          -> "is 'x', expected a whole number of at least 1"
     json_object({"n_rows": whole_number(1)})({})  -> "has other fields than expected ('n_rows' missing)"
 
-A `ValueCheck` also describes the allowed values, so that `any_of` can name several. Every field of a file must have a
+A `ValueCheck` also describes the allowed values, so that `|` can name several. Every field of a file must have a
 check: model files come from strangers, and `field_check` refuses a type that it does not know.
 """
 
@@ -19,11 +19,12 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
+
+from kway.parameters import Rule
 
 Check = Callable[[Any], str | None]  # value -> the problem with it, or None
 
@@ -31,20 +32,8 @@ LARGEST_INT = int(np.iinfo(np.int64).max)
 _LARGEST_FLOAT = sys.float_info.max
 
 
-@dataclass(frozen=True)
-class ValueCheck:
-    """A check that a predicate decides.
-
-    Parameters
-    ----------
-    expected : str
-        Description of the allowed values.
-    allows : callable
-        Returns whether a value is allowed.
-    """
-
-    expected: str
-    allows: Callable[[Any], bool]
+class ValueCheck(Rule):
+    """A check that a predicate decides, with a description of the allowed values."""
 
     def __call__(self, value: Any) -> str | None:
         """Return the problem with a value, or None."""
@@ -98,13 +87,6 @@ def one_of(*allowed: Any) -> ValueCheck:
     return ValueCheck(
         f"one of {', '.join(map(repr, allowed))}",
         lambda value: any(type(value) is type(other) and value == other for other in allowed),
-    )
-
-
-def any_of(*checks: ValueCheck) -> ValueCheck:
-    """Allow the values that one of the checks allows."""
-    return ValueCheck(
-        " or ".join(check.expected for check in checks), lambda value: any(check.allows(value) for check in checks)
     )
 
 

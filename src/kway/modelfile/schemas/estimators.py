@@ -39,7 +39,6 @@ from kway.modelfile.value_checks import (
     LARGEST_INT,
     Check,
     ValueCheck,
-    any_of,
     label,
     list_of,
     number,
@@ -67,18 +66,18 @@ _PART = ValueCheck("a part of kway", dataclasses.is_dataclass)
 _CLASS_WEIGHTS = ValueCheck("{label: weight}", lambda value: isinstance(value, dict))
 
 PARAMS: dict[str, Check] = {
-    "class_weight": optional(any_of(one_of("balanced"), _CLASS_WEIGHTS)),
+    "class_weight": optional(one_of("balanced") | _CLASS_WEIGHTS),
     "device": text(100),
     "estimator": optional(_ESTIMATOR),
     "estimators": optional(list_of(_MEMBER)),
     "features": optional(_ESTIMATOR),
-    "index": optional(any_of(text(100), _PART)),
-    "metric": any_of(text(100), _PART),
-    "n_jobs": optional(any_of(whole_number(1, 2**31), whole_number(-(2**31), -1))),
+    "index": optional(text(100) | _PART),
+    "metric": text(100) | _PART,
+    "n_jobs": optional(whole_number(1, 2**31) | whole_number(-(2**31), -1)),
     "outlier_label": optional(label),
     "random_state": optional(whole_number(0, 2**32 - 1)),
     "unknown": optional(label),
-    "weights": any_of(text(100), _PART),
+    "weights": text(100) | _PART,
 }
 
 

@@ -54,7 +54,6 @@ from kway.modelfile.value_checks import (
     LARGEST_INT,
     Check,
     ValueCheck,
-    any_of,
     boolean,
     json_object,
     number,
@@ -67,7 +66,7 @@ from kway.modelfile.value_checks import (
 Facts = Mapping[str, Any]
 _BASES = {"gaussian": "euclidean", "laplacian": "manhattan"}  # metric -> the distance that orders rows in the same way
 POWER = whole_number(-(2**11), 2**11)  # exponent of the power of two that scales the rows, if it is not 1
-_AUTO = any_of(one_of("auto"), whole_number(1, 2**31))
+_AUTO = one_of("auto") | whole_number(1, 2**31)
 
 
 @dataclass(frozen=True)

@@ -225,7 +225,8 @@ def as_numbers(column: Any, name: str) -> NDArray[np.float64]:
     if not (is_number(column.type) or kinds.is_boolean(column.type) or kinds.is_null(column.type)):
         raise InputError(f"column {name!r} was numeric in training and has type {column.type} now; give numbers")
     floats = column.cast("float64", safe=False)  # whole numbers above 2^53 are rounded
-    return _not_infinite(np.array(floats.to_numpy(zero_copy_only=False), np.float64))
+    numbers = np.array(floats.to_numpy(zero_copy_only=False), np.float64)
+    return np.where(np.abs(numbers) < _TOO_LARGE, numbers, np.nan)
 
 
 def as_parts(column: Any, name: str) -> dict[str, NDArray[np.float64]]:
@@ -241,7 +242,8 @@ def as_parts(column: Any, name: str) -> dict[str, NDArray[np.float64]]:
         functions = {"year": pc.year, "month": pc.month, "day": pc.day, "weekday": pc.day_of_week}
     if not kinds.is_date(moments.type):
         functions["hour"] = pc.hour
-    return {part: _float_values(function(moments)) for part, function in functions.items()}
+    parts = {part: function(moments).cast("float64") for part, function in functions.items()}
+    return {part: np.array(values.to_numpy(zero_copy_only=False)) for part, values in parts.items()}
 
 
 def as_vectors(column: Any, name: str, width: int | None = None) -> NDArray[np.float32]:
@@ -270,11 +272,3 @@ def as_vectors(column: Any, name: str, width: int | None = None) -> NDArray[np.f
         flat = present.flatten().cast("float32", safe=False).to_numpy(zero_copy_only=False)
         out[values.is_valid().to_numpy(zero_copy_only=False)] = flat.reshape(-1, lengths[0])
     return out
-
-
-def _float_values(values: Any) -> NDArray[np.float64]:
-    return np.array(values.cast("float64").to_numpy(zero_copy_only=False))
-
-
-def _not_infinite(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.where(np.abs(numbers) < _TOO_LARGE, numbers, np.nan)

@@ -81,8 +81,8 @@ class LearnedText(NamedTuple):
 def learn_text(column: Any, name: str) -> LearnedText:
     """Learn the terms of a text column from training rows."""
     texts = characters(as_words(column).fill_null("").to_pylist())
-    word, piece = (_learn_family(texts, family) for family in TERM_FAMILIES)
-    encoder = Terms(name, encode_terms(word.terms), word.idf, encode_terms(piece.terms), piece.idf)
+    (words, word_idf), (pieces, piece_idf) = (_learn_family(texts, family) for family in TERM_FAMILIES)
+    encoder = Terms(name, encode_terms(words), word_idf, encode_terms(pieces), piece_idf)
     return LearnedText(encoder, encoder._weigh(texts))
 
 
@@ -96,17 +96,13 @@ def decode_terms(lines: NDArray[np.uint8]) -> list[str]:
     return lines.tobytes().decode("utf-8", "surrogatepass").split("\n") if len(lines) else []
 
 
-class _FamilyTerms(NamedTuple):
-    terms: list[str]
-    idf: NDArray[np.float32]
-
-
-def _learn_family(texts: Characters, family: str) -> _FamilyTerms:
+def _learn_family(texts: Characters, family: str) -> tuple[list[str], NDArray[np.float32]]:
+    """Return the terms of a family and their idf."""
     if family == "piece" and 4 * len(texts.chars) > MAX_PIECES:
-        return _FamilyTerms([], np.empty(0, np.float32))
+        return [], np.empty(0, np.float32)
     learned = learn_vocabulary(texts, family)
     idf = np.log((1 + len(texts.ends)) / (1 + learned.texts_with)) + 1
-    return _FamilyTerms(learned.vocabulary.terms, idf.astype(np.float32))
+    return learned.vocabulary.terms, idf.astype(np.float32)
 
 
 def _tfidf(counts: sp.csr_matrix, idf: NDArray[np.float32]) -> sp.csr_matrix:
