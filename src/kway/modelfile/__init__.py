@@ -234,9 +234,6 @@ def pack(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
         raise ModelFileError(f"this {name} is not fitted; call fit first")
     estimator = current(estimator)  # another thread may change it meanwhile
     facts, arrays = estimator._fitted()
-    clash = {_LABELS, _FEATURES} & set(arrays)
-    if clash:
-        raise ModelFileError(f"{name} packs {sorted(clash)}, names that every model file uses; rename these arrays")
     n_features = encode_value(getattr(estimator, "n_features_in_", None), "n_features_in_")
     params, learned = encode_params(estimator), encode_value(facts, "facts")
     manifest = Packed({"class": name, "params": params, "facts": learned, "n_features": n_features})

@@ -48,13 +48,6 @@ SCHEMAS: dict[str, Schema] = {
 }
 
 
-def find_schema(name: str) -> Schema:
-    """Return the schema of a class."""
-    if name not in SCHEMAS:
-        raise ModelFileError(f"kway.modelfile.schemas.SCHEMAS has no schema for {name}; add one")
-    return SCHEMAS[name]
-
-
 def check_params(name: str, estimator: Any) -> None:
     """Raise ModelFileError for parameters that `fit` would refuse, or that would fail later in `predict`."""
     _check_types(name, estimator)
@@ -84,7 +77,7 @@ def check(
     name: str, estimator: Any, facts: Any, arrays: Mapping[str, NDArray], classes: NDArray, n_features: int | None
 ) -> None:
     """Raise ModelFileError for content that does not match the schema."""
-    schema = find_schema(name)
+    schema = SCHEMAS[name]
     check_params(name, estimator)
     check_facts(schema, facts, name)
     sizes = {"K": len(classes)} | ({} if n_features is None else {"d": n_features})
@@ -93,7 +86,7 @@ def check(
 
 def check_restored(name: str, estimator: Any) -> None:
     """Raise ModelFileError if the parts of a restored object do not fit together."""
-    for rule in find_schema(name).after_restore:
+    for rule in SCHEMAS[name].after_restore:
         problem = rule(estimator)
         if problem:
             raise ModelFileError(f"the {name} of the model file {problem}; {DAMAGED}")

@@ -19,6 +19,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -292,8 +293,6 @@ class Features(TransformerMixin, BaseEstimator):
 
     def _as_the_table_of_fit(self, X: Any) -> Any:
         """Return a matrix as a table with the columns of fit, which must all be numeric."""
-        import pyarrow as pa
-
         names = [str(name) for name in self.feature_names_in_]
         instead = f"pass a table with columns {listing(names)}"
         not_numeric = [r for r in self.records_ if r.used and r.kind not in ("number", "true/false")]
