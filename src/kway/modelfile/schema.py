@@ -98,8 +98,6 @@ class Schema:
         Rules across facts and arrays. They run after the arrays were checked one by one.
     params : mapping of str to Check
         Checks of parameters in addition to those of all classes (schemas/estimators.py).
-    nested : tuple of str
-        Prefixes of arrays of contained objects, which have schemas of their own.
     after_restore : tuple of callable
         Rules for the restored object.
     optional_facts : tuple of str
@@ -111,7 +109,6 @@ class Schema:
     sizes: Callable[[StoredObject], Mapping[str, int]] = _no_sizes_or_arrays
     rules: tuple[CrossRule, ...] = ()
     params: Mapping[str, Check] = field(default_factory=dict)
-    nested: tuple[str, ...] = ()
     after_restore: tuple[Callable[[Any], str | None], ...] = ()
     optional_facts: tuple[str, ...] = ()
 
@@ -141,7 +138,9 @@ def check_arrays(schema: Schema, stored: StoredObject) -> None:
     for name, size in schema.sizes(stored).items():
         _set_size(stored, name, size, f"the facts of the {stored.class_name}")
     declared = schema.arrays(stored)
-    names = [name for name in stored.arrays if not name.startswith(schema.nested)]
+    # contained classifiers have schemas of their own
+    contained = tuple(f"{fact}." for fact in ("inner", "members") if fact in stored.facts)
+    names = [name for name in stored.arrays if not name.startswith(contained)]
     wrong = missing_and_unknown(names, declared, [name for name, array in declared.items() if array.optional])
     if wrong:
         raise ModelFileError(f"the arrays of the {stored.class_name} do not fit: {wrong}; {DAMAGED}")

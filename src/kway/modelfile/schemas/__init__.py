@@ -1,9 +1,8 @@
 """The schema of each class in a model file; `check` compares a file with it before the object is restored.
 
-estimators.py   parameters by name; linear models, neighbors, centroids, exemplars
+estimators.py   parameters by name; linear models, neighbors, centroids, exemplars, several labels per row
 trees.py        boosted trees and forests
 wrappers.py     classifiers that contain another one: temperature, prediction sets, "unknown", blends, maps, pipelines
-multilabel.py   several labels per row
 index.py        indexes, their stores and metrics
 features.py     the columns that Features learned
 """
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from kway.errors import KwayError, ModelFileError
 from kway.modelfile.schema import DAMAGED, Schema, StoredObject, check_arrays, check_facts, check_values
-from kway.modelfile.schemas import estimators, features, multilabel, trees, wrappers
+from kway.modelfile.schemas import estimators, features, trees, wrappers
 from kway.modelfile.schemas.estimators import PARAMS
 from kway.modelfile.value_checks import whole_number
 
@@ -35,7 +34,7 @@ SCHEMAS: dict[str, Schema] = {
     "LinearClassifier": estimators.LINEAR,
     "LogisticClassifier": estimators.LINEAR,
     "MappedClassifier": wrappers.MAPPED,
-    "MultilabelClassifier": multilabel.MULTILABEL,
+    "MultilabelClassifier": estimators.MULTILABEL,
     "NaiveBayesClassifier": estimators.LINEAR,
     "NeighborsClassifier": estimators.NEIGHBORS,
     "OpenSetClassifier": wrappers.OPEN_SET,

@@ -7,6 +7,9 @@ KERNEL_SOFTMAX  W (R, r) and b (R,) on r columns, which m landmarks make from ro
 NEIGHBORS       n training rows with class codes (n,) < K, and an index of the m rows that vote.
 CENTROID        one mean per class (K, d), and an index if the classifier has one.
 EXEMPLAR        n exemplars (n, d) with their offsets and class codes.
+MULTILABEL      several labels per row: base rates and thresholds (K,), calibration (3,), and one of two kinds of model:
+                linear, with weights (K, d) and biases (K,); or neighbors, a NeighborsClassifier under "inner." and the
+                labels of its n rows as CSR, indptr (n + 1,) and indices (m,) < K.
 """
 
 from __future__ import annotations
@@ -14,14 +17,19 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kway.modelfile.schema import (
     FLOAT_TYPES,
+    INT32_64,
     Array,
     FileLimit,
     Schema,
     StoredObject,
     finite,
     index_below,
+    offsets_to,
     same_dtype,
     valid_weights,
 )
@@ -35,6 +43,7 @@ from kway.modelfile.schemas.index import (
     index_sizes,
     row_rules,
 )
+from kway.modelfile.schemas.wrappers import inner_manifest
 from kway.modelfile.value_checks import (
     LARGEST_INT,
     Check,
@@ -221,4 +230,65 @@ EXEMPLAR = Schema(
         "center": Array(FLOAT_TYPES, ("d",), (finite,)),
     },
     rules=(same_dtype("exemplars", "offsets"),),
+)
+
+
+# ---- several labels per row
+
+
+def _between_0_and_1(array: NDArray, _: Any) -> str | None:
+    return None if (array > 0).all() and (array < 1).all() else "contains values that are not between 0 and 1"
+
+
+def _multilabel_arrays(stored: StoredObject) -> dict[str, Array]:
+    arrays = {
+        "rates": Array(("float64",), ("K",), (_between_0_and_1,)),
+        "thresholds": Array(("float64",), ("K",), (finite,)),
+        "calibration": Array(("float64",), (3,), (finite,)),
+    }
+    if stored.params["kind"] == "linear":
+        return {**arrays, "weights": Array(FLOAT_TYPES, ("K", "d")), "biases": Array(FLOAT_TYPES, ("K",))}
+    return {
+        **arrays,
+        "rows.indptr": Array(INT32_64, ("n + 1",), (offsets_to("m*"),)),
+        "rows.indices": Array(INT32_64, ("m*",), (index_below("K"),)),
+    }
+
+
+def _kind_fits(stored: StoredObject) -> str | None:
+    inner = stored.facts.get("inner")
+    if stored.params["kind"] == "linear":
+        return None if inner is None else "has an inner classifier that a linear model does not use"
+    if inner is None or inner["class"] != "NeighborsClassifier":
+        return "has no nearest neighbors"
+    return None if inner["n_features"] == stored.sizes.get("d") else "takes other columns than its neighbors"
+
+
+def _rows_fit(model: Any) -> str | None:
+    """Require the labels of every row that the index can return, and at least n_neighbors rows."""
+    if model.kind == "linear":
+        return None
+    rows, neighbors = model.label_rows_.shape[0], model.neighbors_
+    if rows != neighbors.index_.n_rows:
+        return f"has labels of {rows:,} rows, and {neighbors.index_.n_rows:,} rows in its index"
+    return None if neighbors.n_neighbors <= rows else "has a larger n_neighbors than rows"
+
+
+def _labels_are_text(stored: StoredObject) -> str | None:
+    return None if np.asarray(stored.classes).dtype.kind in "UOT" else "has labels that are not text"
+
+
+MULTILABEL = Schema(
+    facts={"inner": inner_manifest},
+    optional_facts=("inner",),
+    arrays=_multilabel_arrays,
+    rules=(_kind_fits, _labels_are_text),
+    params={
+        "kind": one_of("linear", "neighbors"),
+        "sep": text(100),
+        "alpha": number(0.0),
+        "n_neighbors": whole_number(1),
+        "metric": one_of("euclidean", "cosine"),
+    },
+    after_restore=(_rows_fit,),
 )

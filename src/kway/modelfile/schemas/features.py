@@ -295,5 +295,4 @@ FEATURED = Schema(
     arrays=_arrays,
     sizes=lambda stored: {"n_out": stored.facts["learned"]["n_out"]},
     rules=(same_labels, _output_columns_fit, _input_columns_fit),
-    nested=("inner.",),
 )

@@ -145,7 +145,6 @@ TEMPERATURE = Schema(
     },
     arrays=_reliability,
     rules=(_edges_around_bins, same_labels, same_columns),
-    nested=("inner.",),
     after_restore=(_has_source,),
 )
 
@@ -175,7 +174,6 @@ def _depth_bounded(stored: StoredObject) -> str | None:
 HIERARCHICAL = Schema(
     facts={"inner": inner_manifest, "guarantee": _GUARANTEE, "threshold": _THRESHOLD},
     rules=(same_labels, same_columns, _depth_bounded),
-    nested=("inner.",),
     after_restore=(_has_probabilities,),
 )
 
@@ -184,7 +182,6 @@ CONFORMAL = Schema(
     facts={"inner": inner_manifest, "guarantee": _GUARANTEE},
     arrays=lambda _: {"thresholds": Array(("float64",), ("K",), (no_nan,))},
     rules=(same_labels, same_columns),
-    nested=("inner.",),
     after_restore=(_has_probabilities,),
 )
 
@@ -193,7 +190,6 @@ COSTS = Schema(
     facts={"inner": inner_manifest},
     arrays=lambda _: {"costs": Array(("float64",), ("K", "K"), (finite,))},
     rules=(same_labels, same_columns),
-    nested=("inner.",),
     after_restore=(_has_probabilities,),
 )
 
@@ -241,7 +237,6 @@ BLEND = Schema(
     optional_facts=("reasons",),
     arrays=_backgrounds,
     rules=(_check_members,),
-    nested=("members.",),
     after_restore=(_members_give_probabilities,),
 )
 
@@ -287,7 +282,6 @@ OPEN_SET = Schema(
     arrays=lambda stored: index_arrays(stored, None),
     sizes=index_sizes,
     rules=(_check_unknown_label, same_labels, same_columns, *INDEX_RULES),
-    nested=("inner.",),
     after_restore=(_score_computable,),
     optional_facts=("spreads",),  # only with an index
 )
@@ -309,7 +303,6 @@ MAPPED = Schema(
         "map.rotation": Array(("float64",), ("r", "d"), (finite,), optional=True),
     },
     rules=(same_labels, _check_mapped_columns),
-    nested=("inner.",),
 )
 
 
@@ -380,5 +373,4 @@ PIPELINED = Schema(
     arrays=_pipeline_arrays,
     sizes=_pipeline_sizes,
     rules=(same_labels, _check_pipeline_columns, _features_come_first),
-    nested=("inner.",),
 )

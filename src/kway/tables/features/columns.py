@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from kway.errors import InputError
 from kway.suggest import listing
 from kway.tables.sources.frames import is_date, is_number, is_text, is_vector, whole_column
-from kway.tables.sources.values import DATE_EXAMPLES, FEW_ROWS, MOSTLY, are_codes, odd_date, share_of_numbers
+from kway.tables.sources.values import DATE_EXAMPLES, FEW_ROWS, MOSTLY, are_codes, odd_date, share_of_numbers, trimmed
 from kway.text_tables import count
 
 MOST_LEVELS = 100  # levels of a category; outputs with fewer columns are dense. Decided by benchmark T11 (tables)
@@ -213,10 +213,8 @@ class ColumnPart:
 def as_words(column: Any) -> Any:
     """Return a column as text, with null for missing and blank values."""
     column = whole_column(column)
-    if not is_text(column.type):
-        column = column.cast(pa.large_string())
-    trimmed = pc.utf8_trim_whitespace(column)
-    return pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.large_string()), trimmed)
+    words = trimmed(column if is_text(column.type) else column.cast(pa.large_string()))
+    return pc.if_else(pc.equal(words, ""), pa.scalar(None, pa.large_string()), words)
 
 
 def as_numbers(column: Any, name: str) -> NDArray[np.float64]:
@@ -272,3 +270,55 @@ def as_vectors(column: Any, name: str, width: int | None = None) -> NDArray[np.f
         flat = present.flatten().cast("float32", safe=False).to_numpy(zero_copy_only=False)
         out[values.is_valid().to_numpy(zero_copy_only=False)] = flat.reshape(-1, lengths[0])
     return out
+
+
+# ---- codes of levels
+
+MAX_CATEGORIES = 255  # the number of categories that HistGradientBoostingClassifier accepts
+
+
+@dataclass(frozen=True, eq=False)
+class LevelCodes(ColumnPart):
+    """One number per level of a column, for trees: the levels that have a code, in the order of their codes.
+
+    Missing values and levels without a code are NaN. If a column has more than MAX_CATEGORIES levels, the levels of a
+    single row get no code, because a tree cannot learn from one row.
+
+    If at most MAX_CATEGORIES levels have a code, the codes are categories, which boosted trees divide into sets. They
+    are in alphabetical order, because forests compare codes by their order, and names such as "A1", "A2", "A3" often
+    follow an order. Otherwise the levels are in order of their frequency, and trees compare the codes.
+    """
+
+    levels: tuple[str, ...]
+
+    @property
+    def is_category(self) -> bool:
+        """Whether trees divide the levels into sets. Otherwise they compare the codes."""
+        return len(self.levels) <= MAX_CATEGORIES
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The name of the one output column."""
+        return (self.column,)
+
+    def encode(self, column: Any) -> NDArray[np.float64]:
+        """Return codes (n, 1), NaN for missing values and unknown levels."""
+        codes = pc.index_in(as_words(column), value_set=pa.array(self.levels, pa.large_string()))
+        return np.array(codes.cast("float64").to_numpy(zero_copy_only=False), np.float64)[:, None]
+
+
+def learn_codes(column: Any, name: str) -> LevelCodes:
+    """Learn the levels of a column from training rows."""
+    counted = pc.value_counts(as_words(column).drop_null())
+    names, counts = counted.field("values").to_pylist(), counted.field("counts").to_numpy()
+    min_rows = 2 if len(names) > MAX_CATEGORIES else 1
+    levels = [i for i in range(len(names)) if counts[i] >= min_rows]
+    is_category = len(levels) <= MAX_CATEGORIES
+    order = sorted(levels, key=lambda i: names[i] if is_category else (-counts[i], names[i]))
+    return LevelCodes(name, tuple(names[i] for i in order))
+
+
+def repeats_levels(column: Any) -> bool:
+    """Return whether the distinct values occur twice or more on average; otherwise the column is free text."""
+    words = as_words(column).drop_null()
+    return bool(2 * pc.count_distinct(words).as_py() <= len(words))

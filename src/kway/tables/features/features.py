@@ -27,8 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kway.errors import InputError
 from kway.suggest import listing
-from kway.tables.features.codes import LevelCodes
-from kway.tables.features.columns import MOST_LEVELS
+from kway.tables.features.columns import MOST_LEVELS, LevelCodes
 from kway.tables.features.embedder import (
     AnyEmbedder,
     FunctionEmbedder,

@@ -23,16 +23,18 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError, ModelFileError
 from kway.suggest import listing
-from kway.tables.features.codes import LevelCodes, learn_codes, repeats_levels
 from kway.tables.features.columns import (
     ColumnKind,
     ColumnPart,
+    LevelCodes,
     as_numbers,
     as_parts,
     as_vectors,
     as_words,
     kind_as_asked,
     kind_of,
+    learn_codes,
+    repeats_levels,
 )
 from kway.tables.features.numbers import (
     MANY_FEATURES,
