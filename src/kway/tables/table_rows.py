@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.types as kinds
 from numpy.typing import NDArray
 
 from kway.errors import InputError, UsageError
@@ -20,7 +19,7 @@ from kway.tables.labeled_rows import LabeledRows, RowRequirements
 from kway.tables.read_options import ALL, ReadOptions, TextForm
 from kway.tables.sources.csv_files import LoadedTable, first_cells
 from kway.tables.sources.frames import (
-    is_number,
+    is_numeric,
     is_text,
     plain_numbers,
     refuse_repeated,
@@ -214,7 +213,7 @@ def _role_values(table: Any, column: str | None, what: str) -> NDArray | None:
 def row_weights(table: Any, column: str, name: str) -> NDArray[np.float64]:
     """Return the weights (n,) of a column, NaN if a cell is empty; raise InputError if the column is not numeric."""
     values = whole_column(table.column(column))
-    if not (is_number(values.type) or kinds.is_boolean(values.type) or kinds.is_null(values.type)):
+    if not is_numeric(values.type):
         raise InputError(f"weight {column!r} of {name} is not a column of numbers; name a column of weights")
     return np.asarray(values.cast("float64").to_numpy(zero_copy_only=False), np.float64)
 

@@ -285,7 +285,7 @@ def _matrix_problem(stored: StoredObject, of_matrix: list[bool]) -> str | None:
 
 def _columns_of(part: Mapping[str, Any]) -> list[str]:
     if part["type"] == "NumbersPart":
-        return [source["column"] for source in part["sources"]]
+        return [column for column, _ in part["sources"]]
     return [part["column"]] if "column" in part else []
 
 

@@ -107,19 +107,14 @@ def reasons(value: Any) -> str | None:
 # ---- temperature
 
 
-def _reliability(stored: StoredObject) -> dict[str, Array]:
-    diagrams = [when for when in ("before", "after") if f"{when}.edges" in stored.arrays]
-    return {f"{when}.{name}": array for when in diagrams for name, array in _diagram(when).items()}
-
-
-def _diagram(when: str) -> dict[str, Array]:
-    bins = f"bins {when}"
-    means = Array(("float64",), (bins,))
+def _reliability(when: str) -> dict[str, Array]:
+    """Declare the arrays of the reliability diagram before or after scaling."""
+    means = Array(("float64",), (f"bins {when}",), optional=True)
     return {
-        "edges": Array(("float64",), (f"edges {when}",), (ascending,)),
-        "confidence": means,
-        "accuracy": means,
-        "rows": Array(("int64",), (bins,), (index_below(LARGEST_INT),)),
+        f"{when}.edges": Array(("float64",), (f"edges {when}",), (ascending,), optional=True),
+        f"{when}.confidence": means,
+        f"{when}.accuracy": means,
+        f"{when}.rows": Array(("int64",), (f"bins {when}",), (index_below(LARGEST_INT),), optional=True),
     }
 
 
@@ -143,7 +138,7 @@ TEMPERATURE = Schema(
         "fit": record("kway.confidence.temperature.TemperatureFit", temperature=number(0.0, exclusive=True)),
         "scores": json_object({"source": one_of("decision_function", "log-probabilities"), "smoothing": _SHARE}),
     },
-    arrays=_reliability,
+    arrays=lambda _: _reliability("before") | _reliability("after"),
     rules=(_edges_around_bins, same_labels, same_columns),
     after_restore=(_has_source,),
 )

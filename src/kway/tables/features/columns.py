@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError
 from kway.suggest import listing
-from kway.tables.sources.frames import is_date, is_number, is_text, is_vector, whole_column
+from kway.tables.sources.frames import is_date, is_number, is_numeric, is_text, is_vector, whole_column
 from kway.tables.sources.values import DATE_EXAMPLES, FEW_ROWS, MOSTLY, are_codes, odd_date, share_of_numbers, trimmed
 from kway.text_tables import count
 
@@ -220,7 +220,7 @@ def as_words(column: Any) -> Any:
 def as_numbers(column: Any, name: str) -> NDArray[np.float64]:
     """Return float64 with NaN for missing and infinite values."""
     column = whole_column(column)
-    if not (is_number(column.type) or kinds.is_boolean(column.type) or kinds.is_null(column.type)):
+    if not is_numeric(column.type):
         raise InputError(f"column {name!r} was numeric in training and has type {column.type} now; give numbers")
     floats = column.cast("float64", safe=False)  # whole numbers above 2^53 are rounded
     numbers = np.array(floats.to_numpy(zero_copy_only=False), np.float64)

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.errors import InputError, ModelFileError
+from kway.errors import InputError
 from kway.suggest import listing
 from kway.tables.features.columns import (
     ColumnKind,
@@ -96,17 +96,11 @@ def learn_levels(column: Any, name: str, kept: tuple[str, ...]) -> Levels:
 # ---- parts
 
 
-@dataclass(frozen=True)
-class Source:
-    """One number of a row: a column, or a part of a date."""
+Source = tuple[str, str]  # one number of a row: a column and "", or a column of dates and a part of a date
 
-    column: str
-    part: str = ""
 
-    @property
-    def name(self) -> str:
-        """`column` or `column.part`."""
-        return f"{self.column}.{self.part}" if self.part else self.column
+def _source_name(source: Source) -> str:
+    return ".".join(filter(None, source))
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,13 +113,13 @@ class NumbersPart:
     @property
     def output_names(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
-        return tuple(s.name for s in self.sources) if self.numbers is None else self.numbers.output_names
+        return tuple(map(_source_name, self.sources)) if self.numbers is None else self.numbers.output_names
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The column of the table that each column of the result is made of."""
         made_of = range(len(self.sources)) if self.numbers is None else self.numbers.sources
-        return tuple(self.sources[j].column for j in made_of)
+        return tuple(self.sources[j][0] for j in made_of)
 
     def apply(self, table: Any) -> NDArray:
         """Return dense (n, sources + flags), float32 if they are standardized."""
@@ -171,14 +165,13 @@ def gather(table: Any, sources: Sequence[Source]) -> NDArray[np.float64]:
     """Return the numbers (n, sources), NaN for missing ones."""
     out = np.empty((table.num_rows, len(sources)))
     dates: dict[str, dict[str, NDArray[np.float64]]] = {}
-    for j, source in enumerate(sources):
-        column = table.column(source.column)
-        if not source.part:
-            out[:, j] = as_numbers(column, source.column)
+    for j, (name, part) in enumerate(sources):
+        if not part:
+            out[:, j] = as_numbers(table.column(name), name)
             continue
-        if source.column not in dates:
-            dates[source.column] = as_parts(column, source.column)
-        out[:, j] = dates[source.column].get(source.part, np.nan)
+        if name not in dates:
+            dates[name] = as_parts(table.column(name), name)
+        out[:, j] = dates[name].get(part, np.nan)
     return out
 
 
@@ -272,7 +265,7 @@ def learn_table(table: Any, kinds: dict[str, str], scale: str | None, embedder: 
         column = table.column(name)
         missing = _missing_share(column)
         if kind.name in ("number", "true/false"):
-            sources.append(Source(name))
+            sources.append((name, ""))
             missing = float(np.isnan(gather(table, sources[-1:])).mean())
             record = ColumnRecord(name, kind.name, _number_words(kind, missing, scale), missing)
         elif kind.name == "date":
@@ -289,7 +282,7 @@ def learn_table(table: Any, kinds: dict[str, str], scale: str | None, embedder: 
         learned.records.append(record)
     if sources:
         values = gather(table, sources)
-        numbers = None if scale is None else learn_numbers(values, tuple(s.name for s in sources))
+        numbers = None if scale is None else learn_numbers(values, tuple(map(_source_name, sources)))
         learned.parts.insert(0, NumbersPart(tuple(sources), numbers))
         learned.blocks.insert(0, values if numbers is None else numbers.apply(values))
     _refuse_nothing_left(learned, embedder)
@@ -306,7 +299,7 @@ def _learn_as_matrix(learned: LearnedFeatures, table: Any, found: dict[str, Colu
     plain = all(is_number(table.schema.field(c).type) and "as asked" not in found[c].note for c in names)
     if not plain or len(names) < MANY_FEATURES or len(names) + len(ids) < len(found):
         return False
-    sources = tuple(Source(c) for c in names)
+    sources = tuple((c, "") for c in names)
     values = gather(table, sources)
     scaling = choose_scaling(narrowed(values), names, scale)
     numbers = scaling.encoder or learn_numbers(values, names, 1.0)
@@ -334,7 +327,7 @@ def _kind_of_column(column: Any, name: str, asked: str | None) -> ColumnKind:
 def _learn_date(column: Any, name: str, missing: float, sources: list[Source], scale: str | None) -> ColumnRecord:
     parts = as_parts(column, name)
     vary = [part for part, values in parts.items() if len(np.unique(values[~np.isnan(values)])) > 1]
-    sources += [Source(name, part) for part in vary]
+    sources += [(name, part) for part in vary]
     done = f"{listing(vary)} as numbers{'' if scale is None else ', standardized'}"
     return ColumnRecord(name, "date", done if vary else "dropped: the same date in every row", missing, used=bool(vary))
 
@@ -424,7 +417,7 @@ def _refuse_nothing_left(learned: LearnedFeatures, embedder: Any) -> None:
 
 # ---- model files
 
-_PARTS = (NumbersPart, VectorPart, EmbeddedPart, Levels, LevelCodes, Terms, Source, Numbers, SparseScaling, Shapes)
+_PARTS = (NumbersPart, VectorPart, EmbeddedPart, Levels, LevelCodes, Terms, Numbers, SparseScaling, Shapes)
 _TYPES: dict[str, type] = {cls.__name__: cls for cls in _PARTS}
 
 
@@ -437,30 +430,17 @@ def part_to_facts(part: Any, prefix: str, arrays: dict[str, NDArray]) -> dict[st
             arrays[place] = value
         elif dataclasses.is_dataclass(value):
             facts[field.name] = part_to_facts(value, place, arrays)
-        elif isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
-            facts[field.name] = tuple(part_to_facts(v, f"{place}.{i}", arrays) for i, v in enumerate(value))
         else:
             facts[field.name] = value
     return facts
 
 
 def part_from_facts(facts: Any, prefix: str, arrays: dict[str, NDArray]) -> Any:
-    """Reverse `part_to_facts`; only the types above are built."""
-    if not isinstance(facts, dict) or facts.get("type") not in _TYPES:
-        raise ModelFileError(
-            f"the model file names a part of features that this kway does not have: {facts!r:.100}; upgrade kway"
-        )
+    """Reverse `part_to_facts`; only the types above are built. The schema of the model file has checked the facts."""
     cls = _TYPES[facts["type"]]
     values = {}
     for field in dataclasses.fields(cls):
-        place = f"{prefix}.{field.name}"
-        values[field.name] = _restored_value(facts[field.name], place, arrays) if field.name in facts else arrays[place]
+        value, place = facts.get(field.name), f"{prefix}.{field.name}"
+        is_part = isinstance(value, dict)
+        values[field.name] = part_from_facts(value, place, arrays) if is_part else arrays.get(place, value)
     return cls(**values)
-
-
-def _restored_value(value: Any, place: str, arrays: dict[str, NDArray]) -> Any:
-    if isinstance(value, dict):
-        return part_from_facts(value, place, arrays)
-    if isinstance(value, tuple) and value and isinstance(value[0], dict):
-        return tuple(part_from_facts(v, f"{place}.{i}", arrays) for i, v in enumerate(value))
-    return value

@@ -267,8 +267,6 @@ def _count_texts(texts: Characters, part: slice, family: str) -> _TermTable:
 
 
 def _merge(tables: list[_TermTable]) -> _TermTable:
-    if not tables:
-        return _TermTable(*(np.zeros(0, dtype) for dtype in (np.uint64, np.int64, np.int64, np.int64, np.uint8)))
     combined = _TermTable(*map(np.concatenate, zip(*tables)))
     order = np.argsort(combined.keys, kind="stable")
     return _sum_counts(_TermTable(*(values[order] for values in combined)))

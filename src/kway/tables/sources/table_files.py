@@ -202,35 +202,30 @@ def _read_with_types(source: TableSource, form: TextForm) -> Any:
 def read_json(content: bytes, name: str) -> Any:
     """Read one JSON object per line, or a list of objects; keys are columns, in the order of their first appearance."""
     content = content.removeprefix(b"\xef\xbb\xbf")
-    rows = _json_list(content, name) if content.lstrip().startswith(b"[") else _json_lines(content, name)
-    return as_table(rows or {}, name)
-
-
-def _json_list(content: bytes, name: str) -> list[Any]:
-    try:
-        rows = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{name} is not JSON ({error}); write a list of objects, or one object per line") from error
-    other = next((row for row in rows if not isinstance(row, dict)), None)
-    if other is not None:
-        raise InputError(f"{name} is a list that contains {other!r:.60}; write a list of objects, one per row")
-    return list(rows)
-
-
-def _json_lines(content: bytes, name: str) -> list[Any]:
+    if content.lstrip().startswith(b"["):
+        rows = _json_value(content, name)
+        other = next((row for row in rows if not isinstance(row, dict)), None)
+        if other is not None:
+            raise InputError(f"{name} is a list that contains {other!r:.60}; write a list of objects, one per row")
+        return as_table(rows or {}, name)
     rows = []
     for i, line in enumerate(content.splitlines(), 1):
         if not line.strip():
             continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"line {i} of {name} is not JSON ({error}); write one JSON object per line") from error
+        row = _json_value(line, f"line {i} of {name}")
         if not isinstance(row, dict):
-            kind = type(row).__name__
-            raise InputError(f"line {i} of {name} is a JSON {kind}; write one JSON object per line")
+            raise InputError(f"line {i} of {name} is a JSON {type(row).__name__}; write one JSON object per line")
         rows.append(row)
-    return rows
+    return as_table(rows or {}, name)
+
+
+def _json_value(text: bytes, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"{where} is not JSON ({error}); write one JSON object per line, or a list of objects"
+        ) from error
 
 
 # ---- folders
