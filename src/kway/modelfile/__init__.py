@@ -120,12 +120,8 @@ def save(estimator: Any, path: str | Path, notes: Mapping[str, Any] | None = Non
     refuse_foreign(python_output(model_path(path), "model", is_model), force)
     manifest, arrays = pack(estimator)
     tensors, kinds = pack_arrays(arrays)
-    manifest = manifest | {
-        "kway_version": kway.__version__,
-        "notes": encode_value(dict(notes or {}), "notes"),
-        "kinds": kinds,
-    }
-    container.write(path, manifest, tensors)
+    own = {"kway_version": kway.__version__, "notes": encode_value(dict(notes or {}), "notes"), "kinds": kinds}
+    container.write(path, manifest | own, tensors)
 
 
 def save_index(facts: dict[str, Any], arrays: dict[str, NDArray], path: str | Path, force: bool) -> None:

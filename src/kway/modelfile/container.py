@@ -109,7 +109,9 @@ def read(path: str | Path, *, mmap: bool = True, verify: bool = False) -> Opened
         manifest, table = _parse(header, path)
         start = 8 + len(header)
         _check_layout(table, n_bytes - start, path)
-        raw = np.memmap(file, np.uint8, "r") if mmap else _in_memory(file, n_bytes, path)
+        file.seek(0)
+        raw = np.memmap(file, np.uint8, "r") if mmap else np.fromfile(file, np.uint8)
+        raw.flags.writeable = False
         if verify:
             _check_payload(file, start, manifest, path)
     tensors = {t.name: _view(raw[start + t.start : start + t.end], t, path) for t in table}
@@ -130,16 +132,6 @@ def verify(path: str | Path) -> None:
         If the file is damaged or was changed.
     """
     read(path, verify=True)
-
-
-def _in_memory(file: BufferedReader, n_bytes: int, path: Path) -> NDArray[np.uint8]:
-    """Read the whole file into memory."""
-    file.seek(0)
-    raw = np.fromfile(file, np.uint8)
-    if len(raw) != n_bytes:
-        raise ModelFileError(f"{path} became shorter while it was read; copy it again")
-    raw.flags.writeable = False
-    return raw
 
 
 def _check_payload(file: BufferedReader, start: int, manifest: Mapping[str, Any], path: Path) -> None:
@@ -396,11 +388,10 @@ def open_model(path: Path) -> Iterator[BufferedReader]:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         raise ModelFileError(_why_not(path, error)) from error
-    try:
-        _refuse_other_kinds(path, os.fstat(handle).st_mode)
-    except ModelFileError:
+    kind = describe_kind(os.fstat(handle).st_mode)
+    if kind is not None:
         os.close(handle)
-        raise
+        raise ModelFileError(f"{path} is {kind}; give the path of a regular file")
     with open(handle, "rb") as file:
         try:
             yield file
@@ -425,12 +416,6 @@ def model_place(path: str | Path) -> Path:
         return resolve_output(model_path(path))
     except InputError as error:
         raise ModelFileError(str(error)) from error
-
-
-def _refuse_other_kinds(path: Path, mode: int) -> None:
-    kind = describe_kind(mode)
-    if kind is not None:
-        raise ModelFileError(f"{path} is {kind}; give the path of a regular file")
 
 
 def _why_not(path: Path, error: OSError | ValueError) -> str:

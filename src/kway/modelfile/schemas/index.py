@@ -83,8 +83,6 @@ class IndexKind:
         The distances that it supports with full rows, and with codes.
     sparse : bool
         Whether it accepts CSR rows.
-    ordered : bool
-        Whether codes of bits are stored in the order of cells, relative to the landmark of their cell.
     """
 
     recipe: Mapping[str, Check] = field(default_factory=dict)
@@ -93,7 +91,6 @@ class IndexKind:
     bases: tuple[str, ...] = ()
     coded_bases: tuple[str, ...] = ()
     sparse: bool = False
-    ordered: bool = False
 
 
 def _stores_bits(facts: Facts) -> bool:
@@ -152,7 +149,6 @@ _KINDS: dict[str, IndexKind] = {
         _landmarks,
         bases=("euclidean", "cosine", "dot", "haversine"),
         coded_bases=("euclidean", "cosine", "dot"),
-        ordered=True,
     ),
     "lsh": IndexKind(
         {"n_tables": whole_number(1), "n_bits": _AUTO, "probes": _AUTO, "seed": whole_number()},
@@ -214,11 +210,14 @@ def index_arrays(stored: StoredObject, ids: str | int | None) -> dict[str, Array
     facts = stored.facts.get("index")
     if facts is None:
         return {}
-    kind, store = _KINDS.get(facts["recipe"]["index"], IndexKind()), facts["recipe"].get("store")
+    name, store = facts["recipe"]["index"], facts["recipe"].get("store")
+    kind = _KINDS.get(name, IndexKind())
     arrays = {} if ids is None else {"ids": Array(("int64",), ("m",), (index_below(ids), distinct), optional=True)}
     codes_only = store is not None and not store["rerank"]
     if _stores_bits(facts):
-        arrays |= {name: array for name, array in _BIT_CODES.items() if name != "codes.center" or not kind.ordered}
+        arrays |= _BIT_CODES
+        if name == "landmarks":  # its codes are relative to the landmark of their cell
+            del arrays["codes.center"]
     elif store is not None:  # an index on a GPU writes full rows without codes; reading computes them
         arrays |= {name: replace(array, optional=not codes_only) for name, array in _INT8_CODES.items()}
     if not codes_only:
