@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.errors import ModelFileError
-from kway.modelfile.value_checks import Check, missing_and_unknown, short_repr
+from kway.modelfile.value_checks import Check, json_object, missing_and_unknown
 
 FLOAT_TYPES = ("float32", "float64")
 INT32_64 = ("int32", "int64")  # index arrays of scipy
@@ -115,22 +115,7 @@ class Schema:
 
 def check_facts(schema: Schema, facts: Any, class_name: str) -> None:
     """Raise ModelFileError for facts that are missing, unknown or out of range."""
-    if not isinstance(facts, dict):
-        raise ModelFileError(
-            f"the facts of the {class_name} are {short_repr(facts)}, expected a JSON object; {DAMAGED}"
-        )
-    wrong = missing_and_unknown(facts, schema.facts, schema.optional_facts)
-    if wrong:
-        raise ModelFileError(f"the facts of the {class_name} do not fit: {wrong}; {DAMAGED}")
-    check_values(schema.facts, facts, f"the fact {{}} of the {class_name}")
-
-
-def check_values(checks: Mapping[str, Check], values: Mapping[str, Any], where: str) -> None:
-    """Raise ModelFileError for a value that its check refuses; `where` contains {} for the name of the value."""
-    for name, check in checks.items():
-        problem = check(values[name]) if name in values else None
-        if problem:
-            raise ModelFileError(f"{where.format(name)} {problem}; {DAMAGED}")
+    raise_if(json_object(schema.facts, schema.optional_facts)(facts), f"the {class_name}")
 
 
 def check_arrays(schema: Schema, stored: StoredObject) -> None:
@@ -142,39 +127,39 @@ def check_arrays(schema: Schema, stored: StoredObject) -> None:
     contained = tuple(f"{fact}." for fact in ("inner", "members") if fact in stored.facts)
     names = [name for name in stored.arrays if not name.startswith(contained)]
     wrong = missing_and_unknown(names, declared, [name for name, array in declared.items() if array.optional])
-    if wrong:
-        raise ModelFileError(f"the arrays of the {stored.class_name} do not fit: {wrong}; {DAMAGED}")
+    raise_if(wrong and f"has other arrays than expected ({wrong})", f"the {stored.class_name}")
     for name in names:
         _check_shape(name, stored.arrays[name], declared[name], stored)
     for name in names:  # after all shapes: rules use the sizes
         for array_rule in declared[name].rules:
-            _raise_if(array_rule(stored.arrays[name], stored.sizes), f"array {name!r}")
+            raise_if(array_rule(stored.arrays[name], stored.sizes), f"array {name!r}")
     for cross_rule in schema.rules:
-        _raise_if(cross_rule(stored), f"the {stored.class_name}")
+        raise_if(cross_rule(stored), f"the {stored.class_name}")
 
 
 def _check_shape(name: str, array: NDArray, declared: Array, stored: StoredObject) -> None:
     if array.dtype.name not in declared.dtypes:
-        _raise_if(f"has dtype {array.dtype}, expected {' or '.join(declared.dtypes)}", f"array {name!r}")
+        raise_if(f"has dtype {array.dtype}, expected {' or '.join(declared.dtypes)}", f"array {name!r}")
     if array.ndim != len(declared.shape):
-        _raise_if(f"has shape {array.shape}, expected ({', '.join(map(str, declared.shape))})", f"array {name!r}")
+        raise_if(f"has shape {array.shape}, expected ({', '.join(map(str, declared.shape))})", f"array {name!r}")
     for axis, (expected, size) in enumerate(zip(declared.shape, array.shape)):
         if isinstance(expected, str):
             _set_size(stored, expected, size, f"axis {axis} of array {name!r}")
         elif size != expected:
-            _raise_if(f"has shape {array.shape}, expected {expected} on axis {axis}", f"array {name!r}")
+            raise_if(f"has shape {array.shape}, expected {expected} on axis {axis}", f"array {name!r}")
 
 
 def _set_size(stored: StoredObject, name: str, size: int, where: str) -> None:
     """Set a size; raise ModelFileError, which names `where`, if it is 0 or was set to another value before."""
     first_size = stored.sizes.setdefault(name, size)
     if first_size != size:
-        _raise_if(f"has {name.rstrip('*')} = {size:,}, but elsewhere in the file it is {first_size:,}", where)
+        raise_if(f"has {name.rstrip('*')} = {size:,}, but elsewhere in the file it is {first_size:,}", where)
     if size < 1 and not name.endswith("*"):
-        _raise_if(f"is empty ({name} = {size})", where)
+        raise_if(f"is empty ({name} = {size})", where)
 
 
-def _raise_if(problem: str | None, where: str) -> None:
+def raise_if(problem: str | None, where: str) -> None:
+    """Raise ModelFileError if there is a problem; `where` says what has it."""
     if problem:
         raise ModelFileError(f"{where} of the model file {problem}; {DAMAGED}")
 

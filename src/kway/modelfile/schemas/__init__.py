@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.errors import KwayError, ModelFileError
-from kway.modelfile.schema import DAMAGED, Schema, StoredObject, check_arrays, check_facts, check_values
+from kway.modelfile.schema import DAMAGED, Schema, StoredObject, check_arrays, check_facts, raise_if
 from kway.modelfile.schemas import estimators, features, trees, wrappers
 from kway.modelfile.schemas.estimators import PARAMS
-from kway.modelfile.value_checks import whole_number
+from kway.modelfile.value_checks import optional, whole_number
 
 SCHEMAS: dict[str, Schema] = {
     "BlendClassifier": wrappers.BLEND,
@@ -65,7 +65,8 @@ def _check_types(name: str, estimator: Any) -> None:
     """Check the parameters of an estimator and of the estimators among them."""
     params = estimator.get_params(deep=False)
     params_of_class = SCHEMAS[name].params if name in SCHEMAS else {}
-    check_values({**PARAMS, **params_of_class}, params, f"the parameter {{}} of the {name}")
+    for key, check_value in {**PARAMS, **params_of_class}.items():
+        raise_if(check_value(params[key]) if key in params else None, f"the parameter {key} of the {name}")
     members = [each[-1] if isinstance(each, tuple) else each for each in params.get("estimators") or ()]
     for value in (*params.values(), *members):
         if hasattr(value, "get_params"):
@@ -86,22 +87,16 @@ def check(
 def check_restored(name: str, estimator: Any) -> None:
     """Raise ModelFileError if the parts of a restored object do not fit together."""
     for rule in SCHEMAS[name].after_restore:
-        problem = rule(estimator)
-        if problem:
-            raise ModelFileError(f"the {name} of the model file {problem}; {DAMAGED}")
+        raise_if(rule(estimator), f"the {name}")
 
 
 def check_common(name: str, classes: Any, names: Any, n_features: Any) -> None:
     """Raise ModelFileError for invalid labels, names of columns or number of columns, which every class has."""
     if classes.ndim != 1 or not len(classes):
-        raise ModelFileError(f"the labels of the {name} have shape {classes.shape}, expected (K,); {DAMAGED}")
+        raise_if(f"has labels of shape {classes.shape}, expected (K,)", f"the {name}")
     if not bool(np.all(classes[1:] > classes[:-1])):
-        raise ModelFileError(f"the labels of the {name} are not in ascending order, each once; {DAMAGED}")
-    problem = None if n_features is None else whole_number(1)(n_features)
-    if problem:
-        raise ModelFileError(f"n_features of the {name} {problem}; {DAMAGED}")
+        raise_if("has labels that are not in ascending order, each once", f"the {name}")
+    raise_if(optional(whole_number(1))(n_features), f"n_features of the {name}")
     if names is not None and (names.dtype.kind not in "UO" or names.shape != (n_features,)):
-        raise ModelFileError(
-            f"the names of the columns of the {name} have dtype {names.dtype} and shape {names.shape}, expected text "
-            f"of shape ({n_features},); {DAMAGED}"
-        )
+        got = f"names of columns of dtype {names.dtype} and shape {names.shape}"
+        raise_if(f"has {got}, expected text of shape ({n_features},)", f"the {name}")

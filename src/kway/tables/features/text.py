@@ -71,19 +71,12 @@ class Terms(ColumnPart):
         )
 
 
-class LearnedText(NamedTuple):
-    """The encoder and its result for the training rows."""
-
-    encoder: Terms
-    block: sp.csr_matrix
-
-
-def learn_text(column: Any, name: str) -> LearnedText:
-    """Learn the terms of a text column from training rows."""
+def learn_text(column: Any, name: str) -> tuple[Terms, sp.csr_matrix]:
+    """Learn the terms of a text column from training rows; return the encoder and its result for these rows."""
     texts = characters(as_words(column).fill_null("").to_pylist())
     (words, word_idf), (pieces, piece_idf) = (_learn_family(texts, family) for family in TERM_FAMILIES)
     encoder = Terms(name, encode_terms(words), word_idf, encode_terms(pieces), piece_idf)
-    return LearnedText(encoder, encoder._weigh(texts))
+    return encoder, encoder._weigh(texts)
 
 
 def encode_terms(terms: Sequence[str]) -> NDArray[np.uint8]:
