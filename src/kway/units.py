@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 from enum import Enum
 
 from kway.errors import InputError
+
+
+class CountUnit(float, Enum):
+    """Thousands, millions and so on, largest first."""
+
+    T = 1e12
+    G = 1e9
+    M = 1e6
+    K = 1e3
 
 
 class ByteUnit(int, Enum):
@@ -20,9 +29,18 @@ class ByteUnit(int, Enum):
     KiB = 2**10
 
 
-_BYTE_UNITS = {unit.name: float(unit) for unit in ByteUnit}
-_COUNT_UNITS = {"T": 1e12, "G": 1e9, "M": 1e6, "K": 1e3}  # largest first
-_TIME_UNITS = {"years": 31_557_600.0, "days": 86_400.0, "h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
+class TimeUnit(float, Enum):
+    """Seconds per unit, largest first."""
+
+    years = 31_557_600.0
+    days = 86_400.0
+    h = 3600.0
+    min = 60.0
+    s = 1.0
+    ms = 1e-3
+    us = 1e-6
+
+
 _UNITS = {"": 1, "B": 1} | {
     prefix + end: base**power
     for power, prefix in enumerate("KMGTP", 1)
@@ -36,7 +54,7 @@ def format_count(value: float) -> str:
     >>> format_count(10_010), format_count(1_001_000_000), format_count(640)
     ('10K', '1G', '640')
     """
-    return _scaled(value, _COUNT_UNITS, "") or f"{value:.0f}"
+    return _scaled(value, CountUnit, "") or f"{value:.0f}"
 
 
 def format_bytes(value: float) -> str:
@@ -45,7 +63,7 @@ def format_bytes(value: float) -> str:
     >>> format_bytes(4 * 2**30), format_bytes(1536)
     ('4 GiB', '1.5 KiB')
     """
-    return _scaled(value, _BYTE_UNITS, " ") or f"{value:.0f} B"
+    return _scaled(value, ByteUnit, " ") or f"{value:.0f} B"
 
 
 def format_time(seconds: float) -> str:
@@ -56,10 +74,10 @@ def format_time(seconds: float) -> str:
     """
     if math.isinf(seconds):
         return "never"
-    years = seconds / _TIME_UNITS["years"]
+    years = seconds / TimeUnit.years
     if years >= 1000:
         return format_count(years) + " years"
-    return _scaled(seconds, _TIME_UNITS, " ") or _digits(seconds / _TIME_UNITS["us"]) + " us"
+    return _scaled(seconds, TimeUnit, " ") or _digits(seconds / TimeUnit.us) + " us"
 
 
 def format_rough_time(seconds: float) -> str:
@@ -70,18 +88,18 @@ def format_rough_time(seconds: float) -> str:
     """
     if math.isinf(seconds) or seconds <= 0:
         return format_time(seconds) if seconds else "0 s"
-    unit = next((unit for unit in _TIME_UNITS.values() if seconds >= 0.95 * unit), _TIME_UNITS["us"])
+    unit = next((unit for unit in TimeUnit if seconds >= 0.95 * unit), TimeUnit.us)
     value = seconds / unit
     step = 10 ** math.floor(math.log10(value))
     leading = min((1, 2, 5, 10), key=lambda digit: abs(math.log(value / step / digit)))
     return format_time(leading * step * unit)
 
 
-def _scaled(value: float, units: Mapping[str, float], gap: str) -> str:
+def _scaled(value: float, units: Iterable[CountUnit | ByteUnit | TimeUnit], gap: str) -> str:
     """Return the value in the largest unit that it reaches; empty if it reaches none."""
-    for name, unit in units.items():
+    for unit in units:
         if value >= 0.9995 * unit:
-            return _digits(value / unit) + gap + name
+            return _digits(value / unit) + gap + unit.name
     return ""
 
 

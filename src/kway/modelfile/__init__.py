@@ -28,9 +28,9 @@ import kway
 from kway.errors import InputError, ModelFileError
 from kway.modelfile import container, schemas
 from kway.modelfile.container import TensorInfo, model_path, pack_arrays, unpack_arrays, verify
-from kway.modelfile.schema import DAMAGED
+from kway.modelfile.schema import raise_if
 from kway.modelfile.schemas.index import check_index
-from kway.modelfile.value_checks import short_repr
+from kway.modelfile.value_checks import optional, short_repr, whole_number
 from kway.modelfile.values import Packed, decode_params, decode_value, encode_params, encode_value, estimator_class
 from kway.tables.outputs import is_model, python_output, refuse_foreign
 from kway.versions import current
@@ -211,8 +211,7 @@ def info(path: str | Path) -> ModelInfo:
 
 def _n_features(manifest: Mapping[str, Any]) -> int | None:
     found = manifest.get("n_features")
-    if found is not None and type(found) is not int:
-        raise ModelFileError(f"n_features in the model file is {short_repr(found)}, expected a whole number; {DAMAGED}")
+    raise_if(optional(whole_number())(found), "n_features")
     return found
 
 

@@ -148,11 +148,8 @@ TEMPERATURE = Schema(
 
 
 def _has_probabilities(model: Any) -> str | None:
-    return (
-        None
-        if hasattr(model.estimator_, "predict_proba")
-        else "needs probabilities that its inner classifier does not have"
-    )
+    fits = hasattr(model.estimator_, "predict_proba")
+    return None if fits else "needs probabilities that its inner classifier does not have"
 
 
 _GUARANTEE = record("kway.confidence.conformal.CoverageGuarantee", coverage=_POSITIVE_SHARE)

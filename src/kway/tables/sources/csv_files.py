@@ -105,8 +105,8 @@ def read_csv(content: Path | bytes, name: str, request: TableRequest) -> LoadedT
     codes = _code_columns(table, file, form) if request.find_codes else []
     if codes:
         table = file.read(form, text_columns=[*request.text_columns, *codes])
-    left_out = (_ragged_note(len(file.ragged)),) if file.ragged else ()
-    return LoadedTable(table, form, notes, left_out, codes)
+    left_out = f"{count(len(file.ragged), 'line')} with more or fewer cells than the first row left out (skip_bad=True)"
+    return LoadedTable(table, form, notes, (left_out,) if file.ragged else (), codes)
 
 
 def head_of(content: Path | bytes) -> bytes:
@@ -285,10 +285,6 @@ def ragged_error(content: Path | bytes, form: TextForm, detected: FileForm, name
     else:
         advice = "complete the row, remove lines that are not rows, or give the separator with sep="
     return InputError(f"{problem}; {advice}; skip_bad=True leaves such lines out")
-
-
-def _ragged_note(rows: int) -> str:
-    return f"{count(rows, 'line')} with more or fewer cells than the first row left out (skip_bad=True)"
 
 
 def _short(row: str) -> str:

@@ -150,13 +150,7 @@ def readable(name: str) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise InputError(f"{name} was deleted while it was being used; restore it and run again") from error
-    except (
-        pa.ArrowException,
-        OSError,
-        UnicodeError,
-        EOFError,
-        zlib.error,
-    ) as error:
+    except (pa.ArrowException, OSError, UnicodeError, EOFError, zlib.error) as error:
         why = str(error).splitlines()[0] if str(error) else "it ends too early"
         raise InputError(f"{name} cannot be read: {why}") from error
 
