@@ -121,7 +121,7 @@ def test_a_foreign_part_is_refused(table, tmp_path):
     facts["learned"]["parts"][0]["type"] = "os.system"
     model._fitted = lambda: (facts, arrays)
     model.save(tmp_path / "m.kway")
-    with pytest.raises(ModelFileError, match="'os.system'|expected a part"):
+    with pytest.raises(ModelFileError, match="expected a part"):
         kway.load(tmp_path / "m.kway")
 
 
