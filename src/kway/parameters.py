@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -27,8 +27,10 @@ class Rule:
     expected: str
     allows: Callable[[Any], bool]
 
-    def __or__(self, other: Rule) -> Rule:
-        return Rule(f"{self.expected} or {other.expected}", lambda value: self.allows(value) or other.allows(value))
+    def __or__(self, other: Self) -> Self:
+        return type(self)(
+            f"{self.expected} or {other.expected}", lambda value: self.allows(value) or other.allows(value)
+        )
 
     def check(self, name: str, value: Any) -> None:
         """Raise InputError if the value is not allowed."""

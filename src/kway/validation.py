@@ -79,10 +79,7 @@ def rows(
         return X  # the usual case: validate_data takes longer than a product
     if device is not None and is_tensor(X) and _sound(X):
         return _far(estimator, X, device, reset)
-    X = on_host(X)
-    refuse_masked(X, "X")
-    if sp.issparse(X):
-        refuse_loose_entries(X, "X")
+    X = hosted(X)
     try:
         if ready:
             validate_data(estimator, X, reset=reset, skip_check_array=True)  # the number of features alone
@@ -226,12 +223,9 @@ def plain_rows(X: Any, name: str = "X", *, sparse: bool = False) -> Rows:
         return X.rows.toarray() if sp.issparse(X.rows) and not sparse else X.rows
     if _ready(X) and _finite(X):  # as a rule
         return X
+    X = hosted(X, name)
     if sparse and sp.issparse(X):
         return _plain_csr(X, name)
-    X = on_host(X)
-    refuse_masked(X, name)
-    if sp.issparse(X):
-        refuse_loose_entries(X, name)
     try:
         array = X.toarray() if sp.issparse(X) else np.asarray(X)
     except (ValueError, TypeError) as error:
@@ -257,7 +251,16 @@ def plain_far(X: Any, device: Device) -> TensorRows | None:
     return TensorRows(device.put(X.detach()))
 
 
-def refuse_loose_entries(X: Any, name: str) -> None:
+def hosted(X: Any, name: str = "X") -> Any:
+    """Return X on the host; raise InputError for masked values, and for sparse entries outside the shape."""
+    X = on_host(X)
+    refuse_masked(X, name)
+    if sp.issparse(X):
+        _refuse_loose_entries(X, name)
+    return X
+
+
+def _refuse_loose_entries(X: Any, name: str) -> None:
     """Raise InputError for entries of a sparse matrix outside its shape: scipy would read and write other memory."""
     places: list[tuple[Any, int]] = []  # index arrays and the size that they are below
     offsets = np.zeros(1)
@@ -280,7 +283,6 @@ def refuse_loose_entries(X: Any, name: str) -> None:
 
 
 def _plain_csr(X: Any, name: str) -> Rows:
-    refuse_loose_entries(X, name)
     csr = sp.csr_matrix(X)
     if not np.isfinite(csr.data).all():
         raise InputError(f"{name} contains NaN or infinity; impute or drop such rows")

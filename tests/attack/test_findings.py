@@ -387,7 +387,7 @@ def test_no_thread_of_arrow_keeps_a_handler(tmp_path, monkeypatch):
     """A thread that releases a Python object while Python ends aborts the process."""
     import weakref
 
-    from kway.tables.sources import csv_files
+    from kway.tables.sources import csv_files, text_form
 
     handlers, options = [], csv_files.pa.csv.ParseOptions
 
@@ -399,5 +399,5 @@ def test_no_thread_of_arrow_keeps_a_handler(tmp_path, monkeypatch):
     path = Path(tmp_path / "header.csv")
     path.write_text("a,b,y\n")
     for _ in range(1500):  # without the wait, a handler was alive after 1 of 60 calls
-        csv_files.read_csv(path, "header.csv", csv_files.TableRequest())
+        csv_files.read_csv(path, "header.csv", text_form.EVERYTHING)
         assert handlers.pop()() is None

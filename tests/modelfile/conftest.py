@@ -9,12 +9,12 @@ import kway
 from kway.base import Classifier
 from kway.modelfile import schemas
 from kway.modelfile.schema import Array, Schema
-from kway.modelfile.value_checks import anything, whole_number
+from kway.modelfile.value_checks import ValueCheck, whole_number
 
 SCHEMA = Schema(
     facts={"n_iter": whole_number()},
     arrays=lambda _: {"means": Array(("float32", "float64"), ("K", "d"))},
-    params={"weights": anything},
+    params={"weights": ValueCheck("any value", lambda _: True)},
 )
 
 

@@ -298,7 +298,7 @@ def test_images_of_more_values_than_a_picture_has_are_refused():
 def test_problems_name_the_value_and_what_is_expected():
     size = value_checks.whole_number(1)
     assert size(True) == "is True, expected a whole number of at least 1"
-    assert value_checks.any_of(size, value_checks.text(3))("long") == (
+    assert (size | value_checks.text(3))("long") == (
         "is 'long', expected a whole number of at least 1 or text of at most 3 characters"
     )
     row = value_checks.json_object({"size": size, "names": value_checks.list_of(value_checks.text())}, ["names"])

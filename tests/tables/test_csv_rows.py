@@ -6,9 +6,9 @@ import io
 import pytest
 
 from kway.errors import InputError
-from kway.tables.read_options import UNKNOWN_FORM, TextForm
-from kway.tables.sources.csv_files import TableRequest, ragged_error, read_csv
-from kway.tables.sources.text_form import CsvRow, csv_rows, find_form, head_text
+from kway.tables.read_options import TextForm
+from kway.tables.sources.csv_files import ragged_error, read_csv
+from kway.tables.sources.text_form import CsvRow, TableRequest, csv_rows, find_form, head_text
 
 
 def test_rows_know_the_line_they_begin_in():
@@ -36,14 +36,14 @@ def test_a_head_is_text_without_its_mark_and_without_half_a_letter(encoding):
 def test_a_comment_behind_a_mark_is_seen_as_one():
     content = "\ufeff# made by hand\na,b\n".encode("utf-16-le")
     form = TextForm(",", "utf-16-le")
-    found = find_form(content, "t.csv", form)
+    found = find_form(content, "t.csv", TableRequest(form=form))
     assert "such as the first: '# made by hand'" in str(ragged_error(content, found.form, found, "t.csv"))
 
 
 def test_the_row_that_a_head_was_cut_in_is_not_looked_at(monkeypatch):
     monkeypatch.setattr("kway.tables.sources.text_form.HEAD", 20)
     head = b"a;b\n1;2\n3;4\n5,55;6666"[:20]
-    assert find_form(head, "cut.csv", UNKNOWN_FORM).form.sep == ";"
+    assert find_form(head, "cut.csv").form.sep == ";"
 
 
 # ---- passes over a file

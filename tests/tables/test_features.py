@@ -202,7 +202,7 @@ def test_a_column_of_mixed_objects_becomes_text():
 
 def test_bad_rows_at_transform(frame):
     features = Features().fit(frame[["age", "colour"]])
-    with pytest.raises(InputError, match=r"no column 'age' \(did you mean 'agge'\?\)"):
+    with pytest.raises(InputError, match=r"no feature column 'age' \(did you mean 'agge'\?\)"):
         features.transform(frame.rename(columns={"age": "agge"}))
     with pytest.warns(UserWarning, match="column 'age': 1 cell is not numbers and read as missing: 'old' in row 1"):
         one = features.transform({"age": ["old", "3"], "colour": ["red", "red"]})

@@ -78,7 +78,7 @@ def test_weights_are_tfidf_of_both_halves():
     expected = sp.hstack(halves).toarray()
     lengths = np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(block.toarray(), expected / np.maximum(lengths, 1e-9), atol=1e-6)
-    np.testing.assert_allclose(encoder.apply(pa.array([*texts, None])).toarray(), block.toarray(), atol=1e-7)
+    np.testing.assert_allclose(encoder.encode(pa.array([*texts, None])).toarray(), block.toarray(), atol=1e-7)
     assert "t: red apple" in encoder.output_names
     assert "t: ' ap'" in encoder.output_names
     assert block.shape[1] == len(encoder.output_names)
@@ -86,5 +86,5 @@ def test_weights_are_tfidf_of_both_halves():
 
 def test_unknown_terms_are_nothing():
     encoder, _ = learn_text(pa.array(["one two", "two three"]), "t")
-    assert encoder.apply(pa.array(["zzz", None])).nnz == 0
-    assert encoder.apply(pa.array([], pa.string())).shape == (0, len(encoder.output_names))
+    assert encoder.encode(pa.array(["zzz", None])).nnz == 0
+    assert encoder.encode(pa.array([], pa.string())).shape == (0, len(encoder.output_names))

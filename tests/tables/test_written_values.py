@@ -8,7 +8,7 @@ import pytest
 
 from kway.errors import InputError
 from kway.tables.read_options import TextForm
-from kway.tables.sources.text_form import find_form
+from kway.tables.sources.text_form import TableRequest, find_form
 from kway.tables.sources.values import EarlierRows, convert, needs_comma
 
 RNG = np.random.default_rng(0)
@@ -168,7 +168,7 @@ SEPARATORS = {
 
 @pytest.mark.parametrize(("text", "sep"), SEPARATORS.values(), ids=SEPARATORS.keys())
 def test_separators(text, sep):
-    assert find_form(text.encode(), "t.csv", TextForm()).form.sep == sep
+    assert find_form(text.encode(), "t.csv").form.sep == sep
 
 
 HEADERS = {
@@ -186,8 +186,8 @@ HEADERS = {
 
 @pytest.mark.parametrize(("text", "header"), HEADERS.values(), ids=HEADERS.keys())
 def test_headers(text, header):
-    assert find_form(text.encode(), "t.csv", TextForm()).form.header is header
-    assert find_form(text.encode(), "t.csv", TextForm(header=not header)).form.header is not header
+    assert find_form(text.encode(), "t.csv").form.header is header
+    assert find_form(text.encode(), "t.csv", TableRequest(form=TextForm(header=not header))).form.header is not header
 
 
 SECONDS = 1_706_745_599

@@ -11,13 +11,12 @@ schema.py            schemas, checks of arrays, and limits against hostile files
 value_checks.py      checks of parameters and facts
 schemas/             the schema of every class
 plain_steps.py       transformers of a Pipeline that a file can contain
-embedding_models.py  embedding models that a file may use
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,13 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kway
-from kway.errors import ModelFileError
+from kway.errors import InputError, ModelFileError
 from kway.modelfile import container, schemas
 from kway.modelfile.container import TensorInfo, model_path, pack_arrays, unpack_arrays, verify
-from kway.modelfile.embedding_models import AllowedModels, allow_embedding
-from kway.modelfile.schema import DAMAGED
+from kway.modelfile.schema import raise_if
 from kway.modelfile.schemas.index import check_index
-from kway.modelfile.value_checks import short_repr
+from kway.modelfile.value_checks import optional, short_repr, whole_number
 from kway.modelfile.values import Packed, decode_params, decode_value, encode_params, encode_value, estimator_class
 from kway.tables.outputs import is_model, python_output, refuse_foreign
 from kway.versions import current
@@ -42,6 +40,7 @@ __all__ = ["ModelInfo", "info", "load", "pack", "save", "unpack", "verify"]
 _PIPELINED = "PipelinedClassifier"  # the class that stores a Pipeline
 _INDEX = "Index"  # the class of a file that contains an index alone
 _LABELS, _FEATURES = "classes_", "feature_names_in_"  # arrays of every estimator
+AllowedModels = str | Path | Collection[str | Path] | Callable[[Any], Any] | None  # embedding models, by name
 
 
 @dataclass(frozen=True)
@@ -121,12 +120,8 @@ def save(estimator: Any, path: str | Path, notes: Mapping[str, Any] | None = Non
     refuse_foreign(python_output(model_path(path), "model", is_model), force)
     manifest, arrays = pack(estimator)
     tensors, kinds = pack_arrays(arrays)
-    manifest = manifest | {
-        "kway_version": kway.__version__,
-        "notes": encode_value(dict(notes or {}), "notes"),
-        "kinds": kinds,
-    }
-    container.write(path, manifest, tensors)
+    own = {"kway_version": kway.__version__, "notes": encode_value(dict(notes or {}), "notes"), "kinds": kinds}
+    container.write(path, manifest | own, tensors)
 
 
 def save_index(facts: dict[str, Any], arrays: dict[str, NDArray], path: str | Path, force: bool) -> None:
@@ -177,7 +172,7 @@ def load(path: str | Path, *, verify: bool = False, mmap: bool = True, embed: Al
         check_index(facts, opened.tensors)
         return kway.search.restore(facts, opened.tensors)
     arrays = unpack_arrays(opened.tensors, opened.manifest.get("kinds"))
-    return allow_embedding(unpack(opened.manifest, arrays), embed, path)
+    return _allow_embedding(unpack(opened.manifest, arrays), embed, path)
 
 
 def info(path: str | Path) -> ModelInfo:
@@ -216,8 +211,7 @@ def info(path: str | Path) -> ModelInfo:
 
 def _n_features(manifest: Mapping[str, Any]) -> int | None:
     found = manifest.get("n_features")
-    if found is not None and type(found) is not int:
-        raise ModelFileError(f"n_features in the model file is {short_repr(found)}, expected a whole number; {DAMAGED}")
+    raise_if(optional(whole_number())(found), "n_features")
     return found
 
 
@@ -234,9 +228,6 @@ def pack(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
         raise ModelFileError(f"this {name} is not fitted; call fit first")
     estimator = current(estimator)  # another thread may change it meanwhile
     facts, arrays = estimator._fitted()
-    clash = {_LABELS, _FEATURES} & set(arrays)
-    if clash:
-        raise ModelFileError(f"{name} packs {sorted(clash)}, names that every model file uses; rename these arrays")
     n_features = encode_value(getattr(estimator, "n_features_in_", None), "n_features_in_")
     params, learned = encode_params(estimator), encode_value(facts, "facts")
     manifest = Packed({"class": name, "params": params, "facts": learned, "n_features": n_features})
@@ -286,3 +277,80 @@ def _dict(manifest: Mapping[str, Any], key: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ModelFileError(f"the manifest of the model file has no {key!r}; it was not written by kway")
     return value
+
+
+# ---- embedding models
+#
+# A saved model contains the name of the model that embeds its texts. A hostile file could name a model whose code kway
+# would then download and run. So the caller names the allowed models: kway.load(path, embed="all-MiniLM-L6-v2"). Only
+# these are loaded, and only if they match the model that was used in fit (tables/features/embedder.py).
+#
+# A name can be in two places: in `embed_` of fitted Features, which predictions load, and in a parameter `embed`, which
+# a new fit would load.
+
+
+def _allow_embedding(model: Any, embed: AllowedModels, path: str | Path) -> Any:
+    """Restrict a loaded model to the embedding models that `embed` allows, and return it.
+
+    ModelFileError is raised if the file names another model. A single name, folder or function replaces the model of
+    the file; the features then check that it gives the same embeddings.
+    """
+    estimators = list(_estimators_in(model))
+    embedding = [estimator for estimator in estimators if getattr(estimator, "embed_", None) is not None]
+    replacement = embed if callable(embed) or isinstance(embed, str | Path) else None
+    if replacement is not None and not embedding:
+        raise InputError(f"{path} was trained without embed; leave embed out")
+    allowed = _allowed_names(embed)
+    used = [_restrict_features(features, replacement, allowed, path) for features in embedding]
+    for estimator in estimators:
+        name = estimator.get_params(deep=False).get("embed")
+        if name is None or _is_allowed(str(name), allowed):
+            continue
+        if not used:
+            raise _forbidden(str(name), path)
+        estimator.set_params(embed=used[0])  # a new fit loads what predictions load
+    return model
+
+
+def _restrict_features(features: Any, replacement: Any, allowed: list[str | Path], path: str | Path) -> str | None:
+    """Return the name of the embedding model that fitted features use from now on; None for a function."""
+    identity = features.embed_
+    if identity.kind != "function" and _is_allowed(identity.name, allowed):
+        return str(identity.name)
+    if replacement is not None:
+        features.use_embed(replacement)  # a function, or the new path of the folder
+        return None if callable(replacement) else str(replacement)
+    if identity.kind != "function":
+        raise _forbidden(identity.name, path)
+    return None  # a file does not contain functions; using the features raises an error that asks for it
+
+
+def _allowed_names(embed: AllowedModels) -> list[str | Path]:
+    if embed is None or callable(embed):
+        return []
+    return [embed] if isinstance(embed, str | Path) else list(embed)
+
+
+def _is_allowed(name: str, allowed: list[str | Path]) -> bool:
+    """Return whether a name, or a folder relative to the current folder, is one of those allowed."""
+    return any(str(entry) == name or Path(entry).absolute() == Path(name).absolute() for entry in allowed)
+
+
+def _forbidden(name: str, path: str | Path) -> ModelFileError:
+    shown = short_repr(name, 4000)
+    return ModelFileError(
+        f"{path} embeds its rows with the model {shown}, which would be downloaded and run; if you trust that model, "
+        f"allow it by name: kway.load(path, embed={shown}), or --embed on the command line"
+    )
+
+
+def _estimators_in(value: Any) -> Iterator[Any]:
+    """Yield all estimators in a value, at any depth and under any attribute, so that none escapes the check."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for entry in value:
+            yield from _estimators_in(entry)
+    elif hasattr(value, "get_params") and not isinstance(value, type):
+        yield value
+        yield from _estimators_in(vars(value))

@@ -1,13 +1,14 @@
 """The file format: safetensors, with the manifest of kway in its metadata.
 
     8 bytes     length h of the header, little-endian
-    h bytes     JSON {"__metadata__": {"format": "kway", "manifest": JSON}, name: {dtype, shape, data_offsets}, ...}
+    h bytes     JSON {"__metadata__": {"header_sha256": digest, "format": "kway", "manifest": JSON},
+                name: {dtype, shape, data_offsets}, ...}
                 padded with spaces so that the payload starts at a multiple of 64
     the rest    the tensors, one after another, widest numbers first so that each is aligned
 
-The manifest contains two SHA-256 digests. That of the header is checked on every read. That of the payload is checked
-by `verify`, which reads every byte. The header has only one valid spelling (keys sorted, no spaces), so any altered
-byte is found. The safetensors library can read these files. kway reads them itself because the library copies every
+The header contains two SHA-256 digests. That of the header itself, in which its own digits count as zeros, is checked
+on every read, so any altered byte is found. That of the payload, in the manifest, is checked by `verify`, which reads
+every byte. The safetensors library can read these files. kway reads them itself because the library copies every
 tensor and accepts an altered header.
 
 Text is not a tensor type. It is stored as UTF-8 bytes (N,) uint8 and offsets (n + 1,) int64. `kinds` names the arrays
@@ -90,14 +91,10 @@ def write(path: str | Path, manifest: Mapping[str, Any], tensors: Mapping[str, N
     table = _table({name: tensors[name] for name in ordered})
     full = {**manifest, "format": FORMAT, "format_version": FORMAT_VERSION}
     with replacing(place) as draft, draft.open("wb") as out:
-        start = _header(full, table, _UNKNOWN)  # a placeholder: the digest has a fixed length
-        out.write(start)
+        out.write(_header(full, table, _UNKNOWN))  # a placeholder: the digest has a fixed length
         digest = _stream(out, [tensors[name] for name in ordered])
-        header = _header(full, table, digest)
-        if len(header) != len(start):
-            raise AssertionError("the header changed its length with the digest")
         out.seek(0)
-        out.write(header)
+        out.write(_header(full, table, digest))
 
 
 def read(path: str | Path, *, mmap: bool = True, verify: bool = False) -> OpenedFile:
@@ -112,7 +109,9 @@ def read(path: str | Path, *, mmap: bool = True, verify: bool = False) -> Opened
         manifest, table = _parse(header, path)
         start = 8 + len(header)
         _check_layout(table, n_bytes - start, path)
-        raw = np.memmap(file, np.uint8, "r") if mmap else _in_memory(file, n_bytes, path)
+        file.seek(0)
+        raw = np.memmap(file, np.uint8, "r") if mmap else np.fromfile(file, np.uint8)
+        raw.flags.writeable = False
         if verify:
             _check_payload(file, start, manifest, path)
     tensors = {t.name: _view(raw[start + t.start : start + t.end], t, path) for t in table}
@@ -133,16 +132,6 @@ def verify(path: str | Path) -> None:
         If the file is damaged or was changed.
     """
     read(path, verify=True)
-
-
-def _in_memory(file: BufferedReader, n_bytes: int, path: Path) -> NDArray[np.uint8]:
-    """Read the whole file into memory."""
-    raw = np.empty(n_bytes, np.uint8)
-    file.seek(0)
-    if file.readinto(raw.data) != n_bytes:
-        raise ModelFileError(f"{path} became shorter while it was read; copy it again")
-    raw.flags.writeable = False
-    return raw
 
 
 def _check_payload(file: BufferedReader, start: int, manifest: Mapping[str, Any], path: Path) -> None:
@@ -181,32 +170,22 @@ def _stream(out: BinaryIO, arrays: list[NDArray]) -> str:
 
 def _header(manifest: Mapping[str, Any], table: tuple[TensorInfo, ...], payload_digest: str) -> bytes:
     """Return the 8 bytes of length and the header with both digests."""
-    full = {**manifest, "payload_sha256": payload_digest}
-    full["header_sha256"] = _digest(full, table)
-    text = _canonical(_document(full, table))
+    full = json.dumps({**manifest, "payload_sha256": payload_digest}, separators=(",", ":"), allow_nan=False)
+    metadata = {"header_sha256": _UNKNOWN, "format": FORMAT, "manifest": full}
+    rows = {t.name: {"dtype": t.dtype, "shape": list(t.shape), "data_offsets": [t.start, t.end]} for t in table}
+    text = json.dumps({"__metadata__": metadata, **rows}, separators=(",", ":")).encode("ascii")
     text += b" " * (-(8 + len(text)) % FileFormat.ALIGNMENT)
     if len(text) > FileLimit.HEADER_BYTES:
         raise ModelFileError(
             f"the parameters take {len(text):,} bytes, and a header may have {FileLimit.HEADER_BYTES:,}; pass fewer or "
             "shorter parameters"
         )
-    return len(text).to_bytes(8, "little") + text
+    return len(text).to_bytes(8, "little") + text.replace(_UNKNOWN.encode(), _digest(text, _UNKNOWN).encode(), 1)
 
 
-def _document(manifest: Mapping[str, Any], table: tuple[TensorInfo, ...]) -> dict[str, Any]:
-    rows = {t.name: {"dtype": t.dtype, "shape": list(t.shape), "data_offsets": [t.start, t.end]} for t in table}
-    return {"__metadata__": {"format": FORMAT, "manifest": _canonical(manifest).decode()}, **rows}
-
-
-def _digest(manifest: Mapping[str, Any], table: tuple[TensorInfo, ...]) -> str:
-    """Return the digest of the manifest (without this digest) and the table."""
-    content = {k: v for k, v in manifest.items() if k != "header_sha256"}
-    return hashlib.sha256(_canonical(_document(content, table))).hexdigest()
-
-
-def _canonical(value: Any) -> bytes:
-    """Return the only valid spelling of a JSON value."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+def _digest(header: bytes, given: str) -> str:
+    """Return the digest of a header in which the `given` digest, which comes first, is replaced by zeros."""
+    return hashlib.sha256(header.replace(given.encode(), _UNKNOWN.encode(), 1)).hexdigest()
 
 
 def _read_header(file: BinaryIO, n_bytes: int, path: Path) -> bytes:
@@ -237,9 +216,8 @@ def _parse(header: bytes, path: Path) -> tuple[dict[str, Any], tuple[TensorInfo,
             f"to {FORMAT_VERSION:d}; upgrade kway"
         )
     table = tuple(sorted((_row(name, value, path) for name, value in document.items()), key=lambda t: (t.start, t.end)))
-    text = header.rstrip(b" ")
-    same = text == _canonical(_document(manifest, table)) and len(header) - len(text) < FileFormat.ALIGNMENT
-    if not same or manifest.get("header_sha256") != _digest(manifest, table):
+    digest = str(metadata.get("header_sha256"))
+    if digest != _digest(header, digest):
         raise ModelFileError(f"the header of {path} was altered after it was saved; copy the file again")
     return manifest, table
 
@@ -247,7 +225,7 @@ def _parse(header: bytes, path: Path) -> tuple[dict[str, Any], tuple[TensorInfo,
 def _json(text: bytes | str, path: Path) -> dict[str, Any]:
     try:
         ascii_text = text.decode("ascii") if isinstance(text, bytes) else text.encode("ascii").decode()
-        value = json.loads(ascii_text, parse_constant=_refuse_constant, parse_float=_finite_float)
+        value = json.loads(ascii_text, parse_constant=_finite_float, parse_float=_finite_float)
         _check_values(value)
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{path} is not a kway model file, or its header was altered: {error}") from error
@@ -277,13 +255,9 @@ def _check_values(value: Any) -> None:
 
 def _finite_float(text: str) -> float:
     value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text:.40} is too large for a float")
+    if not math.isfinite(value):  # NaN and Infinity are not JSON
+        raise ValueError(f"{text:.40} is not a finite number")
     return value
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _row(name: str, value: Any, path: Path) -> TensorInfo:
@@ -414,11 +388,10 @@ def open_model(path: Path) -> Iterator[BufferedReader]:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         raise ModelFileError(_why_not(path, error)) from error
-    try:
-        _refuse_other_kinds(path, os.fstat(handle).st_mode)
-    except ModelFileError:
+    kind = describe_kind(os.fstat(handle).st_mode)
+    if kind is not None:
         os.close(handle)
-        raise
+        raise ModelFileError(f"{path} is {kind}; give the path of a regular file")
     with open(handle, "rb") as file:
         try:
             yield file
@@ -443,12 +416,6 @@ def model_place(path: str | Path) -> Path:
         return resolve_output(model_path(path))
     except InputError as error:
         raise ModelFileError(str(error)) from error
-
-
-def _refuse_other_kinds(path: Path, mode: int) -> None:
-    kind = describe_kind(mode)
-    if kind is not None:
-        raise ModelFileError(f"{path} is {kind}; give the path of a regular file")
 
 
 def _why_not(path: Path, error: OSError | ValueError) -> str:

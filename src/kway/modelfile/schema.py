@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.errors import ModelFileError
-from kway.modelfile.value_checks import Check, missing_and_unknown, short_repr
+from kway.modelfile.value_checks import Check, json_object, missing_and_unknown
 
 FLOAT_TYPES = ("float32", "float64")
 INT32_64 = ("int32", "int64")  # index arrays of scipy
@@ -63,10 +63,6 @@ class StoredObject:
     classes: NDArray
     sizes: dict[str, int]
 
-    def under(self, prefix: str) -> dict[str, NDArray]:
-        """Return the arrays whose names begin with a prefix, without the prefix."""
-        return {name.removeprefix(prefix): array for name, array in self.arrays.items() if name.startswith(prefix)}
-
 
 ArrayRule = Callable[[NDArray, Mapping[str, int]], str | None]  # array and sizes -> the problem with the values
 CrossRule = Callable[[StoredObject], str | None]  # the problem between facts and arrays
@@ -102,8 +98,6 @@ class Schema:
         Rules across facts and arrays. They run after the arrays were checked one by one.
     params : mapping of str to Check
         Checks of parameters in addition to those of all classes (schemas/estimators.py).
-    nested : tuple of str
-        Prefixes of arrays of contained objects, which have schemas of their own.
     after_restore : tuple of callable
         Rules for the restored object.
     optional_facts : tuple of str
@@ -115,29 +109,13 @@ class Schema:
     sizes: Callable[[StoredObject], Mapping[str, int]] = _no_sizes_or_arrays
     rules: tuple[CrossRule, ...] = ()
     params: Mapping[str, Check] = field(default_factory=dict)
-    nested: tuple[str, ...] = ()
     after_restore: tuple[Callable[[Any], str | None], ...] = ()
     optional_facts: tuple[str, ...] = ()
 
 
 def check_facts(schema: Schema, facts: Any, class_name: str) -> None:
     """Raise ModelFileError for facts that are missing, unknown or out of range."""
-    if not isinstance(facts, dict):
-        raise ModelFileError(
-            f"the facts of the {class_name} are {short_repr(facts)}, expected a JSON object; {DAMAGED}"
-        )
-    wrong = missing_and_unknown(facts, schema.facts, schema.optional_facts)
-    if wrong:
-        raise ModelFileError(f"the facts of the {class_name} do not fit: {wrong}; {DAMAGED}")
-    check_values(schema.facts, facts, f"the fact {{}} of the {class_name}")
-
-
-def check_values(checks: Mapping[str, Check], values: Mapping[str, Any], where: str) -> None:
-    """Raise ModelFileError for a value that its check refuses; `where` contains {} for the name of the value."""
-    for name, check in checks.items():
-        problem = check(values[name]) if name in values else None
-        if problem:
-            raise ModelFileError(f"{where.format(name)} {problem}; {DAMAGED}")
+    raise_if(json_object(schema.facts, schema.optional_facts)(facts), f"the {class_name}")
 
 
 def check_arrays(schema: Schema, stored: StoredObject) -> None:
@@ -145,41 +123,43 @@ def check_arrays(schema: Schema, stored: StoredObject) -> None:
     for name, size in schema.sizes(stored).items():
         _set_size(stored, name, size, f"the facts of the {stored.class_name}")
     declared = schema.arrays(stored)
-    names = [name for name in stored.arrays if not name.startswith(schema.nested)]
+    # contained classifiers have schemas of their own
+    contained = tuple(f"{fact}." for fact in ("inner", "members") if fact in stored.facts)
+    names = [name for name in stored.arrays if not name.startswith(contained)]
     wrong = missing_and_unknown(names, declared, [name for name, array in declared.items() if array.optional])
-    if wrong:
-        raise ModelFileError(f"the arrays of the {stored.class_name} do not fit: {wrong}; {DAMAGED}")
+    raise_if(wrong and f"has other arrays than expected ({wrong})", f"the {stored.class_name}")
     for name in names:
         _check_shape(name, stored.arrays[name], declared[name], stored)
     for name in names:  # after all shapes: rules use the sizes
         for array_rule in declared[name].rules:
-            _raise_if(array_rule(stored.arrays[name], stored.sizes), f"array {name!r}")
+            raise_if(array_rule(stored.arrays[name], stored.sizes), f"array {name!r}")
     for cross_rule in schema.rules:
-        _raise_if(cross_rule(stored), f"the {stored.class_name}")
+        raise_if(cross_rule(stored), f"the {stored.class_name}")
 
 
 def _check_shape(name: str, array: NDArray, declared: Array, stored: StoredObject) -> None:
     if array.dtype.name not in declared.dtypes:
-        _raise_if(f"has dtype {array.dtype}, expected {' or '.join(declared.dtypes)}", f"array {name!r}")
+        raise_if(f"has dtype {array.dtype}, expected {' or '.join(declared.dtypes)}", f"array {name!r}")
     if array.ndim != len(declared.shape):
-        _raise_if(f"has shape {array.shape}, expected ({', '.join(map(str, declared.shape))})", f"array {name!r}")
+        raise_if(f"has shape {array.shape}, expected ({', '.join(map(str, declared.shape))})", f"array {name!r}")
     for axis, (expected, size) in enumerate(zip(declared.shape, array.shape)):
         if isinstance(expected, str):
             _set_size(stored, expected, size, f"axis {axis} of array {name!r}")
         elif size != expected:
-            _raise_if(f"has shape {array.shape}, expected {expected} on axis {axis}", f"array {name!r}")
+            raise_if(f"has shape {array.shape}, expected {expected} on axis {axis}", f"array {name!r}")
 
 
 def _set_size(stored: StoredObject, name: str, size: int, where: str) -> None:
     """Set a size; raise ModelFileError, which names `where`, if it is 0 or was set to another value before."""
     first_size = stored.sizes.setdefault(name, size)
     if first_size != size:
-        _raise_if(f"has {name.rstrip('*')} = {size:,}, but elsewhere in the file it is {first_size:,}", where)
+        raise_if(f"has {name.rstrip('*')} = {size:,}, but elsewhere in the file it is {first_size:,}", where)
     if size < 1 and not name.endswith("*"):
-        _raise_if(f"is empty ({name} = {size})", where)
+        raise_if(f"is empty ({name} = {size})", where)
 
 
-def _raise_if(problem: str | None, where: str) -> None:
+def raise_if(problem: str | None, where: str) -> None:
+    """Raise ModelFileError if there is a problem; `where` says what has it."""
     if problem:
         raise ModelFileError(f"{where} of the model file {problem}; {DAMAGED}")
 
@@ -187,15 +167,15 @@ def _raise_if(problem: str | None, where: str) -> None:
 # ---- rules for the values of arrays
 
 
-def index_below(size: str | int) -> ArrayRule:
-    """Require 0 <= value < size."""
+def index_below(size: str | int, least: int = 0) -> ArrayRule:
+    """Require least <= value < size; a `least` of -1 allows the value for none."""
 
     def rule(array: NDArray, sizes: Mapping[str, int]) -> str | None:
         bound = sizes[size] if isinstance(size, str) else size
         if not array.size:
             return None
         low, high = int(array.min()), int(array.max())
-        return None if low >= 0 and high < bound else f"contains {low} to {high}, expected 0 to {bound - 1}"
+        return None if low >= least and high < bound else f"contains {low} to {high}, expected {least} to {bound - 1}"
 
     return rule
 
@@ -229,6 +209,11 @@ def offsets_to(size: str) -> ArrayRule:
 def finite(array: NDArray, _: Mapping[str, int]) -> str | None:
     """Require finite values; only for short arrays, because every value is read."""
     return None if np.isfinite(array).all() else "contains NaN or infinity"
+
+
+def no_nan(array: NDArray, _: Mapping[str, int]) -> str | None:
+    """Allow infinity, but not NaN; only for short arrays, because every value is read."""
+    return "contains NaN" if np.isnan(array).any() else None
 
 
 def positive(array: NDArray, _: Mapping[str, int]) -> str | None:

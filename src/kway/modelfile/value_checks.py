@@ -6,22 +6,25 @@ end of a sentence that begins with the name of the value:
     whole_number(1)("x")                          -> "is 'x', expected a whole number of at least 1"
     json_object({"n_rows": whole_number(1)})({})  -> "has other fields than expected ('n_rows' missing)"
 
-A `ValueCheck` also describes the allowed values, so that `any_of` can name several. Every field of a file must have a
+A `ValueCheck` also describes the allowed values, so that `|` can name several. Every field of a file must have a
 check: model files come from strangers, and `field_check` refuses a type that it does not know.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import math
 import sys
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
+
+from kway.parameters import Rule
 
 Check = Callable[[Any], str | None]  # value -> the problem with it, or None
 
@@ -29,20 +32,8 @@ LARGEST_INT = int(np.iinfo(np.int64).max)
 _LARGEST_FLOAT = sys.float_info.max
 
 
-@dataclass(frozen=True)
-class ValueCheck:
-    """A check that a predicate decides.
-
-    Parameters
-    ----------
-    expected : str
-        Description of the allowed values.
-    allows : callable
-        Returns whether a value is allowed.
-    """
-
-    expected: str
-    allows: Callable[[Any], bool]
+class ValueCheck(Rule):
+    """A check that a predicate decides, with a description of the allowed values."""
 
     def __call__(self, value: Any) -> str | None:
         """Return the problem with a value, or None."""
@@ -89,7 +80,6 @@ def text(max_length: int = 100_000) -> ValueCheck:
 boolean = ValueCheck("true or false", lambda value: isinstance(value, bool))
 label = ValueCheck("text or a number", lambda value: isinstance(value, str | bool | int | float))
 plain_dict = ValueCheck("a JSON object", lambda value: isinstance(value, dict))
-anything = ValueCheck("any value", lambda _: True)  # for values that are not used, or that their own class checks
 
 
 def one_of(*allowed: Any) -> ValueCheck:
@@ -97,13 +87,6 @@ def one_of(*allowed: Any) -> ValueCheck:
     return ValueCheck(
         f"one of {', '.join(map(repr, allowed))}",
         lambda value: any(type(value) is type(other) and value == other for other in allowed),
-    )
-
-
-def any_of(*checks: ValueCheck) -> ValueCheck:
-    """Allow the values that one of the checks allows."""
-    return ValueCheck(
-        " or ".join(check.expected for check in checks), lambda value: any(check.allows(value) for check in checks)
     )
 
 
@@ -148,6 +131,17 @@ def dataclass_object(cls: type, **checks: Check) -> Check:
     hints = typing.get_type_hints(cls)
     stored = [f.name for f in dataclasses.fields(cls) if typing.get_origin(hints[f.name]) is not np.ndarray]
     return json_object({name: checks[name] if name in checks else field_check(hints[name]) for name in stored} | checks)
+
+
+def record(path: str, **checks: Check) -> Check:
+    """Require the fields of the dataclass with this path, which is imported when a value is checked."""
+    module, _, name = path.rpartition(".")
+
+    @cache
+    def fields() -> Check:
+        return dataclass_object(getattr(importlib.import_module(module), name), **checks)
+
+    return lambda value: fields()(value)
 
 
 def field_check(hint: Any) -> Check:

@@ -105,21 +105,17 @@ def decode_params(name: str, params: dict[str, Any]) -> Any:
 
 def encode_value(value: Any, where: str) -> Any:
     """Return a value as JSON; `where` is its name in the error message if it cannot be stored."""
-    if value is None or isinstance(value, bool):
+    if isinstance(value, (np.bool_, np.integer, np.floating)):
+        value = value.item()
+    if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, str):
         return _encode_text(value, where)
-    if isinstance(value, (np.bool_, np.integer, np.floating)):
-        value = value.item()
-    if isinstance(value, (bool, int)):
-        return value
     if isinstance(value, float):
         return value if math.isfinite(value) else {"$": "float", "value": repr(value)}
     if isinstance(value, (list, tuple)):
-        return {
-            "$": type(value).__name__ if type(value) is tuple else "list",
-            "items": [encode_value(v, where) for v in value],
-        }
+        items = [encode_value(v, where) for v in value]
+        return {"$": "tuple" if type(value) is tuple else "list", "items": items}
     if isinstance(value, Packed):
         return {"$": "packed", "value": dict(value)}
     if isinstance(value, dict):

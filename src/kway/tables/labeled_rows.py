@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kway.errors import InputError
 from kway.suggest import listing
 from kway.tables.read_options import UNKNOWN_FORM, TextForm
-from kway.tables.sources.frames import is_number, is_table, n_rows, number_kinds, take_rows, text_columns
+from kway.tables.sources.frames import is_numeric, is_table, n_rows, number_kinds, take_rows, text_columns
 from kway.tables.sources.images import ImageForm
 from kway.tables.sources.values import NO_EARLIER_ROWS, ColumnFormat, EarlierRows
 
@@ -181,7 +181,7 @@ def number_rows(data: LabeledRows, columns: Sequence[str] | None = None) -> Labe
 def matrix_of(table: Any, names: Sequence[str], name: str) -> NDArray:
     """Return columns of a table as a matrix (n, d); `name` is the name of the table in the error message."""
     columns = [table.column(c) for c in names]
-    not_numeric = [c for c, column in zip(names, columns) if not _is_numeric(column.type)]
+    not_numeric = [c for c, column in zip(names, columns) if not is_numeric(column.type)]
     if not_numeric:
         raise InputError(
             f"{name} has columns that are not numeric: {listing(not_numeric)}; encode them as numbers or drop them"
@@ -191,10 +191,6 @@ def matrix_of(table: Any, names: Sequence[str], name: str) -> NDArray:
     for j, column in enumerate(columns):
         matrix[:, j] = column.cast("float64").to_numpy()
     return matrix
-
-
-def _is_numeric(kind: Any) -> bool:
-    return is_number(kind) or kinds.is_boolean(kind) or kinds.is_null(kind)
 
 
 def _exact_in_float32(column: Any) -> bool:

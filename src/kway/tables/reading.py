@@ -140,7 +140,7 @@ def _from_images(
         notes=read.notes,
         kept_columns={"file": np.asarray(read.files)},
         skipped=read.skipped,
-        left_out=tuple(f"{name}: {note}" for note in read.left_out),
+        left_out=(f"{name}: {images.skipped_note(read.skipped)}",) if read.skipped else (),
     )
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow.parquet as pq
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
@@ -48,6 +49,7 @@ from kway.tables.sources.table_files import (
     suffix_of,
     table_source,
 )
+from kway.tables.sources.text_form import TableRequest
 from kway.tables.sources.values import are_codes, present, trimmed
 from kway.tables.table_rows import table_rows
 from kway.text_tables import printable
@@ -156,8 +158,6 @@ def row_parts(path: Path, options: ReadOptions) -> list[RowPart]:
 
 
 def _parquet_parts(file: Path, folder: Path) -> Iterator[RowPart]:
-    import pyarrow.parquet as pq
-
     with readable(file.name):
         metadata = pq.read_metadata(file)
     if folder.is_dir() and "=" in str(file.relative_to(folder).parent):
@@ -194,7 +194,8 @@ def part_stream(part: RowPart, options: ReadOptions, requirements: RowRequiremen
 def _part_tables(part: RowPart, options: ReadOptions, requirements: RowRequirements) -> Iterator[TableSource]:
     file = Path(part.file)
     if part.kind == "lines":
-        return csv_pieces(file, options.form, requirements.form, requirements.columns or ())
+        names = requirements.columns or ()
+        return csv_pieces(file, TableRequest((), options.form, requirements.form, names))
     if part.kind == "row groups":
         return parquet_batches(file, range(part.first, part.last))
     return iter([table_source(file)])
@@ -233,8 +234,6 @@ def measure_extent(source: Any, options: ReadOptions) -> Extent:
 
 def _measure_files(path: Path, first: LabeledRows, d: int, options: ReadOptions) -> Extent:
     """Return the extent of a file or folder that is read in pieces, given its first piece and number of features."""
-    import pyarrow.parquet as pq
-
     files = list_files(path)
     if not files[0].name.lower().endswith(".parquet"):
         text_bytes_per_byte = 3.0 if files[0].name.lower().endswith(".gz") else 1.0  # text shrinks to about a third

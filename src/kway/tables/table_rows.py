@@ -6,23 +6,20 @@ values train, val and test divides the rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import pyarrow.types as kinds
 from numpy.typing import NDArray
 
 from kway.errors import InputError, UsageError
 from kway.suggest import listing
 from kway.tables.labeled_rows import LabeledRows, RowRequirements
 from kway.tables.read_options import ALL, ReadOptions, TextForm
-from kway.tables.sources.csv_files import LoadedTable, TableRequest, first_cells
+from kway.tables.sources.csv_files import LoadedTable, first_cells
 from kway.tables.sources.frames import (
-    is_number,
+    is_numeric,
     is_text,
     plain_numbers,
     refuse_repeated,
@@ -31,9 +28,8 @@ from kway.tables.sources.frames import (
 )
 from kway.tables.sources.labels import SKIP_ROWS, column_labels, label_sets, rows_with_labels, split_masks
 from kway.tables.sources.table_files import TableSource, open_table, refuse_missing_columns
+from kway.tables.sources.text_form import TableRequest
 from kway.tables.sources.values import convert
-
-_NO_COLUMNS: Mapping[str, str] = MappingProxyType({})
 
 
 def table_rows(
@@ -56,21 +52,14 @@ def table_rows(
     refuse_unknown_columns(columns, options, name)
     if loaded.table.num_rows == 0:
         raise InputError(f"{name} has a header but no rows; give at least one row")
-    kept_columns = _kept_columns(source, columns, options, requirements, loaded.form)
-    table, left_out = loaded.table, loaded.left_out
-    target = _target_that_rows_need(options)
-    if target is not None:
-        table, has_label, unlabeled = rows_with_labels(table, target)
-        kept_columns = {c: column.filter(has_label) for c, column in kept_columns.items()}
-        left_out += unlabeled
     decimal = loaded.form.decimal or requirements.form.decimal or "."
-    rows = _separate_columns(table, name, options, requirements, source.has_types, decimal, loaded.missing_columns)
+    kept_columns = _kept_columns(source, columns, options, requirements, loaded.form)
+    rows = _separate_columns(loaded, name, options, requirements, source.has_types, decimal, kept_columns)
     rows = replace(
         rows,
         form=loaded.form,
         notes=tuple(f"{name}: {note}" for note in loaded.notes),
-        left_out=tuple(f"{name}: {note}" for note in (*left_out, *rows.left_out)),
-        kept_columns=kept_columns,
+        left_out=tuple(f"{name}: {note}" for note in (*loaded.left_out, *rows.left_out)),
         first_cells=_first_cells(source, loaded.form, columns) if requirements.columns is None else {},
     )
     return _divide_by_split(rows)
@@ -86,21 +75,8 @@ def frame_rows(
     refuse_unknown_columns(columns, checked, name)
     if table.num_rows == 0:
         raise InputError(f"{name} has no rows; give at least one row")
-    unlabeled: tuple[str, ...] = ()
-    target = _target_that_rows_need(options)
-    if target is not None:
-        table, _, unlabeled = rows_with_labels(table, target)
-    rows = _separate_columns(table, name, options, requirements, has_types=True, decimal=options.decimal)
-    labels = y if options.target is None else rows.y
-    return _divide_by_split(replace(rows, y=labels, left_out=(*unlabeled, *rows.left_out)))
-
-
-def _target_that_rows_need(options: ReadOptions) -> str | None:
-    """Return the target if rows without a label are left out, None if they are not.
-
-    With several labels per row, no label is the empty set, which is valid.
-    """
-    return options.target if options.skip_bad and options.multilabel is None else None
+    rows = _separate_columns(LoadedTable(table), name, options, requirements, True, options.decimal, {})
+    return _divide_by_split(rows if options.target is not None else replace(rows, y=y))
 
 
 def _load(
@@ -133,24 +109,29 @@ def _first_cells(source: TableSource, form: TextForm, columns: list[str]) -> dic
 
 
 def _separate_columns(
-    table: Any,
+    loaded: LoadedTable,
     name: str,
     options: ReadOptions,
     requirements: RowRequirements,
     has_types: bool,
     decimal: str | None,
-    missing_columns: Mapping[str, str] = _NO_COLUMNS,
+    kept_columns: dict[str, Any],
 ) -> LabeledRows:
     """Separate features, labels, groups and order.
 
     `has_types` states whether text and numbers differ in the source. If `decimal` is None, the columns decide the
-    decimal mark. `missing_columns` are those that some file of a folder does not have.
+    decimal mark.
     """
+    table, unlabeled = loaded.table, tuple[str, ...]()
+    # with several labels per row, no label is the empty set, which is valid
+    if options.skip_bad and options.target is not None and options.multilabel is None:
+        table, has_label, unlabeled = rows_with_labels(table, options.target)
+        kept_columns = {c: column.filter(has_label) for c, column in kept_columns.items()}
     y = None if options.target is None else _labels(table, name, options, requirements, has_types)
     features = _feature_columns(list(table.column_names), options, requirements, name)
     roles = [c for c in (options.group, options.order, options.weight) if c is not None]
     target = [] if options.target is None else [options.target]
-    refuse_missing_columns([*features, *roles, *target], missing_columns)
+    refuse_missing_columns([*features, *roles, *target], loaded.missing_columns)
     earlier = requirements.earlier
     keep_as_text = [c for c in requirements.text_columns if c not in earlier.formats]
     selected = table.select(list(dict.fromkeys([*features, *roles])))
@@ -163,7 +144,8 @@ def _separate_columns(
         order=_role_values(converted.table, options.order, f"order {options.order!r} of {name}"),
         weights=None if options.weight is None else row_weights(converted.table, options.weight, name),
         written=converted.written,
-        left_out=converted.strays,
+        left_out=(*unlabeled, *converted.strays),
+        kept_columns=kept_columns,
     )
 
 
@@ -231,7 +213,7 @@ def _role_values(table: Any, column: str | None, what: str) -> NDArray | None:
 def row_weights(table: Any, column: str, name: str) -> NDArray[np.float64]:
     """Return the weights (n,) of a column, NaN if a cell is empty; raise InputError if the column is not numeric."""
     values = whole_column(table.column(column))
-    if not (is_number(values.type) or kinds.is_boolean(values.type) or kinds.is_null(values.type)):
+    if not is_numeric(values.type):
         raise InputError(f"weight {column!r} of {name} is not a column of numbers; name a column of weights")
     return np.asarray(values.cast("float64").to_numpy(zero_copy_only=False), np.float64)
 

@@ -1,9 +1,8 @@
 """The schema of each class in a model file; `check` compares a file with it before the object is restored.
 
-estimators.py   parameters by name; linear models, neighbors, centroids, exemplars
+estimators.py   parameters by name; linear models, neighbors, centroids, exemplars, several labels per row
 trees.py        boosted trees and forests
 wrappers.py     classifiers that contain another one: temperature, prediction sets, "unknown", blends, maps, pipelines
-multilabel.py   several labels per row
 index.py        indexes, their stores and metrics
 features.py     the columns that Features learned
 """
@@ -17,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.errors import KwayError, ModelFileError
-from kway.modelfile.schema import DAMAGED, Schema, StoredObject, check_arrays, check_facts, check_values
-from kway.modelfile.schemas import estimators, features, multilabel, trees, wrappers
+from kway.modelfile.schema import DAMAGED, Schema, StoredObject, check_arrays, check_facts, raise_if
+from kway.modelfile.schemas import estimators, features, trees, wrappers
 from kway.modelfile.schemas.estimators import PARAMS
-from kway.modelfile.value_checks import whole_number
+from kway.modelfile.value_checks import optional, whole_number
 
 SCHEMAS: dict[str, Schema] = {
     "BlendClassifier": wrappers.BLEND,
@@ -35,7 +34,7 @@ SCHEMAS: dict[str, Schema] = {
     "LinearClassifier": estimators.LINEAR,
     "LogisticClassifier": estimators.LINEAR,
     "MappedClassifier": wrappers.MAPPED,
-    "MultilabelClassifier": multilabel.MULTILABEL,
+    "MultilabelClassifier": estimators.MULTILABEL,
     "NaiveBayesClassifier": estimators.LINEAR,
     "NeighborsClassifier": estimators.NEIGHBORS,
     "OpenSetClassifier": wrappers.OPEN_SET,
@@ -46,13 +45,6 @@ SCHEMAS: dict[str, Schema] = {
     "TemperatureScaledClassifier": wrappers.TEMPERATURE,
     "TreesClassifier": trees.TREES,
 }
-
-
-def find_schema(name: str) -> Schema:
-    """Return the schema of a class."""
-    if name not in SCHEMAS:
-        raise ModelFileError(f"kway.modelfile.schemas.SCHEMAS has no schema for {name}; add one")
-    return SCHEMAS[name]
 
 
 def check_params(name: str, estimator: Any) -> None:
@@ -73,7 +65,8 @@ def _check_types(name: str, estimator: Any) -> None:
     """Check the parameters of an estimator and of the estimators among them."""
     params = estimator.get_params(deep=False)
     params_of_class = SCHEMAS[name].params if name in SCHEMAS else {}
-    check_values({**PARAMS, **params_of_class}, params, f"the parameter {{}} of the {name}")
+    for key, check_value in {**PARAMS, **params_of_class}.items():
+        raise_if(check_value(params[key]) if key in params else None, f"the parameter {key} of the {name}")
     members = [each[-1] if isinstance(each, tuple) else each for each in params.get("estimators") or ()]
     for value in (*params.values(), *members):
         if hasattr(value, "get_params"):
@@ -84,7 +77,7 @@ def check(
     name: str, estimator: Any, facts: Any, arrays: Mapping[str, NDArray], classes: NDArray, n_features: int | None
 ) -> None:
     """Raise ModelFileError for content that does not match the schema."""
-    schema = find_schema(name)
+    schema = SCHEMAS[name]
     check_params(name, estimator)
     check_facts(schema, facts, name)
     sizes = {"K": len(classes)} | ({} if n_features is None else {"d": n_features})
@@ -93,23 +86,17 @@ def check(
 
 def check_restored(name: str, estimator: Any) -> None:
     """Raise ModelFileError if the parts of a restored object do not fit together."""
-    for rule in find_schema(name).after_restore:
-        problem = rule(estimator)
-        if problem:
-            raise ModelFileError(f"the {name} of the model file {problem}; {DAMAGED}")
+    for rule in SCHEMAS[name].after_restore:
+        raise_if(rule(estimator), f"the {name}")
 
 
 def check_common(name: str, classes: Any, names: Any, n_features: Any) -> None:
     """Raise ModelFileError for invalid labels, names of columns or number of columns, which every class has."""
     if classes.ndim != 1 or not len(classes):
-        raise ModelFileError(f"the labels of the {name} have shape {classes.shape}, expected (K,); {DAMAGED}")
+        raise_if(f"has labels of shape {classes.shape}, expected (K,)", f"the {name}")
     if not bool(np.all(classes[1:] > classes[:-1])):
-        raise ModelFileError(f"the labels of the {name} are not in ascending order, each once; {DAMAGED}")
-    problem = None if n_features is None else whole_number(1)(n_features)
-    if problem:
-        raise ModelFileError(f"n_features of the {name} {problem}; {DAMAGED}")
+        raise_if("has labels that are not in ascending order, each once", f"the {name}")
+    raise_if(optional(whole_number(1))(n_features), f"n_features of the {name}")
     if names is not None and (names.dtype.kind not in "UO" or names.shape != (n_features,)):
-        raise ModelFileError(
-            f"the names of the columns of the {name} have dtype {names.dtype} and shape {names.shape}, expected text "
-            f"of shape ({n_features},); {DAMAGED}"
-        )
+        got = f"names of columns of dtype {names.dtype} and shape {names.shape}"
+        raise_if(f"has {got}, expected text of shape ({n_features},)", f"the {name}")

@@ -1,12 +1,15 @@
 """Schemas of linear models, neighbors, centroids and exemplars, and checks of parameters by name.
 
-PARAMS          checks of parameters by name, for all classes. Parameters that only `fit` uses are not in it: the class
-                itself checks them (`_check_parameters`).
+PARAMS          checks of parameters by name, for all classes. Parameters that only `fit` uses, and those that the
+                class itself checks (`_check_parameters`), are not in it.
 LINEAR          W (R, d) and b (R,). R is 1 for two classes or `targets="number"`, otherwise K.
 KERNEL_SOFTMAX  W (R, r) and b (R,) on r columns, which m landmarks make from rows of d columns.
 NEIGHBORS       n training rows with class codes (n,) < K, and an index of the m rows that vote.
 CENTROID        one mean per class (K, d), and an index if the classifier has one.
 EXEMPLAR        n exemplars (n, d) with their offsets and class codes.
+MULTILABEL      several labels per row: base rates and thresholds (K,), calibration (3,), and one of two kinds of model:
+                linear, with weights (K, d) and biases (K,); or neighbors, a NeighborsClassifier under "inner." and the
+                labels of its n rows as CSR, indptr (n + 1,) and indices (m,) < K.
 """
 
 from __future__ import annotations
@@ -14,41 +17,43 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kway.modelfile.schema import (
     FLOAT_TYPES,
+    INT32_64,
     Array,
-    CrossRule,
     FileLimit,
     Schema,
     StoredObject,
     finite,
     index_below,
+    offsets_to,
     same_dtype,
     valid_weights,
 )
 from kway.modelfile.schemas.index import (
+    INDEX_RULES,
     POWER,
     base_of,
     declared_rows,
     index_arrays,
     index_facts,
-    index_rules,
     index_sizes,
     row_rules,
 )
+from kway.modelfile.schemas.wrappers import inner_manifest
 from kway.modelfile.value_checks import (
     LARGEST_INT,
     Check,
     ValueCheck,
-    any_of,
-    anything,
-    boolean,
-    json_object,
     label,
     list_of,
     number,
     one_of,
     optional,
+    record,
     text,
     whole_number,
 )
@@ -70,30 +75,18 @@ _PART = ValueCheck("a part of kway", dataclasses.is_dataclass)
 _CLASS_WEIGHTS = ValueCheck("{label: weight}", lambda value: isinstance(value, dict))
 
 PARAMS: dict[str, Check] = {
-    "agreement": optional(any_of(number(0.0, 1.0), _PART)),
-    "class_weight": optional(any_of(one_of("balanced"), _CLASS_WEIGHTS)),
+    "class_weight": optional(one_of("balanced") | _CLASS_WEIGHTS),
     "device": text(100),
     "estimator": optional(_ESTIMATOR),
     "estimators": optional(list_of(_MEMBER)),
     "features": optional(_ESTIMATOR),
-    "index": optional(any_of(text(100), _PART)),
-    "loss": text(100),
-    "max_distance": optional(number(allow_nan=True)),
-    "method": text(100),
-    "metric": any_of(text(100), _PART),
-    "multiclass": text(100),
-    "n_exemplars": whole_number(1),
-    "n_jobs": optional(any_of(whole_number(1, 2**31), whole_number(-(2**31), -1))),
-    "n_neighbors": whole_number(1),
+    "index": optional(text(100) | _PART),
+    "metric": text(100) | _PART,
+    "n_jobs": optional(whole_number(1, 2**31) | whole_number(-(2**31), -1)),
     "outlier_label": optional(label),
-    "per_class": boolean,
     "random_state": optional(whole_number(0, 2**32 - 1)),
-    "smoothing": number(0.0, exclusive=True),
-    "temperature": number(0.0, exclusive=True),
-    "ties": text(100),
     "unknown": optional(label),
-    "verbose": any_of(whole_number(), boolean),
-    "weights": any_of(text(100), _PART),
+    "weights": text(100) | _PART,
 }
 
 
@@ -127,7 +120,6 @@ LINEAR = Schema(
     arrays=_arrays,
     sizes=_sizes,
     rules=(_two_classes, same_dtype("coef", "intercept")),
-    params={"targets": one_of("one-hot", "number"), "solver": anything},
 )
 
 KERNEL_SOFTMAX = Schema(
@@ -140,32 +132,15 @@ KERNEL_SOFTMAX = Schema(
     },
     sizes=_sizes,
     rules=LINEAR.rules,
-    params={"gamma": any_of(one_of("scale"), number(0.0, exclusive=True))},
-)
-
-
-_SHARE = number(0.0, 1.0)
-_AGREEMENT = json_object(  # kway.neighbors.agreement.Agreement
-    {
-        "target": _SHARE,
-        "confidence": _SHARE,
-        "of": text(),
-        "n_queries": whole_number(),
-        "disagreements": whole_number(),
-        "bound": _SHARE,
-        "probes": optional(whole_number()),
-        "n_rows": whole_number(1),
-    }
 )
 
 
 def _neighbors_arrays(stored: StoredObject) -> dict[str, Array]:
-    index = index_arrays(stored.facts["index"], stored.under("index."), ids="n")
     return {
         "codes": Array(("int64",), ("n",), (index_below("K"),)),
         "weights": Array(("float64",), ("n",), (valid_weights,), optional=True),
-        **(declared_rows("n", stored.arrays) if _has_rows(stored) else {}),
-        **{f"index.{name}": array for name, array in index.items()},
+        **(declared_rows("n", "rows.indptr" in stored.arrays) if _has_rows(stored) else {}),
+        **index_arrays(stored, "n"),
     }
 
 
@@ -200,10 +175,10 @@ def _sparse_rows_supported(model: Any) -> str | None:
 
 
 NEIGHBORS = Schema(
-    facts={"index": index_facts, "agreement": optional(_AGREEMENT)},
+    facts={"index": index_facts, "agreement": optional(record("kway.neighbors.agreement.Agreement"))},
     arrays=_neighbors_arrays,
-    sizes=lambda stored: index_sizes(stored.facts["index"]),
-    rules=(_codes_and_rows_fit, _n_neighbors_bounded, *index_rules(), *row_rules("n")),
+    sizes=index_sizes,
+    rules=(_codes_and_rows_fit, _n_neighbors_bounded, *INDEX_RULES, *row_rules("n")),
     after_restore=(_sparse_rows_supported,),
 )
 
@@ -211,14 +186,7 @@ NEIGHBORS = Schema(
 def _centroid_arrays(stored: StoredObject) -> dict[str, Array]:
     """Declare the means, and the index over the means of classes with rows."""
     arrays = {"means": Array(FLOAT_TYPES, ("K", "d")), "weights": Array(("float64",), ("K",), (valid_weights,))}
-    if "index" in stored.facts:
-        index = index_arrays(stored.facts["index"], stored.under("index."), ids="n")
-        arrays |= {f"index.{name}": array for name, array in index.items()}
-    return arrays
-
-
-def _centroid_sizes(stored: StoredObject) -> dict[str, int]:
-    return {"n": stored.sizes["K"]} | (index_sizes(stored.facts["index"]) if "index" in stored.facts else {})
+    return arrays | index_arrays(stored, "n")
 
 
 def _index_covers_classes(stored: StoredObject) -> str | None:
@@ -238,10 +206,6 @@ def _index_matches_params(stored: StoredObject) -> str | None:
     return None if base == metric else f"has an index with the metric {base!r}, not {metric!r}"
 
 
-def _if_indexed(rule: CrossRule) -> CrossRule:
-    return lambda stored: rule(stored) if "index" in stored.facts else None
-
-
 CENTROID = Schema(
     facts={
         "spread": number(0.0),
@@ -251,8 +215,8 @@ CENTROID = Schema(
     },
     optional_facts=("unit", "index"),
     arrays=_centroid_arrays,
-    sizes=_centroid_sizes,
-    rules=(_index_matches_params, _index_covers_classes, *map(_if_indexed, index_rules())),
+    sizes=lambda stored: {"n": stored.sizes["K"]} | index_sizes(stored),
+    rules=(_index_matches_params, _index_covers_classes, *INDEX_RULES),
     params={"metric": one_of("euclidean", "cosine")},
 )
 
@@ -266,4 +230,65 @@ EXEMPLAR = Schema(
         "center": Array(FLOAT_TYPES, ("d",), (finite,)),
     },
     rules=(same_dtype("exemplars", "offsets"),),
+)
+
+
+# ---- several labels per row
+
+
+def _between_0_and_1(array: NDArray, _: Any) -> str | None:
+    return None if (array > 0).all() and (array < 1).all() else "contains values that are not between 0 and 1"
+
+
+def _multilabel_arrays(stored: StoredObject) -> dict[str, Array]:
+    arrays = {
+        "rates": Array(("float64",), ("K",), (_between_0_and_1,)),
+        "thresholds": Array(("float64",), ("K",), (finite,)),
+        "calibration": Array(("float64",), (3,), (finite,)),
+    }
+    if stored.params["kind"] == "linear":
+        return {**arrays, "weights": Array(FLOAT_TYPES, ("K", "d")), "biases": Array(FLOAT_TYPES, ("K",))}
+    return {
+        **arrays,
+        "rows.indptr": Array(INT32_64, ("n + 1",), (offsets_to("m*"),)),
+        "rows.indices": Array(INT32_64, ("m*",), (index_below("K"),)),
+    }
+
+
+def _kind_fits(stored: StoredObject) -> str | None:
+    inner = stored.facts.get("inner")
+    if stored.params["kind"] == "linear":
+        return None if inner is None else "has an inner classifier that a linear model does not use"
+    if inner is None or inner["class"] != "NeighborsClassifier":
+        return "has no nearest neighbors"
+    return None if inner["n_features"] == stored.sizes.get("d") else "takes other columns than its neighbors"
+
+
+def _rows_fit(model: Any) -> str | None:
+    """Require the labels of every row that the index can return, and at least n_neighbors rows."""
+    if model.kind == "linear":
+        return None
+    rows, neighbors = model.label_rows_.shape[0], model.neighbors_
+    if rows != neighbors.index_.n_rows:
+        return f"has labels of {rows:,} rows, and {neighbors.index_.n_rows:,} rows in its index"
+    return None if neighbors.n_neighbors <= rows else "has a larger n_neighbors than rows"
+
+
+def _labels_are_text(stored: StoredObject) -> str | None:
+    return None if np.asarray(stored.classes).dtype.kind in "UOT" else "has labels that are not text"
+
+
+MULTILABEL = Schema(
+    facts={"inner": inner_manifest},
+    optional_facts=("inner",),
+    arrays=_multilabel_arrays,
+    rules=(_kind_fits, _labels_are_text),
+    params={
+        "kind": one_of("linear", "neighbors"),
+        "sep": text(100),
+        "alpha": number(0.0),
+        "n_neighbors": whole_number(1),
+        "metric": one_of("euclidean", "cosine"),
+    },
+    after_restore=(_rows_fit,),
 )

@@ -5,7 +5,7 @@ begin with its position among the parts, for example "features.0.numbers.mean".
 
     NumbersPart      p source columns, and Numbers if they are scaled
     VectorPart       one column of vectors, and Numbers if they are scaled
-    WordsPart        one column of text or categories, encoded by Levels, LevelCodes or Terms
+    Levels, LevelCodes, Terms    one column of categories, as columns of 0 and 1 or as codes, or of text
     EmbeddedPart     one column of texts that a language model embeds
     Numbers          fill, mean, spread (p,) and flagged (f,) < p; outputs p + f columns
     SparseScaling    the largest absolute values (p,) of sparse columns
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -31,13 +30,13 @@ from kway.modelfile.value_checks import (
     Check,
     ValueCheck,
     boolean,
-    dataclass_object,
     json_object,
     list_of,
     number,
     one_of,
     optional,
     plain_dict,
+    record,
     short_repr,
     text,
     whole_number,
@@ -50,32 +49,28 @@ _NAMES = list_of(text())
 _FORM = list_of(whole_number(1, _MAX_PIXELS), 3)
 
 
-@cache
-def _part_checks() -> dict[str, Check]:
-    """Return a check per type of part."""
-    # these modules load scikit-learn, which most models do not need
-    from kway.tables.features import parts
-    from kway.tables.features.numbers import Numbers, SparseScaling
-    from kway.tables.features.shapes import Shapes
-
-    width: dict[str, Check] = {"width": whole_number(1)}
-    checks: dict[type, dict[str, Check]] = {
-        parts.NumbersPart: {},
-        parts.WordsPart: {},
-        parts.VectorPart: width,
-        parts.EmbeddedPart: width,
-        Numbers: {},
-        SparseScaling: {},
-        Shapes: {"form": _FORM, "top": number(0.0, exclusive=True)},
-    }
-    return {cls.__name__: dataclass_object(cls, type=one_of(cls.__name__), **checks[cls]) for cls in checks}
+_WIDTH: dict[str, Check] = {"width": whole_number(1)}
+_FIELDS: dict[str, dict[str, Check]] = {  # type of part -> checks of fields that replace those of their types
+    "NumbersPart": {},
+    "Levels": {},
+    "LevelCodes": {},
+    "Terms": {},
+    "VectorPart": _WIDTH,
+    "EmbeddedPart": _WIDTH,
+    "Numbers": {},
+    "SparseScaling": {},
+    "Shapes": {"form": _FORM, "top": number(0.0, exclusive=True)},
+}
+_PARTS = {  # their module loads scikit-learn, which most models do not need
+    kind: record(f"kway.tables.features.parts.{kind}", type=one_of(kind), **checks) for kind, checks in _FIELDS.items()
+}
 
 
 def _check_part(value: Any) -> str | None:
     kind = value.get("type") if isinstance(value, dict) else None
-    if not isinstance(kind, str) or kind not in _part_checks():
-        return f"is {short_repr(value)}, expected a part: {', '.join(_part_checks())}"
-    return _part_checks()[kind](value)
+    if not isinstance(kind, str) or kind not in _PARTS:
+        return f"is {short_repr(value)}, expected a part: {', '.join(_PARTS)}"
+    return _PARTS[kind](value)
 
 
 def _check_image_form(value: Any) -> str | None:
@@ -95,18 +90,10 @@ def _are_formats(value: Any) -> bool:
 
 _FORMATS = ValueCheck("{column: decimal mark or date format}", _are_formats)
 
-_COLUMN_RECORD = json_object(  # kway.tables.features.parts.ColumnRecord
-    {
-        **dict.fromkeys(("column", "kind", "done"), text()),
-        "missing": number(allow_nan=True),
-        "levels": optional(whole_number()),
-        "used": boolean,
-    }
-)
 _LEARNED = json_object(
     {
         "parts": list_of(_check_part),
-        "records": list_of(_COLUMN_RECORD),
+        "records": list_of(record("kway.tables.features.parts.ColumnRecord")),
         "columns": optional(_NAMES),
         "words": _NAMES,
         "written": _FORMATS,
@@ -196,8 +183,8 @@ def _arrays(stored: StoredObject) -> dict[str, Array]:
 
 
 def _with_arrays(part: Mapping[str, Any], place: str) -> list[tuple[str, str]]:
-    """Return (place, type) of the objects in a part that have arrays: itself, its numbers or its encoder."""
-    inside = [(f"{place}.{key}", part[key]) for key in ("numbers", "encoder") if part.get(key)]
+    """Return (place, type) of the objects in a part that have arrays: itself, or its numbers."""
+    inside = [(f"{place}.numbers", part["numbers"])] if part.get("numbers") else []
     return [(where, each["type"]) for where, each in [(place, part), *inside] if each["type"] in _ARRAYS]
 
 
@@ -229,12 +216,11 @@ def _measure_part(part: Mapping[str, Any], place: str, sizes: Mapping[str, int])
         return _PartWidth(width, problem or (None if p == n_read else f"reads {n_read} columns and scales {p}"))
     if kind == "EmbeddedPart":
         return _PartWidth(part["width"])
-    encoder = part["encoder"]
-    if encoder["type"] == "Levels":
-        return _PartWidth(len(encoder["levels"]) + encoder["has_others"] + encoder["has_missing"])
-    if encoder["type"] == "LevelCodes":
+    if kind == "Levels":
+        return _PartWidth(len(part["levels"]) + part["has_others"] + part["has_missing"])
+    if kind == "LevelCodes":
         return _PartWidth(1)
-    return _PartWidth(sum(sizes[f"{family}s of {place}.encoder*"] for family in ("word", "piece")))
+    return _PartWidth(sum(sizes[f"{family}s of {place}*"] for family in ("word", "piece")))
 
 
 def _shapes_problem(form: Any, place: str, sizes: Mapping[str, int]) -> str | None:
@@ -299,7 +285,7 @@ def _matrix_problem(stored: StoredObject, of_matrix: list[bool]) -> str | None:
 
 def _columns_of(part: Mapping[str, Any]) -> list[str]:
     if part["type"] == "NumbersPart":
-        return [source["column"] for source in part["sources"]]
+        return [column for column, _ in part["sources"]]
     return [part["column"]] if "column" in part else []
 
 
@@ -309,5 +295,4 @@ FEATURED = Schema(
     arrays=_arrays,
     sizes=lambda stored: {"n_out": stored.facts["learned"]["n_out"]},
     rules=(same_labels, _output_columns_fit, _input_columns_fit),
-    nested=("inner.",),
 )

@@ -54,7 +54,6 @@ from kway.modelfile.value_checks import (
     LARGEST_INT,
     Check,
     ValueCheck,
-    any_of,
     boolean,
     json_object,
     number,
@@ -67,7 +66,7 @@ from kway.modelfile.value_checks import (
 Facts = Mapping[str, Any]
 _BASES = {"gaussian": "euclidean", "laplacian": "manhattan"}  # metric -> the distance that orders rows in the same way
 POWER = whole_number(-(2**11), 2**11)  # exponent of the power of two that scales the rows, if it is not 1
-_AUTO = any_of(one_of("auto"), whole_number(1, 2**31))
+_AUTO = one_of("auto") | whole_number(1, 2**31)
 
 
 @dataclass(frozen=True)
@@ -84,8 +83,6 @@ class IndexKind:
         The distances that it supports with full rows, and with codes.
     sparse : bool
         Whether it accepts CSR rows.
-    ordered : bool
-        Whether codes of bits are stored in the order of cells, relative to the landmark of their cell.
     """
 
     recipe: Mapping[str, Check] = field(default_factory=dict)
@@ -94,7 +91,6 @@ class IndexKind:
     bases: tuple[str, ...] = ()
     coded_bases: tuple[str, ...] = ()
     sparse: bool = False
-    ordered: bool = False
 
 
 def _stores_bits(facts: Facts) -> bool:
@@ -153,7 +149,6 @@ _KINDS: dict[str, IndexKind] = {
         _landmarks,
         bases=("euclidean", "cosine", "dot", "haversine"),
         coded_bases=("euclidean", "cosine", "dot"),
-        ordered=True,
     ),
     "lsh": IndexKind(
         {"n_tables": whole_number(1), "n_bits": _AUTO, "probes": _AUTO, "seed": whole_number()},
@@ -210,23 +205,29 @@ def index_facts(value: Any) -> str | None:
     return problem or (None if kind is None else _metric_problem(kind, value))
 
 
-def index_arrays(facts: Facts, present: Mapping[str, NDArray], ids: str | int | None) -> dict[str, Array]:
-    """Return the arrays of an index; `ids` is the upper bound of its ids, None if it may have no ids of its own."""
-    kind, store = _KINDS.get(facts["recipe"]["index"], IndexKind()), facts["recipe"].get("store")
+def index_arrays(stored: StoredObject, ids: str | int | None) -> dict[str, Array]:
+    """Return the arrays of the index, if there is one; `ids` bounds its ids, None if it may have no ids of its own."""
+    facts = stored.facts.get("index")
+    if facts is None:
+        return {}
+    name, store = facts["recipe"]["index"], facts["recipe"].get("store")
+    kind = _KINDS.get(name, IndexKind())
     arrays = {} if ids is None else {"ids": Array(("int64",), ("m",), (index_below(ids), distinct), optional=True)}
     codes_only = store is not None and not store["rerank"]
     if _stores_bits(facts):
-        arrays |= {name: array for name, array in _BIT_CODES.items() if name != "codes.center" or not kind.ordered}
+        arrays |= _BIT_CODES
+        if name == "landmarks":  # its codes are relative to the landmark of their cell
+            del arrays["codes.center"]
     elif store is not None:  # an index on a GPU writes full rows without codes; reading computes them
         arrays |= {name: replace(array, optional=not codes_only) for name, array in _INT8_CODES.items()}
     if not codes_only:
-        arrays |= declared_rows("m", present, kind.sparse)
-    return arrays | dict(kind.arrays(facts))
+        arrays |= declared_rows("m", kind.sparse and "index.rows.indptr" in stored.arrays)
+    return {f"index.{name}": array for name, array in (arrays | dict(kind.arrays(facts))).items()}
 
 
-def declared_rows(n: str, present: Mapping[str, NDArray], sparse: bool = True) -> dict[str, Array]:
-    """Declare rows (n, d): dense, or CSR if those are present."""
-    if not (sparse and "rows.indptr" in present):
+def declared_rows(n: str, sparse: bool) -> dict[str, Array]:
+    """Declare rows (n, d), dense or CSR."""
+    if not sparse:
         return {"rows": Array(FLOAT_TYPES, (n, "d"))}
     entries = f"entries of {n}*"
     return {
@@ -251,82 +252,86 @@ def row_rules(n: str, prefix: str = "") -> tuple[CrossRule, ...]:
     return (offsets, ordered)
 
 
-def index_rules(key: str = "index") -> tuple[CrossRule, ...]:
-    """Return the rules across the facts (under `key`) and the arrays of an index.
+def _stored_bytes(stored: StoredObject) -> int:
+    return sum(array.nbytes for name, array in stored.arrays.items() if name.startswith("index."))
 
-    A rule returns None if a file fulfils it, or what is wrong with the file.
-    """
 
-    def stored_bytes(stored: Any) -> int:
-        return sum(array.nbytes for array in stored.under(f"{key}.").values())
+def _projection(stored: StoredObject) -> str | None:
+    """A projection keeps at most the coordinates of its basis, or all coordinates without a basis."""
+    width = stored.sizes.get("M*")
+    if width is None:
+        return None
+    facts = stored.facts["index"]
+    length, n_coordinates = facts.get("length"), 3 if base_of(facts) == "haversine" else stored.sizes["d"]
+    fits = length <= width if width else length == n_coordinates
+    return None if fits else f"has projections of {length} out of {width or n_coordinates} coordinates"
 
-    def projection(stored: Any) -> str | None:
-        """A projection keeps at most the coordinates of its basis, or all coordinates without a basis."""
-        length, width = stored.facts[key] and stored.facts[key].get("length"), stored.sizes.get("M*")
-        if width is None:
-            return None
-        n_coordinates = 3 if base_of(stored.facts[key]) == "haversine" else stored.sizes["d"]
-        fits = length <= width if width else length == n_coordinates
-        return None if fits else f"has projections of {length} out of {width or n_coordinates} coordinates"
 
-    def hash_tables(stored: Any) -> str | None:
-        """The tables of LSH have equally many directions, at most 62 each."""
-        if "B" not in stored.sizes:
-            return None
-        B, T = stored.sizes["B"], stored.facts[key]["recipe"]["n_tables"]
-        fits = T <= FileLimit.ITEMS and B % T == 0 and B // T <= 62  # a hash is an int64, of at most 62 bits
-        return None if fits else f"has {B} directions for {T} hash tables"
+def _hash_tables(stored: StoredObject) -> str | None:
+    """The tables of LSH have equally many directions, at most 62 each."""
+    if "B" not in stored.sizes:
+        return None
+    B, T = stored.sizes["B"], stored.facts["index"]["recipe"]["n_tables"]
+    fits = T <= FileLimit.ITEMS and B % T == 0 and B // T <= 62  # a hash is an int64, of at most 62 bits
+    return None if fits else f"has {B} directions for {T} hash tables"
 
-    def codes_of_bits(stored: Any) -> str | None:
-        """The words of a row contain all bits of D columns, and the type of factors fits the encoding."""
-        from kway.kernels.codes.bits import WIDEST_FILTER
 
-        D, P, words = (stored.sizes.get(name) for name in ("D", "P", "words*"))
-        if P is None:
-            return None
-        W, bits, m = D // 64, stored.facts[key]["recipe"]["store"]["bits"], stored.sizes["m"]
-        fits = D % 64 == 0 and stored.sizes["d"] <= D and min(W, WIDEST_FILTER) == P and P + words == bits * W
-        center = stored.arrays.get(f"{key}.codes.center")
-        # codes of unit rows around 0 have a factor of 2 bytes and no half square; all others 4 bytes and both
-        unit_rows = base_of(stored.facts[key]) == "cosine" and center is not None and not center.any()
-        layout = (stored.arrays[f"{key}.codes.factor"].itemsize, stored.sizes["halves*"])
-        fits = fits and layout == ((2, 0) if unit_rows else (4, m))
-        return None if fits else f"has codes of {P} and {words} words per row for {D} columns of {bits} bits"
+def _codes_of_bits(stored: Any) -> str | None:
+    """The words of a row contain all bits of D columns, and the type of factors fits the encoding."""
+    from kway.kernels.codes.bits import WIDEST_FILTER
 
-    def sharded_hashes(stored: Any) -> str | None:
-        """The hash tables of sharded LSH indexes, computed when the file is read, fit in memory."""
-        facts = stored.facts[key]
-        inner = facts and facts["recipe"].get("recipe")
-        if not inner or inner["index"] != "lsh":
-            return None
-        rows, d, tables = stored.sizes["m"], stored.sizes["d"], inner["n_tables"]
-        # loading computes the tables again: at most 62 directions per table, of 8 bytes per row and per column
-        needed = 8 * tables * 62 * (rows + d * min(facts["recipe"]["shards"], rows))
-        fits = tables <= FileLimit.ITEMS and needed <= max(BLOCK_BYTES, MAX_EXPANSION * stored_bytes(stored))
-        return None if fits else f"has {tables:,} hash tables for {rows:,} rows of {d:,} columns"
+    D, P, words = (stored.sizes.get(name) for name in ("D", "P", "words*"))
+    if P is None:
+        return None
+    W, bits, m = D // 64, stored.facts["index"]["recipe"]["store"]["bits"], stored.sizes["m"]
+    fits = D % 64 == 0 and stored.sizes["d"] <= D and min(W, WIDEST_FILTER) == P and P + words == bits * W
+    center = stored.arrays.get("index.codes.center")
+    # codes of unit rows around 0 have a factor of 2 bytes and no half square; all others 4 bytes and both
+    unit_rows = base_of(stored.facts["index"]) == "cosine" and center is not None and not center.any()
+    layout = (stored.arrays["index.codes.factor"].itemsize, stored.sizes["halves*"])
+    fits = fits and layout == ((2, 0) if unit_rows else (4, m))
+    return None if fits else f"has codes of {P} and {words} words per row for {D} columns of {bits} bits"
 
-    def dense_queries(stored: Any) -> str | None:
-        """A dense query for sparse rows is not much larger than the stored rows."""
-        indptr = stored.arrays.get(f"{key}.rows.indptr")
-        n_bytes, d = stored_bytes(stored), stored.sizes["d"]
-        fits = indptr is None or not expands_too_much(n_bytes, 8 * d)  # a search makes a dense query of d float64
-        return None if fits else f"has sparse rows of {d:,} columns in {n_bytes:,} bytes"
 
-    def cell_sizes(stored: Any) -> str | None:
-        """The sizes of the cells add up to the number of rows."""
-        sizes = stored.arrays.get(f"{key}.sizes")
-        fits = sizes is None or ((sizes <= stored.sizes["m"]).all() and int(sizes.sum()) == stored.sizes["m"])
-        return None if fits else f"has cells of {int(sizes.sum()):,} rows in all for {stored.sizes['m']:,} rows"
+def _sharded_hashes(stored: Any) -> str | None:
+    """The hash tables of sharded LSH indexes, computed when the file is read, fit in memory."""
+    facts = stored.facts.get("index")
+    inner = facts and facts["recipe"].get("recipe")
+    if not inner or inner["index"] != "lsh":
+        return None
+    rows, d, tables = stored.sizes["m"], stored.sizes["d"], inner["n_tables"]
+    # loading computes the tables again: at most 62 directions per table, of 8 bytes per row and per column
+    needed = 8 * tables * 62 * (rows + d * min(facts["recipe"]["shards"], rows))
+    fits = tables <= FileLimit.ITEMS and needed <= max(BLOCK_BYTES, MAX_EXPANSION * _stored_bytes(stored))
+    return None if fits else f"has {tables:,} hash tables for {rows:,} rows of {d:,} columns"
 
-    return (
-        projection,
-        hash_tables,
-        codes_of_bits,
-        sharded_hashes,
-        dense_queries,
-        cell_sizes,
-        *row_rules("m", f"{key}."),
-    )
+
+def _dense_queries(stored: StoredObject) -> str | None:
+    """A dense query for sparse rows is not much larger than the stored rows."""
+    if "index.rows.indptr" not in stored.arrays:
+        return None
+    n_bytes, d = _stored_bytes(stored), stored.sizes["d"]
+    fits = not expands_too_much(n_bytes, 8 * d)  # a search makes a dense query of d float64
+    return None if fits else f"has sparse rows of {d:,} columns in {n_bytes:,} bytes"
+
+
+def _cell_sizes(stored: Any) -> str | None:
+    """The sizes of the cells add up to the number of rows."""
+    sizes = stored.arrays.get("index.sizes")
+    fits = sizes is None or ((sizes <= stored.sizes["m"]).all() and int(sizes.sum()) == stored.sizes["m"])
+    return None if fits else f"has cells of {int(sizes.sum()):,} rows in all for {stored.sizes['m']:,} rows"
+
+
+# rules across the facts and the arrays of an index
+INDEX_RULES: tuple[CrossRule, ...] = (
+    _projection,
+    _hash_tables,
+    _codes_of_bits,
+    _sharded_hashes,
+    _dense_queries,
+    _cell_sizes,
+    *row_rules("m", "index."),
+)
 
 
 def check_index(facts: Any, arrays: Mapping[str, NDArray], shape: tuple[int, int] | None = None) -> None:
@@ -340,9 +345,10 @@ def check_index(facts: Any, arrays: Mapping[str, NDArray], shape: tuple[int, int
     check_arrays(_ALONE, StoredObject("index", {}, {"index": facts}, prefixed, np.empty(0), sizes))
 
 
-def index_sizes(facts: Facts) -> dict[str, int]:
-    """Return the sizes that the facts of an index give."""
-    return {"m": facts["n_rows"], "d": facts["n_features"]}
+def index_sizes(stored: StoredObject) -> dict[str, int]:
+    """Return the sizes that the facts of the index give; none if there is no index."""
+    facts = stored.facts.get("index")
+    return {} if facts is None else {"m": facts["n_rows"], "d": facts["n_features"]}
 
 
 _INT8_CODES = {
@@ -365,12 +371,9 @@ _BIT_CODES = {
 
 _ALONE = Schema(
     facts={"index": index_facts},
-    arrays=lambda stored: {
-        f"index.{name}": array
-        for name, array in index_arrays(stored.facts["index"], stored.under("index."), ids=LARGEST_INT).items()
-    },
-    sizes=lambda stored: index_sizes(stored.facts["index"]),
-    rules=index_rules(),
+    arrays=lambda stored: index_arrays(stored, LARGEST_INT),
+    sizes=index_sizes,
+    rules=INDEX_RULES,
 )
 
 

@@ -14,29 +14,13 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.modelfile.schema import Array, ArrayRule, Schema, StoredObject, ascending, finite, index_below, offsets_to
-from kway.modelfile.value_checks import one_of
+from kway.modelfile.schema import Array, Schema, StoredObject, ascending, finite, index_below, no_nan, offsets_to
 
 _MAX_SUM = float(np.finfo(np.float32).max)  # of the absolute values of all leaves, so that no score overflows
 
 
-def _missing_or_below(size: str) -> ArrayRule:
-    """Require -1 (none) <= value < size."""
-
-    def rule(array: NDArray, sizes: Mapping[str, int]) -> str | None:
-        low, high = int(array.min(initial=-1)), int(array.max(initial=-1))
-        fits = low >= -1 and high < sizes[size]
-        return None if fits else f"contains {low} to {high}, expected -1 to {sizes[size] - 1}"
-
-    return rule
-
-
 def _from_0_to_1(array: NDArray, _: Mapping[str, int]) -> str | None:
     return None if bool(((array >= 0) & (array <= 1)).all()) else "contains values that are not from 0 to 1"
-
-
-def _no_nan(array: NDArray, _: Mapping[str, int]) -> str | None:
-    return "contains NaN" if np.isnan(array).any() else None
 
 
 def _bounded_sum(array: NDArray, _: Mapping[str, int]) -> str | None:
@@ -49,15 +33,15 @@ def _arrays(_: StoredObject) -> dict[str, Array]:
 
     return {
         "starts": Array(("int64",), ("starts of trees",), (ascending, offsets_to("m"))),
-        "column": Array(("int32",), ("m",), (_missing_or_below("d"),)),
-        "threshold": Array(("float64",), ("m",), (_no_nan,)),
+        "column": Array(("int32",), ("m",), (index_below("d", -1),)),
+        "threshold": Array(("float64",), ("m",), (no_nan,)),
         "gap_left": Array(("bool",), ("m",)),
         "share_left": Array(("float32",), ("m",), (_from_0_to_1,)),
         "leaf_starts": Array(("int64",), ("starts of leaves",), (offsets_to("e"),)),
         "scores": Array(("int32",), ("e",), (index_below("R"),)),
         "values": Array(("float64",), ("e",), (_bounded_sum,)),
         "baseline": Array(("float64",), ("R",), (finite, _bounded_sum)),
-        "category_row": Array(("int32",), ("d",), (_missing_or_below("c*"),)),
+        "category_row": Array(("int32",), ("d",), (index_below("c*", -1),)),
         "known_categories": Array(("uint32",), ("c*", WORDS)),
         "left_categories": Array(("uint32",), ("b*", WORDS)),
     }
@@ -86,10 +70,4 @@ def _category_splits(stored: StoredObject) -> str | None:
     return None if fits else "compares categories with a set that it does not contain"
 
 
-TREES = Schema(
-    facts={},
-    arrays=_arrays,
-    sizes=_sizes,
-    rules=(_leaves_have_entries, _category_splits),
-    params={"kind": one_of("boosted", "extra")},
-)
+TREES = Schema(facts={}, arrays=_arrays, sizes=_sizes, rules=(_leaves_have_entries, _category_splits))

@@ -18,11 +18,20 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kway.modelfile.plain_steps import PASSTHROUGH, STEPS
-from kway.modelfile.schema import FLOAT_TYPES, Array, FileLimit, Schema, StoredObject, ascending, finite, index_below
-from kway.modelfile.schemas.index import index_arrays, index_facts, index_rules, index_sizes
+from kway.modelfile.schema import (
+    FLOAT_TYPES,
+    Array,
+    FileLimit,
+    Schema,
+    StoredObject,
+    ascending,
+    finite,
+    index_below,
+    no_nan,
+)
+from kway.modelfile.schemas.index import INDEX_RULES, index_arrays, index_facts, index_sizes
 from kway.modelfile.value_checks import (
     LARGEST_INT,
     ValueCheck,
@@ -34,6 +43,7 @@ from kway.modelfile.value_checks import (
     one_of,
     optional,
     plain_dict,
+    record,
     text,
     whole_number,
 )
@@ -97,19 +107,14 @@ def reasons(value: Any) -> str | None:
 # ---- temperature
 
 
-def _reliability(stored: StoredObject) -> dict[str, Array]:
-    diagrams = [when for when in ("before", "after") if f"{when}.edges" in stored.arrays]
-    return {f"{when}.{name}": array for when in diagrams for name, array in _diagram(when).items()}
-
-
-def _diagram(when: str) -> dict[str, Array]:
-    bins = f"bins {when}"
-    means = Array(("float64",), (bins,))
+def _reliability(when: str) -> dict[str, Array]:
+    """Declare the arrays of the reliability diagram before or after scaling."""
+    means = Array(("float64",), (f"bins {when}",), optional=True)
     return {
-        "edges": Array(("float64",), (f"edges {when}",), (ascending,)),
-        "confidence": means,
-        "accuracy": means,
-        "rows": Array(("int64",), (bins,), (index_below(LARGEST_INT),)),
+        f"{when}.edges": Array(("float64",), (f"edges {when}",), (ascending,), optional=True),
+        f"{when}.confidence": means,
+        f"{when}.accuracy": means,
+        f"{when}.rows": Array(("int64",), (f"bins {when}",), (index_below(LARGEST_INT),), optional=True),
     }
 
 
@@ -130,19 +135,11 @@ TEMPERATURE = Schema(
     facts={
         "inner": inner_manifest,
         "losses": list_of(_ANY_NUMBER, length=2),
-        "fit": json_object(  # kway.confidence.temperature.TemperatureFit
-            {
-                "temperature": number(0.0, exclusive=True),
-                **dict.fromkeys(("low", "high", "slope_low", "slope_high"), _ANY_NUMBER),
-                "n_rows": whole_number(),
-                "assumed_error": boolean,
-            }
-        ),
+        "fit": record("kway.confidence.temperature.TemperatureFit", temperature=number(0.0, exclusive=True)),
         "scores": json_object({"source": one_of("decision_function", "log-probabilities"), "smoothing": _SHARE}),
     },
-    arrays=_reliability,
+    arrays=lambda _: _reliability("before") | _reliability("after"),
     rules=(_edges_around_bins, same_labels, same_columns),
-    nested=("inner.",),
     after_restore=(_has_source,),
 )
 
@@ -150,26 +147,12 @@ TEMPERATURE = Schema(
 # ---- conformal
 
 
-def _no_nan(array: NDArray, _: Any) -> str | None:
-    return "contains NaN" if np.isnan(array).any() else None
-
-
 def _has_probabilities(model: Any) -> str | None:
-    return (
-        None
-        if hasattr(model.estimator_, "predict_proba")
-        else "needs probabilities that its inner classifier does not have"
-    )
+    fits = hasattr(model.estimator_, "predict_proba")
+    return None if fits else "needs probabilities that its inner classifier does not have"
 
 
-_GUARANTEE = json_object(  # kway.confidence.conformal.CoverageGuarantee
-    {
-        "coverage": _POSITIVE_SHARE,
-        "method": text(),
-        "per_class": boolean,
-        **dict.fromkeys(("n_calibration", "n_short", "n_classes", "n_full", "n_zero"), whole_number()),
-    }
-)
+_GUARANTEE = record("kway.confidence.conformal.CoverageGuarantee", coverage=_POSITIVE_SHARE)
 _THRESHOLD = ValueCheck("a number of at least 0, or infinity", lambda value: type(value) is float and value >= 0)
 
 
@@ -183,17 +166,14 @@ def _depth_bounded(stored: StoredObject) -> str | None:
 HIERARCHICAL = Schema(
     facts={"inner": inner_manifest, "guarantee": _GUARANTEE, "threshold": _THRESHOLD},
     rules=(same_labels, same_columns, _depth_bounded),
-    params={"sep": text(100)},
-    nested=("inner.",),
     after_restore=(_has_probabilities,),
 )
 
 
 CONFORMAL = Schema(
     facts={"inner": inner_manifest, "guarantee": _GUARANTEE},
-    arrays=lambda _: {"thresholds": Array(("float64",), ("K",), (_no_nan,))},
+    arrays=lambda _: {"thresholds": Array(("float64",), ("K",), (no_nan,))},
     rules=(same_labels, same_columns),
-    nested=("inner.",),
     after_restore=(_has_probabilities,),
 )
 
@@ -202,7 +182,6 @@ COSTS = Schema(
     facts={"inner": inner_manifest},
     arrays=lambda _: {"costs": Array(("float64",), ("K", "K"), (finite,))},
     rules=(same_labels, same_columns),
-    nested=("inner.",),
     after_restore=(_has_probabilities,),
 )
 
@@ -250,38 +229,20 @@ BLEND = Schema(
     optional_facts=("reasons",),
     arrays=_backgrounds,
     rules=(_check_members,),
-    nested=("members.",),
     after_restore=(_members_give_probabilities,),
 )
 
 
 # ---- open set
 
-_FALSE_ACCEPTS = json_object(  # kway.confidence.impostors.FalseAccepts
-    {
-        "score": one_of(*_METHODS_OF_SCORE),
-        "impostors": text(),
-        **dict.fromkeys(("auroc", "bound", "confidence", "worst_share"), _ANY_NUMBER),
-        **dict.fromkeys(("accepted", "n_impostors"), whole_number()),
-        "worst_class": optional(label),
-    }
+_SCORE = one_of(*_METHODS_OF_SCORE)
+_FALSE_ACCEPTS = record("kway.confidence.impostors.FalseAccepts", score=_SCORE, worst_class=optional(label))
+_OPEN_SET_GUARANTEE = record(
+    "kway.confidence.openset.OpenSetGuarantee",
+    score=_SCORE,
+    false_rejects=_POSITIVE_SHARE,
+    false_accepts=optional(_FALSE_ACCEPTS),
 )
-_OPEN_SET_GUARANTEE = json_object(  # kway.confidence.openset.OpenSetGuarantee
-    {
-        "score": one_of(*_METHODS_OF_SCORE),
-        "false_rejects": _POSITIVE_SHARE,
-        "n_calibration": whole_number(),
-        "threshold": _ANY_NUMBER,
-        "false_accepts": optional(_FALSE_ACCEPTS),
-    }
-)
-
-
-def _index_arrays(stored: StoredObject) -> dict[str, Array]:
-    if stored.facts["index"] is None:
-        return {}
-    arrays = index_arrays(stored.facts["index"], stored.under("index."), ids=None)
-    return {f"index.{name}": array for name, array in arrays.items()}
 
 
 def _check_unknown_label(stored: StoredObject) -> str | None:
@@ -310,10 +271,9 @@ OPEN_SET = Schema(
         "index": optional(index_facts),
         "spreads": list_of(number(0.0, exclusive=True), length=2),
     },
-    arrays=_index_arrays,
-    sizes=lambda stored: {} if stored.facts["index"] is None else index_sizes(stored.facts["index"]),
-    rules=(_check_unknown_label, same_labels, same_columns, *index_rules()),
-    nested=("inner.",),
+    arrays=lambda stored: index_arrays(stored, None),
+    sizes=index_sizes,
+    rules=(_check_unknown_label, same_labels, same_columns, *INDEX_RULES),
     after_restore=(_score_computable,),
     optional_facts=("spreads",),  # only with an index
 )
@@ -335,8 +295,6 @@ MAPPED = Schema(
         "map.rotation": Array(("float64",), ("r", "d"), (finite,), optional=True),
     },
     rules=(same_labels, _check_mapped_columns),
-    params={"map": one_of("scales", "mixtures")},
-    nested=("inner.",),
 )
 
 
@@ -407,5 +365,4 @@ PIPELINED = Schema(
     arrays=_pipeline_arrays,
     sizes=_pipeline_sizes,
     rules=(same_labels, _check_pipeline_columns, _features_come_first),
-    nested=("inner.",),
 )

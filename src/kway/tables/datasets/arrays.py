@@ -101,18 +101,18 @@ class Dataset:
         """
         if self.x_test is not None or self.y_train is None:
             return self
-        train, test = stratified(self.y_train, seed)
-        return replace(
-            self,
-            x_train=self.x_train[train],
-            y_train=self.y_train[train],
-            x_test=self.x_train[test],
-            y_test=self.y_train[test],
-        )
+        return divided(self, *stratified(self.y_train, seed))
 
 
-def stratified(y: NDArray, seed: int, share: float = 0.2) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the positions of training and test rows, with `share` of every class for testing."""
+def divided(data: Dataset, train: NDArray, test: NDArray) -> Dataset:
+    """Return a dataset with the test part `test` of its rows, positions or a mask (n,); extras stay as they are."""
+    x, y = data.x_train, data.y_train
+    labels = (None, None) if y is None else (y[train], y[test])
+    return replace(data, x_train=x[train], y_train=labels[0], x_test=x[test], y_test=labels[1])
+
+
+def stratified(y: NDArray, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the positions of training and test rows, with 20% of every class for testing."""
     from sklearn.model_selection import train_test_split
 
     _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
@@ -122,7 +122,7 @@ def stratified(y: NDArray, seed: int, share: float = 0.2) -> tuple[NDArray[np.in
         raise InputError(
             f"{len(y)} rows in {len(counts)} classes cannot be split: no class has two rows; give a test file"
         )
-    held = max(n_classes, round(share * len(several)))  # at least one row per class
+    held = max(n_classes, round(0.2 * len(several)))  # at least one row per class
     kept, drawn = train_test_split(several, test_size=held, stratify=codes[several], random_state=seed)
     single = np.flatnonzero(counts[codes] == 1)
     return np.sort(np.concatenate([kept, single])), np.sort(drawn)

@@ -18,7 +18,7 @@ import numpy as np
 
 from kway.errors import InputError
 from kway.suggest import listing, nearest
-from kway.tables.datasets.arrays import Dataset, read_npz
+from kway.tables.datasets.arrays import Dataset, divided, read_npz
 from kway.tables.sources.labels import split_masks
 from kway.tables.sources.table_files import read_table
 
@@ -191,14 +191,7 @@ def _from_csv(name: str, file: Path) -> Dataset:
         return about
     train, test = split_masks(columns["split"], file.name)
     cut = {f"{c}_{part}": v[rows] for c, v in columns.items() for part, rows in (("train", train), ("test", test))}
-    return replace(
-        about,
-        x_train=x[train],
-        y_train=None if y is None else y[train],
-        x_test=x[test],
-        y_test=None if y is None else y[test],
-        extras=cut,
-    )
+    return replace(divided(about, train, test), extras=cut)
 
 
 def _plain_array(column: Any) -> np.ndarray:

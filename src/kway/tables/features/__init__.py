@@ -2,8 +2,7 @@
 
 features     Features, the transformer: fit, transform, explain, model files
 parts        the parts of Features, each of which turns columns into a block of X, and how they are learned
-columns      the kind of a column, and its values as numbers, words, parts of a date or vectors
-codes        levels as numbers, for trees
+columns      the kind of a column, and its values as numbers, words, parts of a date, vectors or codes
 numbers      missing values filled and flagged, columns centered and scaled; scaling of a matrix
 text         tf-idf of named terms
 shapes       edges and patches of images

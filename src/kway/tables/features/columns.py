@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError
 from kway.suggest import listing
-from kway.tables.sources.frames import is_date, is_number, is_text, is_vector, whole_column
-from kway.tables.sources.values import DATE_EXAMPLES, FEW_ROWS, MOSTLY, are_codes, odd_date, share_of_numbers
+from kway.tables.sources.frames import is_date, is_number, is_numeric, is_text, is_vector, whole_column
+from kway.tables.sources.values import DATE_EXAMPLES, FEW_ROWS, MOSTLY, are_codes, odd_date, share_of_numbers, trimmed
 from kway.text_tables import count
 
 MOST_LEVELS = 100  # levels of a category; outputs with fewer columns are dense. Decided by benchmark T11 (tables)
@@ -186,25 +186,45 @@ def _same_value(value: str, has_gaps: bool, kind: str, levels: tuple[str, ...] =
     return ColumnKind(kind, "", levels) if has_gaps else ColumnKind("constant", f"{value} in every row")
 
 
+@dataclass(frozen=True, eq=False)
+class ColumnPart:
+    """A part of Features that reads one column of the table. A subclass defines `output_names` and `encode`."""
+
+    column: str
+    output_names: ClassVar[Any]  # names of the columns of the result
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column of the table that each column of the result is made of."""
+        return (self.column,) * len(self.output_names)
+
+    def apply(self, table: Any) -> Any:
+        """Return the columns of the result (n, len(output_names)), dense or CSR."""
+        return self.encode(table.column(self.column))
+
+    def encode(self, column: Any) -> Any:
+        """Return the columns of the result for the values of the column."""
+        raise NotImplementedError(f"{type(self).__name__} must define encode")
+
+
 # ---- values
 
 
 def as_words(column: Any) -> Any:
     """Return a column as text, with null for missing and blank values."""
     column = whole_column(column)
-    if not is_text(column.type):
-        column = column.cast(pa.large_string())
-    trimmed = pc.utf8_trim_whitespace(column)
-    return pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.large_string()), trimmed)
+    words = trimmed(column if is_text(column.type) else column.cast(pa.large_string()))
+    return pc.if_else(pc.equal(words, ""), pa.scalar(None, pa.large_string()), words)
 
 
 def as_numbers(column: Any, name: str) -> NDArray[np.float64]:
     """Return float64 with NaN for missing and infinite values."""
     column = whole_column(column)
-    if not (is_number(column.type) or kinds.is_boolean(column.type) or kinds.is_null(column.type)):
+    if not is_numeric(column.type):
         raise InputError(f"column {name!r} was numeric in training and has type {column.type} now; give numbers")
     floats = column.cast("float64", safe=False)  # whole numbers above 2^53 are rounded
-    return _not_infinite(np.array(floats.to_numpy(zero_copy_only=False), np.float64))
+    numbers = np.array(floats.to_numpy(zero_copy_only=False), np.float64)
+    return np.where(np.abs(numbers) < _TOO_LARGE, numbers, np.nan)
 
 
 def as_parts(column: Any, name: str) -> dict[str, NDArray[np.float64]]:
@@ -220,7 +240,8 @@ def as_parts(column: Any, name: str) -> dict[str, NDArray[np.float64]]:
         functions = {"year": pc.year, "month": pc.month, "day": pc.day, "weekday": pc.day_of_week}
     if not kinds.is_date(moments.type):
         functions["hour"] = pc.hour
-    return {part: _float_values(function(moments)) for part, function in functions.items()}
+    parts = {part: function(moments).cast("float64") for part, function in functions.items()}
+    return {part: np.array(values.to_numpy(zero_copy_only=False)) for part, values in parts.items()}
 
 
 def as_vectors(column: Any, name: str, width: int | None = None) -> NDArray[np.float32]:
@@ -251,9 +272,53 @@ def as_vectors(column: Any, name: str, width: int | None = None) -> NDArray[np.f
     return out
 
 
-def _float_values(values: Any) -> NDArray[np.float64]:
-    return np.array(values.cast("float64").to_numpy(zero_copy_only=False))
+# ---- codes of levels
+
+MAX_CATEGORIES = 255  # the number of categories that HistGradientBoostingClassifier accepts
 
 
-def _not_infinite(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.where(np.abs(numbers) < _TOO_LARGE, numbers, np.nan)
+@dataclass(frozen=True, eq=False)
+class LevelCodes(ColumnPart):
+    """One number per level of a column, for trees: the levels that have a code, in the order of their codes.
+
+    Missing values and levels without a code are NaN. If a column has more than MAX_CATEGORIES levels, the levels of a
+    single row get no code, because a tree cannot learn from one row.
+
+    If at most MAX_CATEGORIES levels have a code, the codes are categories, which boosted trees divide into sets. They
+    are in alphabetical order, because forests compare codes by their order, and names such as "A1", "A2", "A3" often
+    follow an order. Otherwise the levels are in order of their frequency, and trees compare the codes.
+    """
+
+    levels: tuple[str, ...]
+
+    @property
+    def is_category(self) -> bool:
+        """Whether trees divide the levels into sets. Otherwise they compare the codes."""
+        return len(self.levels) <= MAX_CATEGORIES
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The name of the one output column."""
+        return (self.column,)
+
+    def encode(self, column: Any) -> NDArray[np.float64]:
+        """Return codes (n, 1), NaN for missing values and unknown levels."""
+        codes = pc.index_in(as_words(column), value_set=pa.array(self.levels, pa.large_string()))
+        return np.array(codes.cast("float64").to_numpy(zero_copy_only=False), np.float64)[:, None]
+
+
+def learn_codes(column: Any, name: str) -> LevelCodes:
+    """Learn the levels of a column from training rows."""
+    counted = pc.value_counts(as_words(column).drop_null())
+    names, counts = counted.field("values").to_pylist(), counted.field("counts").to_numpy()
+    min_rows = 2 if len(names) > MAX_CATEGORIES else 1
+    levels = [i for i in range(len(names)) if counts[i] >= min_rows]
+    is_category = len(levels) <= MAX_CATEGORIES
+    order = sorted(levels, key=lambda i: names[i] if is_category else (-counts[i], names[i]))
+    return LevelCodes(name, tuple(names[i] for i in order))
+
+
+def repeats_levels(column: Any) -> bool:
+    """Return whether the distinct values occur twice or more on average; otherwise the column is free text."""
+    words = as_words(column).drop_null()
+    return bool(2 * pc.count_distinct(words).as_py() <= len(words))

@@ -298,9 +298,9 @@ class VectorsCache:
                     row = db.execute("SELECT vector FROM vectors WHERE key = ?", (text_key(text),)).fetchone()
                     if row is not None:
                         found[text] = np.frombuffer(row[0], np.float32)
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):  # locked or not readable, but not damaged
-                return found
+        except sqlite3.OperationalError:  # locked or not readable, but not damaged
+            return found
+        except sqlite3.DatabaseError:
             self.path.unlink(missing_ok=True)
             return {}
         return found

@@ -19,17 +19,15 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from kway.errors import InputError
-from kway.labels import refuse_masked
-from kway.rows.gpu.device import on_host
-from kway.suggest import listing, nearest
-from kway.tables.features.codes import LevelCodes
-from kway.tables.features.columns import MOST_LEVELS
+from kway.suggest import listing
+from kway.tables.features.columns import MOST_LEVELS, LevelCodes
 from kway.tables.features.embedder import (
     AnyEmbedder,
     FunctionEmbedder,
@@ -52,10 +50,10 @@ from kway.tables.features.parts import (
 )
 from kway.tables.features.shapes import can_have_shapes, likely_form
 from kway.tables.labeled_rows import RowRequirements
-from kway.tables.sources.frames import as_table, is_table
+from kway.tables.sources.frames import as_table, is_table, refuse_unknown_column
 from kway.tables.sources.images import ImageForm
 from kway.tables.sources.values import ConvertedTable, EarlierRows, convert
-from kway.validation import refuse_loose_entries
+from kway.validation import hosted
 
 FORMS = ("scaled", "columns")
 _SPARSE_BELOW = 0.1  # share of nonzero values below which CSR is smaller and faster than dense rows (T11: text)
@@ -187,7 +185,8 @@ class Features(TransformerMixin, BaseEstimator):
             raise InputError(
                 f"the table has {table.num_rows} rows and {table.num_columns} columns; give at least one of each"
             )
-        self._refuse_unknown(dict(self.kinds or {}), table.column_names)
+        for column in dict(self.kinds or {}):
+            refuse_unknown_column(column, table.column_names, "the table", error=InputError)
         self.is_table_ = True
         table = self._learn_formats(table)
         learned = learn_table(table, dict(self.kinds or {}), self._scale(), self._embedder)
@@ -279,14 +278,9 @@ class Features(TransformerMixin, BaseEstimator):
     def _convert_as_in_fit(self, X: Any) -> Any:
         """Return later rows as a table whose text is converted by the formats of fit."""
         table = as_table(X) if is_table(X) else self._as_the_table_of_fit(X)
-        names = set(table.column_names)  # Arrow builds this list on every access
-        missing = [c for c in dict.fromkeys(r.column for r in self.records_ if r.used) if c not in names]
-        if missing:
-            hint = nearest(missing[0], table.column_names)
-            raise InputError(
-                f"the table has no column {listing(map(repr, missing))}{hint}, which the model uses; "
-                f"its columns are {listing(table.column_names)}"
-            )
+        names = table.column_names  # Arrow builds this list on every access
+        for column in (r.column for r in self.records_ if r.used):
+            refuse_unknown_column(column, names, "the table", "feature", InputError)
         earlier = self._training_columns()
         keep_as_text = [c for c in table.column_names if c not in earlier.formats and c not in earlier.kinds]
         return _warn_of_strays(convert(table, None, earlier, keep_as_text=keep_as_text))
@@ -298,8 +292,6 @@ class Features(TransformerMixin, BaseEstimator):
 
     def _as_the_table_of_fit(self, X: Any) -> Any:
         """Return a matrix as a table with the columns of fit, which must all be numeric."""
-        import pyarrow as pa
-
         names = [str(name) for name in self.feature_names_in_]
         instead = f"pass a table with columns {listing(names)}"
         not_numeric = [r for r in self.records_ if r.used and r.kind not in ("number", "true/false")]
@@ -370,8 +362,7 @@ class Features(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "parts_")
         columns, width = list[int](), 0
         for part in self.parts_:
-            encoder = getattr(part, "encoder", None)
-            if isinstance(encoder, LevelCodes) and encoder.is_category:
+            if isinstance(part, LevelCodes) and part.is_category:
                 columns.append(width)
             width += len(part.output_names)
         return columns
@@ -526,14 +517,6 @@ class Features(TransformerMixin, BaseEstimator):
         if facts["embed"] is not None:
             self.embed_ = Identity(*facts["embed"])
 
-    @staticmethod
-    def _refuse_unknown(kinds: dict[str, str], columns: list[str]) -> None:
-        for column in kinds:
-            if column not in columns:
-                raise InputError(
-                    f"kinds names column {column!r}{nearest(column, columns)}; the table has {listing(columns)}"
-                )
-
 
 def _warn_of_strays(converted: ConvertedTable) -> Any:
     """Return the table; warn of words that count as missing."""
@@ -544,10 +527,7 @@ def _warn_of_strays(converted: ConvertedTable) -> Any:
 
 def _number_matrix(X: Any) -> Any:
     """Return X as an array (n, d) of numbers or CSR; the classifier checks the values."""
-    X = on_host(X)
-    refuse_masked(X, "X")
-    if sp.issparse(X):
-        refuse_loose_entries(X, "X")
+    X = hosted(X)
     try:
         array = X if sp.issparse(X) else np.asarray(X)
     except ValueError as error:  # rows of different lengths

@@ -85,22 +85,16 @@ def default_names(p: int) -> tuple[str, ...]:
     return tuple(f"x{j}" for j in range(p))
 
 
-def learn_numbers(X: NDArray, names: tuple[str, ...]) -> Numbers:
-    """Learn from training rows (n, p), with NaN for missing values."""
-    flagged = np.flatnonzero(missing_counts(X))
-    mean, spread = column_moments(X)
-    fill = mean.copy()
+def learn_numbers(X: NDArray, names: tuple[str, ...], divisor: float | None = None) -> Numbers:
+    """Learn from training rows (n, p), with NaN for missing values.
+
+    Columns are standardized, or all divided by one number if `divisor` is given.
+    """
+    p = X.shape[1]
+    mean, spread = column_moments(X) if divisor is None else (np.zeros(p), np.full(p, divisor))
+    flagged, fill = np.flatnonzero(missing_counts(X)), mean.copy()
     fill[flagged] = _medians(X[:, flagged])
     return Numbers(names, fill, flagged, mean, spread)
-
-
-def unscaled(X: NDArray, names: tuple[str, ...], divisor: float = 1.0) -> Numbers:
-    """Return an encoder that fills and flags missing values and divides all columns by one number."""
-    flagged = np.flatnonzero(missing_counts(X))
-    p = X.shape[1]
-    fill = np.zeros(p)
-    fill[flagged] = _medians(X[:, flagged])
-    return Numbers(names, fill, flagged, np.zeros(p), np.full(p, divisor))
 
 
 def _medians(X: NDArray) -> NDArray[np.float64]:
@@ -188,8 +182,8 @@ def choose_scaling(X: Any, names: tuple[str, ...], scale: str = "auto") -> Scali
     if not reason:
         return Scaling(learn_numbers(X, names), "standardized (mean 0, standard deviation 1)" + filled)
     if divisor != 1.0:
-        return Scaling(unscaled(X, names, divisor), f"{reason}: divided by {divisor:g}{filled}")
-    return Scaling(unscaled(X, names) if has_missing else None, f"left alone ({reason}){filled}")
+        return Scaling(learn_numbers(X, names, divisor), f"{reason}: divided by {divisor:g}{filled}")
+    return Scaling(learn_numbers(X, names, 1.0) if has_missing else None, f"left alone ({reason}){filled}")
 
 
 def _sample(X: NDArray) -> NDArray:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +21,21 @@ import pyarrow.compute as pc
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.errors import InputError, ModelFileError
+from kway.errors import InputError
 from kway.suggest import listing
-from kway.tables.features.codes import LevelCodes, learn_codes, repeats_levels
-from kway.tables.features.columns import ColumnKind, as_numbers, as_parts, as_vectors, as_words, kind_as_asked, kind_of
+from kway.tables.features.columns import (
+    ColumnKind,
+    ColumnPart,
+    LevelCodes,
+    as_numbers,
+    as_parts,
+    as_vectors,
+    as_words,
+    kind_as_asked,
+    kind_of,
+    learn_codes,
+    repeats_levels,
+)
 from kway.tables.features.numbers import (
     MANY_FEATURES,
     Numbers,
@@ -34,7 +45,6 @@ from kway.tables.features.numbers import (
     learn_numbers,
     missing_counts,
     narrowed,
-    unscaled,
 )
 from kway.tables.features.shapes import Shapes, learn_shapes
 from kway.tables.features.text import Terms, learn_text
@@ -43,11 +53,10 @@ from kway.tables.sources.frames import is_number, is_text, text_columns, whole_c
 from kway.tables.sources.images import ImageForm
 
 
-@dataclass(frozen=True)
-class Levels:
+@dataclass(frozen=True, eq=False)
+class Levels(ColumnPart):
     """The levels of a category, and whether training rows had other levels or missing values."""
 
-    name: str
     levels: tuple[str, ...]
     has_others: bool
     has_missing: bool
@@ -56,9 +65,9 @@ class Levels:
     def output_names(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
         extra = (["(other)"] if self.has_others else []) + (["(missing)"] if self.has_missing else [])
-        return tuple(f"{self.name}={level}" for level in (*self.levels, *extra))
+        return tuple(f"{self.column}={level}" for level in (*self.levels, *extra))
 
-    def apply(self, column: Any) -> sp.csr_matrix:
+    def encode(self, column: Any) -> sp.csr_matrix:
         """Return (n, levels) CSR of float32; a row is 0 if its level has no column."""
         codes = self.codes(column)
         rows = np.flatnonzero(codes >= 0)
@@ -87,17 +96,11 @@ def learn_levels(column: Any, name: str, kept: tuple[str, ...]) -> Levels:
 # ---- parts
 
 
-@dataclass(frozen=True)
-class Source:
-    """One number of a row: a column, or a part of a date."""
+Source = tuple[str, str]  # one number of a row: a column and "", or a column of dates and a part of a date
 
-    column: str
-    part: str = ""
 
-    @property
-    def name(self) -> str:
-        """`column` or `column.part`."""
-        return f"{self.column}.{self.part}" if self.part else self.column
+def _source_name(source: Source) -> str:
+    return ".".join(filter(None, source))
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,13 +113,13 @@ class NumbersPart:
     @property
     def output_names(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
-        return tuple(s.name for s in self.sources) if self.numbers is None else self.numbers.output_names
+        return tuple(map(_source_name, self.sources)) if self.numbers is None else self.numbers.output_names
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The column of the table that each column of the result is made of."""
         made_of = range(len(self.sources)) if self.numbers is None else self.numbers.sources
-        return tuple(self.sources[j].column for j in made_of)
+        return tuple(self.sources[j][0] for j in made_of)
 
     def apply(self, table: Any) -> NDArray:
         """Return dense (n, sources + flags), float32 if they are standardized."""
@@ -125,36 +128,7 @@ class NumbersPart:
 
 
 @dataclass(frozen=True, eq=False)
-class _ColumnPart:
-    """A part that reads one column of the table."""
-
-    column: str
-    output_names: ClassVar[Any]  # names of the columns of the result
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The column of the table that each column of the result is made of."""
-        return (self.column,) * len(self.output_names)
-
-
-@dataclass(frozen=True, eq=False)
-class WordsPart(_ColumnPart):
-    """A category or a text column."""
-
-    encoder: Levels | Terms | LevelCodes
-
-    @property
-    def output_names(self) -> tuple[str, ...]:
-        """Names of the columns of the result."""
-        return self.encoder.output_names
-
-    def apply(self, table: Any) -> Any:
-        """Return CSR (n, levels or terms), or dense (n, 1) codes."""
-        return self.encoder.apply(table.column(self.column))
-
-
-@dataclass(frozen=True, eq=False)
-class EmbeddedPart(_ColumnPart):
+class EmbeddedPart(ColumnPart):
     """A text column that an embedder turns into vectors; a missing text becomes a vector of zeros."""
 
     width: int
@@ -166,7 +140,7 @@ class EmbeddedPart(_ColumnPart):
 
 
 @dataclass(frozen=True, eq=False)
-class VectorPart(_ColumnPart):
+class VectorPart(ColumnPart):
     """A column of vectors of one width; numbers is None if they are not scaled."""
 
     width: int
@@ -177,9 +151,9 @@ class VectorPart(_ColumnPart):
         """Names of the columns of the result."""
         return _entry_names(self.column, self.width) if self.numbers is None else self.numbers.output_names
 
-    def apply(self, table: Any) -> NDArray[np.float32]:
+    def encode(self, column: Any) -> NDArray[np.float32]:
         """Return dense (n, width + flags)."""
-        vectors = as_vectors(table.column(self.column), self.column, self.width)
+        vectors = as_vectors(column, self.column, self.width)
         return vectors if self.numbers is None else self.numbers.apply(vectors)
 
 
@@ -191,14 +165,13 @@ def gather(table: Any, sources: Sequence[Source]) -> NDArray[np.float64]:
     """Return the numbers (n, sources), NaN for missing ones."""
     out = np.empty((table.num_rows, len(sources)))
     dates: dict[str, dict[str, NDArray[np.float64]]] = {}
-    for j, source in enumerate(sources):
-        column = table.column(source.column)
-        if not source.part:
-            out[:, j] = as_numbers(column, source.column)
+    for j, (name, part) in enumerate(sources):
+        if not part:
+            out[:, j] = as_numbers(table.column(name), name)
             continue
-        if source.column not in dates:
-            dates[source.column] = as_parts(column, source.column)
-        out[:, j] = dates[source.column].get(source.part, np.nan)
+        if name not in dates:
+            dates[name] = as_parts(table.column(name), name)
+        out[:, j] = dates[name].get(part, np.nan)
     return out
 
 
@@ -292,7 +265,7 @@ def learn_table(table: Any, kinds: dict[str, str], scale: str | None, embedder: 
         column = table.column(name)
         missing = _missing_share(column)
         if kind.name in ("number", "true/false"):
-            sources.append(Source(name))
+            sources.append((name, ""))
             missing = float(np.isnan(gather(table, sources[-1:])).mean())
             record = ColumnRecord(name, kind.name, _number_words(kind, missing, scale), missing)
         elif kind.name == "date":
@@ -301,7 +274,7 @@ def learn_table(table: Any, kinds: dict[str, str], scale: str | None, embedder: 
             part, block, done = _learn_column(column, name, kind, scale, embedder)
             if block is not None:
                 learned.add(part, block)
-            levels = None if block is None else getattr(getattr(part, "encoder", None), "levels", None)
+            levels = None if block is None else getattr(part, "levels", None)
             used = block is not None and block.shape[1] > 0
             record = ColumnRecord(name, kind.name, done, missing, levels and len(levels), used)
         else:
@@ -309,7 +282,7 @@ def learn_table(table: Any, kinds: dict[str, str], scale: str | None, embedder: 
         learned.records.append(record)
     if sources:
         values = gather(table, sources)
-        numbers = None if scale is None else learn_numbers(values, tuple(s.name for s in sources))
+        numbers = None if scale is None else learn_numbers(values, tuple(map(_source_name, sources)))
         learned.parts.insert(0, NumbersPart(tuple(sources), numbers))
         learned.blocks.insert(0, values if numbers is None else numbers.apply(values))
     _refuse_nothing_left(learned, embedder)
@@ -326,10 +299,10 @@ def _learn_as_matrix(learned: LearnedFeatures, table: Any, found: dict[str, Colu
     plain = all(is_number(table.schema.field(c).type) and "as asked" not in found[c].note for c in names)
     if not plain or len(names) < MANY_FEATURES or len(names) + len(ids) < len(found):
         return False
-    sources = tuple(Source(c) for c in names)
+    sources = tuple((c, "") for c in names)
     values = gather(table, sources)
     scaling = choose_scaling(narrowed(values), names, scale)
-    numbers = scaling.encoder or unscaled(values, names)
+    numbers = scaling.encoder or learn_numbers(values, names, 1.0)
     if not isinstance(numbers, Numbers) or numbers.mean.any():
         return False  # these columns are standardized, each with its own record
     learned.add(NumbersPart(sources, numbers), numbers.apply(values))
@@ -354,7 +327,7 @@ def _kind_of_column(column: Any, name: str, asked: str | None) -> ColumnKind:
 def _learn_date(column: Any, name: str, missing: float, sources: list[Source], scale: str | None) -> ColumnRecord:
     parts = as_parts(column, name)
     vary = [part for part, values in parts.items() if len(np.unique(values[~np.isnan(values)])) > 1]
-    sources += [Source(name, part) for part in vary]
+    sources += [(name, part) for part in vary]
     done = f"{listing(vary)} as numbers{'' if scale is None else ', standardized'}"
     return ColumnRecord(name, "date", done if vary else "dropped: the same date in every row", missing, used=bool(vary))
 
@@ -382,7 +355,7 @@ def _learn_column(column: Any, name: str, kind: ColumnKind, scale: str | None, e
     encoder, block = learn_text(column, name)
     words, pieces = len(encoder.word_idf), len(encoder.piece_idf)
     done = f"tf-idf of {words:,} words and pairs of words and {pieces:,} pieces of 2 to 5 letters; rows of length 1"
-    return _LearnedColumn(WordsPart(name, encoder), block, _noted(done, kind))
+    return _LearnedColumn(encoder, block, _noted(done, kind))
 
 
 def _learn_codes(column: Any, name: str, kind: ColumnKind) -> _LearnedColumn:
@@ -393,7 +366,7 @@ def _learn_codes(column: Any, name: str, kind: ColumnKind) -> _LearnedColumn:
         return _LearnedColumn(None, None, "dropped: no level occurs twice")
     order = "in alphabetical order" if codes.is_category else "compared by frequency, too many for sets of levels"
     done = f"{len(codes.levels):,} levels as numbers, {order}"
-    return _LearnedColumn(WordsPart(name, codes), codes.apply(column), _noted(done, kind))
+    return _LearnedColumn(codes, codes.encode(column), _noted(done, kind))
 
 
 def _learn_category(column: Any, name: str, kind: ColumnKind) -> _LearnedColumn:
@@ -401,7 +374,7 @@ def _learn_category(column: Any, name: str, kind: ColumnKind) -> _LearnedColumn:
     done = f"{len(levels.levels)} levels, one column of 0 and 1 per level"
     done += "; rare and unknown levels as (other)" if levels.has_others else ""
     done += "; missing values as (missing)" if levels.has_missing else ""
-    return _LearnedColumn(WordsPart(name, levels), levels.apply(column), _noted(done, kind))
+    return _LearnedColumn(levels, levels.encode(column), _noted(done, kind))
 
 
 def _learn_vectors(column: Any, name: str, kind: ColumnKind, scale: str | None) -> _LearnedColumn:
@@ -444,13 +417,8 @@ def _refuse_nothing_left(learned: LearnedFeatures, embedder: Any) -> None:
 
 # ---- model files
 
-_TYPES: dict[str, type] = {
-    cls.__name__: cls
-    for cls in (
-        *(NumbersPart, WordsPart, VectorPart, EmbeddedPart),
-        *(Source, Numbers, Levels, Terms, LevelCodes, SparseScaling, Shapes),
-    )
-}
+_PARTS = (NumbersPart, VectorPart, EmbeddedPart, Levels, LevelCodes, Terms, Numbers, SparseScaling, Shapes)
+_TYPES: dict[str, type] = {cls.__name__: cls for cls in _PARTS}
 
 
 def part_to_facts(part: Any, prefix: str, arrays: dict[str, NDArray]) -> dict[str, Any]:
@@ -462,30 +430,17 @@ def part_to_facts(part: Any, prefix: str, arrays: dict[str, NDArray]) -> dict[st
             arrays[place] = value
         elif dataclasses.is_dataclass(value):
             facts[field.name] = part_to_facts(value, place, arrays)
-        elif isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
-            facts[field.name] = tuple(part_to_facts(v, f"{place}.{i}", arrays) for i, v in enumerate(value))
         else:
             facts[field.name] = value
     return facts
 
 
 def part_from_facts(facts: Any, prefix: str, arrays: dict[str, NDArray]) -> Any:
-    """Reverse `part_to_facts`; only the types above are built."""
-    if not isinstance(facts, dict) or facts.get("type") not in _TYPES:
-        raise ModelFileError(
-            f"the model file names a part of features that this kway does not have: {facts!r:.100}; upgrade kway"
-        )
+    """Reverse `part_to_facts`; only the types above are built. The schema of the model file has checked the facts."""
     cls = _TYPES[facts["type"]]
     values = {}
     for field in dataclasses.fields(cls):
-        place = f"{prefix}.{field.name}"
-        values[field.name] = _restored_value(facts[field.name], place, arrays) if field.name in facts else arrays[place]
+        value, place = facts.get(field.name), f"{prefix}.{field.name}"
+        is_part = isinstance(value, dict)
+        values[field.name] = part_from_facts(value, place, arrays) if is_part else arrays.get(place, value)
     return cls(**values)
-
-
-def _restored_value(value: Any, place: str, arrays: dict[str, NDArray]) -> Any:
-    if isinstance(value, dict):
-        return part_from_facts(value, place, arrays)
-    if isinstance(value, tuple) and value and isinstance(value[0], dict):
-        return tuple(part_from_facts(v, f"{place}.{i}", arrays) for i, v in enumerate(value))
-    return value

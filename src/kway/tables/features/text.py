@@ -26,7 +26,7 @@ from sklearn.utils.sparsefuncs_fast import inplace_csr_row_normalize_l2
 
 from kway.kernels.features import ngrams
 from kway.memory import BLOCK_BYTES, rows_per_block
-from kway.tables.features.columns import as_words
+from kway.tables.features.columns import ColumnPart, as_words
 from kway.tables.sources.values import FEW_ROWS
 from kway.threads import pmap
 
@@ -37,10 +37,9 @@ _BLOCK = rows_per_block(200)  # code points per block: each has up to 8 terms of
 
 
 @dataclass(frozen=True, eq=False)
-class Terms:
+class Terms(ColumnPart):
     """The terms of both families as UTF-8, one per line, and their inverse document frequencies (idf)."""
 
-    name: str
     words: NDArray[np.uint8]
     word_idf: NDArray[np.float32]
     pieces: NDArray[np.uint8]
@@ -50,9 +49,9 @@ class Terms:
     def output_names(self) -> tuple[str, ...]:
         """Names of the columns of the result."""
         words, pieces = (vocabulary.terms for vocabulary in self._vocabularies)
-        return (*(f"{self.name}: {term}" for term in words), *(f"{self.name}: '{term}'" for term in pieces))
+        return (*(f"{self.column}: {term}" for term in words), *(f"{self.column}: '{term}'" for term in pieces))
 
-    def apply(self, column: Any) -> sp.csr_matrix:
+    def encode(self, column: Any) -> sp.csr_matrix:
         """Return (n, terms) CSR of float32 with rows of length 1, or 0 without a known term."""
         encoded = pc.dictionary_encode(as_words(column).fill_null(""))  # repeated texts are counted once
         texts = encoded.dictionary.to_pylist()
@@ -72,19 +71,12 @@ class Terms:
         )
 
 
-class LearnedText(NamedTuple):
-    """The encoder and its result for the training rows."""
-
-    encoder: Terms
-    block: sp.csr_matrix
-
-
-def learn_text(column: Any, name: str) -> LearnedText:
-    """Learn the terms of a text column from training rows."""
+def learn_text(column: Any, name: str) -> tuple[Terms, sp.csr_matrix]:
+    """Learn the terms of a text column from training rows; return the encoder and its result for these rows."""
     texts = characters(as_words(column).fill_null("").to_pylist())
-    word, piece = (_learn_family(texts, family) for family in TERM_FAMILIES)
-    encoder = Terms(name, encode_terms(word.terms), word.idf, encode_terms(piece.terms), piece.idf)
-    return LearnedText(encoder, encoder._weigh(texts))
+    (words, word_idf), (pieces, piece_idf) = (_learn_family(texts, family) for family in TERM_FAMILIES)
+    encoder = Terms(name, encode_terms(words), word_idf, encode_terms(pieces), piece_idf)
+    return encoder, encoder._weigh(texts)
 
 
 def encode_terms(terms: Sequence[str]) -> NDArray[np.uint8]:
@@ -97,17 +89,13 @@ def decode_terms(lines: NDArray[np.uint8]) -> list[str]:
     return lines.tobytes().decode("utf-8", "surrogatepass").split("\n") if len(lines) else []
 
 
-class _FamilyTerms(NamedTuple):
-    terms: list[str]
-    idf: NDArray[np.float32]
-
-
-def _learn_family(texts: Characters, family: str) -> _FamilyTerms:
+def _learn_family(texts: Characters, family: str) -> tuple[list[str], NDArray[np.float32]]:
+    """Return the terms of a family and their idf."""
     if family == "piece" and 4 * len(texts.chars) > MAX_PIECES:
-        return _FamilyTerms([], np.empty(0, np.float32))
+        return [], np.empty(0, np.float32)
     learned = learn_vocabulary(texts, family)
     idf = np.log((1 + len(texts.ends)) / (1 + learned.texts_with)) + 1
-    return _FamilyTerms(learned.vocabulary.terms, idf.astype(np.float32))
+    return learned.vocabulary.terms, idf.astype(np.float32)
 
 
 def _tfidf(counts: sp.csr_matrix, idf: NDArray[np.float32]) -> sp.csr_matrix:
@@ -272,8 +260,6 @@ def _count_texts(texts: Characters, part: slice, family: str) -> _TermTable:
 
 
 def _merge(tables: list[_TermTable]) -> _TermTable:
-    if not tables:
-        return _TermTable(*(np.zeros(0, dtype) for dtype in (np.uint64, np.int64, np.int64, np.int64, np.uint8)))
     combined = _TermTable(*map(np.concatenate, zip(*tables)))
     order = np.argsort(combined.keys, kind="stable")
     return _sum_counts(_TermTable(*(values[order] for values in combined)))

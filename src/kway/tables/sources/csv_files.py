@@ -41,6 +41,7 @@ from kway.tables.sources.text_form import (
     HEAD,
     CsvRow,
     FileForm,
+    TableRequest,
     csv_rows,
     encoding_note,
     fallback_encodings,
@@ -57,36 +58,6 @@ _WHOLE_FILE = np.iinfo(np.int32).max  # bytes per block, the largest value that 
 _HANDLER_TIMEOUT = 5.0  # seconds to wait for Arrow's threads to release the row handler; it takes microseconds
 _ONE_BYTE_LINE_ENDS = ("utf-8", "utf-8-sig", "ascii", "latin-1", "iso8859-1", "cp1252")
 _LEADING_ZERO = re.compile(r"\s*0[0-9]+\s*$")
-
-
-class TableRequest(NamedTuple):
-    """Which columns of a table to read, and what is known about its text.
-
-    Parameters
-    ----------
-    text_columns : sequence of str
-        Columns of a csv that stay text, so that the label 007 does not become 7.
-    form : TextForm
-        The form that the user gave.
-    earlier_form : TextForm
-        The form of the training file, for what the file itself does not decide.
-    expected_names : sequence of str
-        Names of columns. A first row that contains one of them is a header.
-    columns : sequence of str or None
-        The columns to return; None for all.
-    skip_bad : bool
-        Whether to leave out rows with more or fewer cells than the first.
-    find_codes : bool
-        Whether to detect columns of codes and keep them as text.
-    """
-
-    text_columns: Sequence[str] = ()
-    form: TextForm = UNKNOWN_FORM
-    earlier_form: TextForm = UNKNOWN_FORM
-    expected_names: Sequence[str] = ()
-    columns: Sequence[str] | None = None
-    skip_bad: bool = False
-    find_codes: bool = False
 
 
 class LoadedTable(NamedTuple):
@@ -114,12 +85,9 @@ class LoadedTable(NamedTuple):
     missing_columns: Mapping[str, str] = MappingProxyType({})
 
 
-EVERYTHING = TableRequest()
-
-
 def read_csv(content: Path | bytes, name: str, request: TableRequest) -> LoadedTable:
     """Read a delimited file; read it again with another encoding or decimal mark, or with codes as text, if needed."""
-    detected = find_form(head_of(content), name, request.form, request.earlier_form, request.expected_names)
+    detected = find_form(head_of(content), name, request)
     file = _CsvFile(content, name, detected, request)
     form, table = file.decode()
     notes = detected.notes
@@ -136,9 +104,9 @@ def read_csv(content: Path | bytes, name: str, request: TableRequest) -> LoadedT
             notes = (*notes, *map(_thousands_note, _dotted_columns(table, file, form)))
     codes = _code_columns(table, file, form) if request.find_codes else []
     if codes:
-        table = file.read(form, [*request.text_columns, *codes])
-    left_out = (_ragged_note(len(file.ragged)),) if file.ragged else ()
-    return LoadedTable(table, form, notes, left_out, codes)
+        table = file.read(form, text_columns=[*request.text_columns, *codes])
+    left_out = f"{count(len(file.ragged), 'line')} with more or fewer cells than the first row left out (skip_bad=True)"
+    return LoadedTable(table, form, notes, (left_out,) if file.ragged else (), codes)
 
 
 def head_of(content: Path | bytes) -> bytes:
@@ -165,33 +133,26 @@ class _CsvFile:
             encodings += fallback_encodings(self.request.earlier_form)
         for encoding in dict.fromkeys(encodings):
             form = replace(form, encoding=encoding)
-            table = self._try(form, self.request.text_columns, self.request.columns)
+            table = self._try(form, self.request)
             if table is not None:
                 return form, table
         raise InputError(f"{self.name} is not text in {listing(encodings)}; give its encoding with encoding=")
 
-    def read(
-        self, form: TextForm, text_columns: Sequence[str] | None = None, columns: Sequence[str] | None = None
-    ) -> Any:
-        """Return the table; by default with the text columns and the columns of the request."""
-        request = self.request
-        table = self._try(
-            form,
-            request.text_columns if text_columns is None else text_columns,
-            request.columns if columns is None else columns,
-        )
+    def read(self, form: TextForm, **changes: Any) -> Any:
+        """Return the table; `changes` replaces the text columns or the columns of the request."""
+        table = self._try(form, self.request._replace(**changes))
         if table is None:
             raise InputError(f"{self.name} is not {form.encoding} text; give its encoding with encoding=")
         return table
 
-    def _try(self, form: TextForm, text_columns: Sequence[str], columns: Sequence[str] | None) -> Any | None:
+    def _try(self, form: TextForm, request: TableRequest) -> Any | None:
         """Return the table; None if the file is not in this encoding.
 
         Arrow has one exception for all problems of a csv, so they are told apart by the beginning of its message.
         tests/tables/test_csv_rows.py has a file for each of these messages.
         """
         try:
-            table = self._pass(form, text_columns, columns)
+            table = self._pass(form, request)
         except UnicodeDecodeError:
             return None
         except pa.ArrowInvalid as error:
@@ -201,10 +162,10 @@ class _CsvFile:
                 raise ragged_error(self.content, form, self.detected, self.name) from error
             if not any(part in str(error) for part in ("conversion error", "straddling", "Empty CSV", "block size")):
                 raise
-            table = self._pass(form, text_columns, columns, block_size=_WHOLE_FILE)  # types from all rows
+            table = self._pass(form, request, block_size=_WHOLE_FILE)  # types from all rows
         return None if any(pa.types.is_binary(field.type) for field in table.schema) else table
 
-    def _pass(self, form: TextForm, text_columns: Sequence[str], columns: Sequence[str] | None, **options: Any) -> Any:
+    def _pass(self, form: TextForm, request: TableRequest, **options: Any) -> Any:
         """Let pyarrow read the file once.
 
         Arrow's threads may still hold the row handler, a Python object, when `read_csv` returns. A thread that releases
@@ -214,7 +175,7 @@ class _CsvFile:
 
         def handle(row: Any) -> str:
             self.ragged.append(row)
-            return "skip" if self.request.skip_bad else "error"
+            return "skip" if request.skip_bad else "error"
 
         encoding = "utf8" if form.encoding == "utf-8" else form.encoding
         reading = pa.csv.ReadOptions(encoding=encoding, skip_rows=self.detected.skipped, **options)
@@ -222,9 +183,9 @@ class _CsvFile:
             reading.column_names = plain_names(len(self.detected.first_row))
         parsing = pa.csv.ParseOptions(delimiter=form.sep, newlines_in_values=True, invalid_row_handler=handle)
         conversion = pa.csv.ConvertOptions(
-            column_types={column: pa.string() for column in text_columns},
+            column_types={column: pa.string() for column in request.text_columns},
             decimal_point=form.decimal or ".",
-            include_columns=columns,
+            include_columns=request.columns,
         )
         released: SimpleQueue[Any] = SimpleQueue()
         handler = weakref.ref(handle, released.put)
@@ -246,7 +207,7 @@ def _dotted_columns(table: Any, file: _CsvFile, form: TextForm) -> list[str]:
     fractions = [c for c in table.column_names if _has_thousandths(table.column(c))]
     if not fractions:
         return []
-    as_text = file.read(form, fractions, fractions)
+    as_text = file.read(form, text_columns=fractions, columns=fractions)
     return [c for c in fractions if are_dotted_thousands(present(trimmed(as_text.column(c))))]
 
 
@@ -282,7 +243,7 @@ def _code_columns(table: Any, file: _CsvFile, form: TextForm) -> list[str]:
     candidates = [c for c in table.column_names if c in padded]
     if not candidates:
         return []
-    as_text = file.read(form, candidates, candidates)
+    as_text = file.read(form, text_columns=candidates, columns=candidates)
     return [c for c in candidates if are_codes(present(trimmed(as_text.column(c))))]
 
 
@@ -326,10 +287,6 @@ def ragged_error(content: Path | bytes, form: TextForm, detected: FileForm, name
     return InputError(f"{problem}; {advice}; skip_bad=True leaves such lines out")
 
 
-def _ragged_note(rows: int) -> str:
-    return f"{count(rows, 'line')} with more or fewer cells than the first row left out (skip_bad=True)"
-
-
 def _short(row: str) -> str:
     return repr(row if len(row) <= 60 else f"{row[:60]}...")
 
@@ -349,7 +306,7 @@ def read_pieces(file: Path, request: TableRequest) -> Iterator[Path | bytes]:
     The file itself is yielded if a line end has several bytes in its encoding.
     """
     with _open_bytes(file) as opened:
-        form = find_form(opened.read(HEAD), file.name, request.form, request.earlier_form, request.expected_names).form
+        form = find_form(opened.read(HEAD), file.name, request).form
         if str(form.encoding).lower() not in _ONE_BYTE_LINE_ENDS:
             yield file
             return

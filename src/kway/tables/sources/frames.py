@@ -174,6 +174,11 @@ def is_number(kind: pa.DataType) -> bool:
     return kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind)
 
 
+def is_numeric(kind: pa.DataType) -> bool:
+    """Return whether the values of a type become numbers: numbers, true and false, and only missing values."""
+    return is_number(kind) or kinds.is_boolean(kind) or kinds.is_null(kind)
+
+
 def is_date(kind: pa.DataType) -> bool:
     """Return whether a type is a date, timestamp or time of day."""
     return kinds.is_date(kind) or kinds.is_timestamp(kind) or kinds.is_time(kind)

@@ -43,7 +43,6 @@ class Images(NamedTuple):
     files: tuple[str, ...]
     form: ImageForm
     notes: tuple[str, ...]
-    left_out: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
 
 
@@ -76,11 +75,10 @@ def read_images(
                 raise
             good[i] = False
     skipped = tuple(str(f) for f, ok in zip(files, good) if not ok)
-    left_out = (skipped_note(skipped),) if skipped else ()
     if not good.any():
         raise InputError(f"none of the {len(files)} images can be read; give images in {listing(IMAGE_SUFFIXES)}")
     kept = tuple(str(f) for f, ok in zip(files, good) if ok)
-    return Images(rows[good], None if labels is None else np.array(labels)[good], kept, form, notes, left_out, skipped)
+    return Images(rows[good], None if labels is None else np.array(labels)[good], kept, form, notes, skipped)
 
 
 def skipped_note(files: Sequence[str]) -> str:

@@ -28,7 +28,7 @@ from kway.memory import expands_too_much, rows_per_block
 from kway.suggest import listing
 from kway.tables.read_options import UNKNOWN_FORM, TextForm
 from kway.tables.sources import csv_files
-from kway.tables.sources.csv_files import EVERYTHING, LoadedTable, TableRequest, read_csv, read_pieces
+from kway.tables.sources.csv_files import LoadedTable, read_csv, read_pieces
 from kway.tables.sources.frames import (
     as_table,
     holds_text,
@@ -38,7 +38,7 @@ from kway.tables.sources.frames import (
     plain_types,
     whole_column,
 )
-from kway.tables.sources.text_form import HEAD, is_delimited
+from kway.tables.sources.text_form import EVERYTHING, HEAD, TableRequest, is_delimited
 from kway.tables.sources.whole_files import READERS, read_whole_file
 
 STDIN = "-"
@@ -150,13 +150,7 @@ def readable(name: str) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise InputError(f"{name} was deleted while it was being used; restore it and run again") from error
-    except (
-        pa.ArrowException,
-        OSError,
-        UnicodeError,
-        EOFError,
-        zlib.error,
-    ) as error:
+    except (pa.ArrowException, OSError, UnicodeError, EOFError, zlib.error) as error:
         why = str(error).splitlines()[0] if str(error) else "it ends too early"
         raise InputError(f"{name} cannot be read: {why}") from error
 
@@ -164,9 +158,9 @@ def readable(name: str) -> Iterator[None]:
 # ---- reading
 
 
-def read_table(path: Path, text_columns: Sequence[str] = ()) -> Any:
-    """Read a file or folder as a pyarrow table; `text_columns` of a csv stay text."""
-    return open_table(table_source(path), TableRequest(text_columns)).table
+def read_table(path: Path) -> Any:
+    """Read a file or folder as a pyarrow table."""
+    return open_table(table_source(path)).table
 
 
 def open_table(source: TableSource, request: TableRequest = EVERYTHING) -> LoadedTable:
@@ -202,35 +196,30 @@ def _read_with_types(source: TableSource, form: TextForm) -> Any:
 def read_json(content: bytes, name: str) -> Any:
     """Read one JSON object per line, or a list of objects; keys are columns, in the order of their first appearance."""
     content = content.removeprefix(b"\xef\xbb\xbf")
-    rows = _json_list(content, name) if content.lstrip().startswith(b"[") else _json_lines(content, name)
-    return as_table(rows or {}, name)
-
-
-def _json_list(content: bytes, name: str) -> list[Any]:
-    try:
-        rows = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{name} is not JSON ({error}); write a list of objects, or one object per line") from error
-    other = next((row for row in rows if not isinstance(row, dict)), None)
-    if other is not None:
-        raise InputError(f"{name} is a list that contains {other!r:.60}; write a list of objects, one per row")
-    return list(rows)
-
-
-def _json_lines(content: bytes, name: str) -> list[Any]:
+    if content.lstrip().startswith(b"["):
+        rows = _json_value(content, name)
+        other = next((row for row in rows if not isinstance(row, dict)), None)
+        if other is not None:
+            raise InputError(f"{name} is a list that contains {other!r:.60}; write a list of objects, one per row")
+        return as_table(rows or {}, name)
     rows = []
     for i, line in enumerate(content.splitlines(), 1):
         if not line.strip():
             continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"line {i} of {name} is not JSON ({error}); write one JSON object per line") from error
+        row = _json_value(line, f"line {i} of {name}")
         if not isinstance(row, dict):
-            kind = type(row).__name__
-            raise InputError(f"line {i} of {name} is a JSON {kind}; write one JSON object per line")
+            raise InputError(f"line {i} of {name} is a JSON {type(row).__name__}; write one JSON object per line")
         rows.append(row)
-    return rows
+    return as_table(rows or {}, name)
+
+
+def _json_value(text: bytes, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"{where} is not JSON ({error}); write one JSON object per line, or a list of objects"
+        ) from error
 
 
 # ---- folders
@@ -339,14 +328,11 @@ def is_large(path: Path, form: TextForm = UNKNOWN_FORM) -> bool:
     return len(suffixes) == 1 and suffixes.pop().removesuffix(".gz") in (".parquet", *_TEXT)
 
 
-def csv_pieces(
-    file: Path, form: TextForm, earlier_form: TextForm = UNKNOWN_FORM, expected_names: Sequence[str] = ()
-) -> Iterator[TableSource]:
+def csv_pieces(file: Path, request: TableRequest) -> Iterator[TableSource]:
     """Yield the rows of a csv in pieces, or the whole file if its encoding does not allow dividing it."""
-    request = TableRequest(form=form, earlier_form=earlier_form, expected_names=expected_names)
     with readable(f"{file.parent.name}/{file.name}"):
         for piece in read_pieces(file, request):
-            yield table_source(file, form) if piece is file else TableSource(file.name, piece, ".csv")
+            yield table_source(file, request.form) if piece is file else TableSource(file.name, piece, ".csv")
 
 
 def parquet_batches(file: Path, groups: Sequence[int] | None = None) -> Iterator[TableSource]:

@@ -42,6 +42,39 @@ _ENCODING_OF_MARK = {
 }
 
 
+class TableRequest(NamedTuple):
+    """Which columns of a table to read, and what is known about its text.
+
+    Parameters
+    ----------
+    text_columns : sequence of str
+        Columns of a csv that stay text, so that the label 007 does not become 7.
+    form : TextForm
+        The form that the user gave.
+    earlier_form : TextForm
+        The form of the training file, for what the file itself does not decide.
+    expected_names : sequence of str
+        Names of columns. A first row that contains one of them is a header.
+    columns : sequence of str or None
+        The columns to return; None for all.
+    skip_bad : bool
+        Whether to leave out rows with more or fewer cells than the first.
+    find_codes : bool
+        Whether to detect columns of codes and keep them as text.
+    """
+
+    text_columns: Sequence[str] = ()
+    form: TextForm = UNKNOWN_FORM
+    earlier_form: TextForm = UNKNOWN_FORM
+    expected_names: Sequence[str] = ()
+    columns: Sequence[str] | None = None
+    skip_bad: bool = False
+    find_codes: bool = False
+
+
+EVERYTHING = TableRequest()
+
+
 class FileForm(NamedTuple):
     """The form of a file, as far as its first bytes show it.
 
@@ -63,19 +96,10 @@ class FileForm(NamedTuple):
     skipped: int = 0
 
 
-def find_form(
-    head: bytes,
-    name: str,
-    requested: TextForm = UNKNOWN_FORM,
-    earlier: TextForm = UNKNOWN_FORM,
-    expected_names: Sequence[str] = (),
-) -> FileForm:
-    """Detect the form of a file from its first bytes.
-
-    `requested` is the form that the user gave, and `earlier` that of the training file. A first row with one of
-    `expected_names` is a header. `name` is the name of the file in messages.
-    """
-    encoding, notes = _find_encoding(head, requested, earlier)
+def find_form(head: bytes, name: str, request: TableRequest = EVERYTHING) -> FileForm:
+    """Detect the form of a file from its first bytes; `name` is the name of the file in messages."""
+    requested = request.form
+    encoding, notes = _find_encoding(head, request)
     cut = len(head) >= HEAD
     try:
         text = head_text(head, encoding, "strict", final=not cut)
@@ -86,10 +110,10 @@ def find_form(
         text = text.partition("\n")[2]
     line = _SEPARATOR_LINE.match(text)
     text = text[line.end() :] if line else text
-    sep = requested.sep or (line["sep"] if line else _find_separator(text, cut, name, earlier, expected_names))
+    sep = requested.sep or (line["sep"] if line else _find_separator(text, cut, name, request))
     rows = _first_rows(text, sep, cut)
-    header, note = _find_header(rows, requested, earlier, expected_names)
-    form = TextForm(sep, encoding, requested.decimal or earlier.decimal, header, requested.skip_rows)
+    header, note = _find_header(rows, request)
+    form = TextForm(sep, encoding, requested.decimal or request.earlier_form.decimal, header, requested.skip_rows)
     return FileForm(form, tuple(rows[0]) if rows else (), (*notes, *note), skip + int(line is not None))
 
 
@@ -97,7 +121,7 @@ def is_delimited(head: bytes) -> bool:
     """Return whether one separator divides all rows of a file that begins with `head` into equally many cells."""
     if b"\0" in head and not head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return False
-    text = head_text(head, _find_encoding(head, UNKNOWN_FORM, UNKNOWN_FORM)[0])
+    text = head_text(head, _find_encoding(head, EVERYTHING)[0])
     cut = len(head) >= HEAD
     if _SEPARATOR_LINE.match(text):
         return True
@@ -167,10 +191,10 @@ def fallback_encodings(earlier: TextForm) -> list[str]:
     return ["cp1252" if encoding is None or encoding == "utf-8" else encoding, "latin-1"]
 
 
-def _find_encoding(head: bytes, requested: TextForm, earlier: TextForm) -> tuple[str, tuple[str, ...]]:
+def _find_encoding(head: bytes, request: TableRequest) -> tuple[str, tuple[str, ...]]:
     """Return the encoding and notes."""
-    if requested.encoding is not None:
-        return requested.encoding, ()
+    if request.form.encoding is not None:
+        return request.form.encoding, ()
     for mark, encoding in _ENCODING_OF_MARK.items():
         if head.startswith(mark):
             return encoding, () if encoding == "utf-8" else (f"read as {encoding} because of its byte-order mark",)
@@ -182,7 +206,7 @@ def _find_encoding(head: bytes, requested: TextForm, earlier: TextForm) -> tuple
         codecs.getincrementaldecoder("utf-8")().decode(head, final=len(head) < HEAD)
         return "utf-8", ()
     except UnicodeDecodeError:
-        encoding, last = fallback_encodings(earlier)
+        encoding, last = fallback_encodings(request.earlier_form)
     try:
         head.decode(encoding)
     except UnicodeDecodeError:
@@ -193,11 +217,12 @@ def _find_encoding(head: bytes, requested: TextForm, earlier: TextForm) -> tuple
 # ---- separator
 
 
-def _find_separator(text: str, cut: bool, name: str, earlier: TextForm, expected_names: Sequence[str]) -> str:
-    candidates = (*_SEPARATORS, *([earlier.sep] if earlier.sep else []))
+def _find_separator(text: str, cut: bool, name: str, request: TableRequest) -> str:
+    earlier, names = request.earlier_form.sep, set(request.expected_names)
+    candidates = (*_SEPARATORS, *([earlier] if earlier else []))
     first = {sep: next(iter(_first_rows(text, sep, cut)), []) for sep in candidates}
-    if earlier.sep and expected_names and set(expected_names) <= set(first[earlier.sep]):
-        return earlier.sep
+    if earlier and names and names <= set(first[earlier]):
+        return earlier
     even = _even_separators(text, cut)
     is_tsv = Path(name).name.lower().removesuffix(".gz").endswith((".tsv", ".tab"))
     if is_tsv and (not even or len(first["\t"]) > 1):
@@ -216,16 +241,14 @@ def _even_separators(text: str, cut: bool) -> dict[str, int]:
 # ---- header
 
 
-def _find_header(
-    rows: list[list[str]], requested: TextForm, earlier: TextForm, expected_names: Sequence[str]
-) -> tuple[bool, tuple[str, ...]]:
+def _find_header(rows: list[list[str]], request: TableRequest) -> tuple[bool, tuple[str, ...]]:
     """Return whether the first row names the columns, and a note if that is uncertain."""
-    if requested.header is not None:
-        return requested.header, ()
-    if not rows or set(expected_names) & set(rows[0]):
+    if request.form.header is not None:
+        return request.form.header, ()
+    if not rows or set(request.expected_names) & set(rows[0]):
         return True, ()
-    if earlier.header is not None:
-        return earlier.header, ()
+    if request.earlier_form.header is not None:
+        return request.earlier_form.header, ()
     numbers = [_is_number(cell) for cell in rows[0]]
     if _first_row_is_data(rows, numbers):
         last = plain_names(len(rows[0]))[-1]

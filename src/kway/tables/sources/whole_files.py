@@ -20,7 +20,7 @@ import pyarrow as pa
 from kway.errors import InputError, UsageError
 from kway.suggest import listing, nearest
 from kway.tables.read_options import TextForm
-from kway.tables.sources.frames import as_table
+from kway.tables.sources.frames import as_table, refuse_repeated
 
 _ATTRIBUTE = re.compile(r"""@attribute\s+('(?:[^'\\]|\\.)*'|"[^"]*"|\S+)\s+(\{.*|\S+)""", re.IGNORECASE)
 
@@ -83,9 +83,7 @@ def _sheet_table(rows: list[list[Any]], name: str) -> Any:
 
 
 def _named_columns(names: list[str], columns: list[list[Any]], name: str) -> Any:
-    if len(set(names)) < len(names):
-        repeated = sorted({column for column in names if names.count(column) > 1})
-        raise InputError(f"{name} has more than one column named {listing(repeated)}; give each column its own name")
+    refuse_repeated(names, name)
     return as_table(dict(zip(names, columns)), name)
 
 

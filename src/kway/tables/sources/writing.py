@@ -7,6 +7,7 @@ the file name: .csv, .csv.gz, .jsonl, .jsonl.gz or .parquet.
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import re
@@ -16,6 +17,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
+import pyarrow.types as kinds
 from numpy.typing import NDArray
 
 from kway.errors import InputError
@@ -81,8 +87,6 @@ def _writable(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _opened(path: Path, packed: bool) -> Iterator[Any]:
-    import gzip
-
     with path.open("wb") as file:
         if not packed:
             yield file
@@ -92,8 +96,6 @@ def _opened(path: Path, packed: bool) -> Iterator[Any]:
 
 
 def _arrow(columns: Columns) -> Any:
-    import pyarrow as pa
-
     return pa.table({str(name): _arrow_column(values) for name, values in columns.items()})
 
 
@@ -111,16 +113,12 @@ def _alike(tables: Iterable[Any]) -> Iterator[Any]:
 
 
 def _arrow_column(values: Any) -> Any:
-    import pyarrow as pa
-
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
     return pa.array(values.tolist()) if values.dtype == object else pa.array(values)
 
 
 def _write_csv(tables: Iterable[Any], out: Any) -> int:
-    import pyarrow.csv
-
     n = 0
     for table in tables:
         header = pyarrow.csv.WriteOptions(include_header=n == 0)
@@ -132,9 +130,6 @@ def _write_csv(tables: Iterable[Any], out: Any) -> int:
 
 def _flat(table: Any) -> Any:
     """Write lists and other nested values as JSON, because a csv cannot contain them."""
-    import pyarrow as pa
-    import pyarrow.types as kinds
-
     for place, field in enumerate(table.schema):
         if kinds.is_nested(field.type):
             words = [None if v is None else json.dumps(_plain(v)) for v in table.column(place).to_pylist()]
@@ -147,8 +142,6 @@ _FORMULA = r"^[=+\-@\t\r]"  # the beginning of a cell that a spreadsheet runs
 
 def _without_formulas(table: Any) -> Any:
     """Put an apostrophe in front of text and names of columns that begin as a formula does, unless it is a number."""
-    import pyarrow.compute as pc
-
     for place, field in enumerate(table.schema):
         if is_text(field.type):
             words = table.column(place)
@@ -172,9 +165,6 @@ def _write_lines(tables: Iterable[Any], out: Any) -> int:
 
 
 def _write_parquet(tables: Iterable[Any], out: Any) -> int:
-    import pyarrow as pa
-    import pyarrow.parquet
-
     n, writer = 0, None
     try:
         for table in tables:
