@@ -20,7 +20,7 @@ from kway.auto.larger_than_memory import read_what_fits
 from kway.auto.race.clock import REPORT_SECONDS, Clock
 from kway.auto.race.pool import pool_of
 from kway.auto.race.scoring import spread
-from kway.auto.train_test import TrainTest, checked_labels
+from kway.auto.train_test import TrainTest, as_training_rows, checked_labels, read_test_rows
 from kway.auto.wrong_labels import (
     OutOfFold,
     WrongLabels,
@@ -37,7 +37,6 @@ from kway.memory import rows_per_block
 from kway.pipelines import features_of
 from kway.rows.blocks import count_rows
 from kway.tables.read_options import ReadOptions
-from kway.tables.reading import read_rows
 from kway.tables.sources.frames import n_rows, take_rows
 from kway.tables.sources.labels import joined_labels
 from kway.text_tables import Printed, Table, count
@@ -226,13 +225,9 @@ def _read(data: Any, reading: ReadOptions, test: Any) -> TrainTest:
     y = joined_labels(rows.required_labels()) if reading.join_labels else rows.required_labels()
     labels, notes = checked_labels(y, f"target {reading.target!r} of {rows.name}")
     if test is not None:
-        other = read_rows(test, replace(reading, group=None, order=None, id=None), rows.requirements())
+        other = read_test_rows(test, reading, rows)
         rows = replace(rows, test_rows=other.rows, test_y=other.y)
-    columns = set(getattr(rows.rows, "column_names", ()))
-    kinds = {c: kind for c, kind in reading.kinds.items() if c in columns}
-    return TrainTest(
-        **{**vars(rows), "y": y, "notes": (*rows.notes, *rows.left_out, *notes)}, labels=labels, kinds=kinds
-    )
+    return as_training_rows(rows, reading, y, labels, notes)
 
 
 def find_conflicts(X: Any, labels: Labels, seconds: float = 60.0) -> NDArray[np.int64] | None:

@@ -30,9 +30,9 @@ from kway.auto.larger_than_memory import read_what_fits
 from kway.auto.leaks import Leak
 from kway.auto.race.clock import REPORT_SECONDS, Clock, default_budget
 from kway.auto.race.families import FAMILIES
-from kway.auto.race.folds import HELD_OUT_SHARE, fold_numbers, split_test
+from kway.auto.race.folds import fold_numbers
 from kway.auto.race.scoring import FoldedRows
-from kway.auto.train_test import MAX_TEST_ROWS, TrainTest, refuse_same, shared_note
+from kway.auto.train_test import TrainTest, as_training_rows, refuse_same, with_test_rows
 from kway.confidence.multilabel import (
     LinearPath,
     MultilabelClassifier,
@@ -54,7 +54,6 @@ from kway.rows.blocks import take_rows
 from kway.suggest import listing
 from kway.tables.features.features import Features
 from kway.tables.read_options import ReadOptions
-from kway.tables.reading import read_rows
 from kway.tables.sources.labels import joined_sets, split_set
 from kway.text_tables import Printed, Table
 from kway.units import format_bytes
@@ -263,42 +262,12 @@ def read_label_sets(data: Any, reading: ReadOptions, test: Any = None, seed: int
     if reading.join_labels:
         y = joined_sets(y, sep)
     classes = known_labels(y, sep).tolist()
-
-    def joined(labels: NDArray) -> NDArray:
-        """Return labels of test rows, spelled as those of DATA with --join-labels."""
-        return joined_sets(labels, sep, classes) if reading.join_labels else labels
-
-    columns = set(getattr(rows.rows, "column_names", ()))
-    every_row = TrainTest(
-        **{**vars(rows), "y": y, "notes": (*rows.notes, *rows.left_out)},
-        labels=encode(y),
-        test_part="the test rows of the dataset",
-        kinds={c: kind for c, kind in reading.kinds.items() if c in columns},
-    )
-    if test is not None:
-        other = read_rows(test, replace(reading, group=None, order=None, id=None), rows.requirements())
-        notes = (*every_row.notes, *other.left_out, *shared_note(rows.rows, other.rows))
-        test_y = joined(other.required_labels())
-        return replace(every_row, test_rows=other.rows, test_y=test_y, test_part=f"the rows of {test}", notes=notes)
-    if rows.test_rows is not None and rows.test_y is not None:
-        return replace(every_row, test_y=joined(rows.test_y))
-    return _split_off_test(every_row, y, sep, seed)
-
-
-def _split_off_test(data: TrainTest, y: NDArray, sep: str, seed: int) -> TrainTest:
-    """Return the rows, whose labels are the texts y (n,), with a part of them as test rows."""
-    share = min(HELD_OUT_SHARE, MAX_TEST_ROWS / len(y))
-    train, test = split_test(rarest_labels(y, sep), share, data.groups, data.order, seed)
-    tested = data.at(test)
-    how = "stratified by the rarest label" if data.groups is None else "no group in both parts"
-    how = how if data.order is None else "the last in order"
-    return replace(
-        data.at(train),
-        labels=encode(y[train]),
-        test_rows=tested.rows,
-        test_y=tested.y,
-        test_part=f"{len(test) / len(y):.0%} of the rows, {how}",
-    )
+    data = as_training_rows(rows, reading, y, encode(y))
+    return with_test_rows(
+        data, reading, test, seed,
+        lambda labels: joined_sets(labels, sep, classes) if reading.join_labels else labels,
+        rarest_labels(y, sep),
+    )  # fmt: skip
 
 
 def rarest_labels(y: NDArray, sep: str) -> NDArray[np.int64]:
