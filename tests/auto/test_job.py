@@ -12,9 +12,9 @@ from kway.auto.fit_options import FitOptions
 from kway.auto.job import run_job
 from kway.auto.race.compare import chosen_families
 from kway.auto.race.families import COLUMNS, EDGES, NO_TEXT, TEXT, LinearFamily
-from kway.auto.race.folds import Split
 from kway.auto.race.scoring import FoldedRows
 from kway.auto.train_test import read_train_test
+from kway.confidence.splits import Split
 from kway.errors import InputError
 from kway.tables.features.features import Features
 from kway.tables.read_options import ReadOptions

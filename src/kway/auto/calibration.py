@@ -118,7 +118,7 @@ def _scaled_once(model: Any, X: Any, y: NDArray, split: Split, seed: int) -> Any
     """
     partial_model = clone(model).fit(take_rows(X, split.train), y[split.train])
     scaled = TemperatureScaledClassifier(partial_model, "prefit", seed)
-    scaled.fit(take_rows(X, split.calibration), y[split.calibration])
+    scaled.fit(take_rows(X, split.held_out), y[split.held_out])
     scaled._adopt(model)
     return _without_rows(scaled)
 

@@ -11,7 +11,7 @@ A view is another set of features of the same rows, for families that do better 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,7 +57,6 @@ class DataComparison:
     notes: tuple[str, ...] = ()
     blend: bool = False  # whether the race was run for a blend
     leaks: tuple[Leak, ...] = ()  # possible leaks, also those that do not warn
-    seconds: dict[str, float] = field(default_factory=dict)
 
     def view(self, model: str) -> View:
         """Return the view on which this family of the leaderboard was run."""

@@ -190,7 +190,7 @@ def inspect_rows(
         chosen = compare_data(data_rows, options, clock)
     single = chosen.comparison.rows[0].model
     with progress.portion(0.9, 0.95):
-        pool = pool_of(chosen.comparison.race, single, options.seed) if chosen.blend else None  # type: ignore[arg-type]
+        pool = pool_of(chosen.comparison.race, single, options.seed) if chosen.blend else None
         predictions = out_of_fold(chosen, pool)
     if predictions is None:
         raise InputError(

@@ -43,7 +43,7 @@ from kway.auto.learning_curve import LearningCurve, learning_curve
 from kway.auto.race.clock import REPORT_SECONDS, Clock
 from kway.auto.race.compare import Comparison
 from kway.auto.race.families import CLASS_NUMBER
-from kway.auto.race.pool import Pool, held_out_predictions, n_complete_folds, pool_of
+from kway.auto.race.pool import Pool, own_predictions, pool_of
 from kway.auto.race.scoring import MOST_POOLED, FoldedRows, LeaderboardRow
 from kway.auto.reasons import (
     MAX_UNNAMED_COLUMNS,
@@ -59,7 +59,7 @@ from kway.auto.refit import AllDataFit, fit_all_data, fit_families, fitted_row
 from kway.auto.train_test import TrainTest
 from kway.auto.trained_rows import ROWS, rows_note
 from kway.auto.wrong_labels import WrongLabels, find_wrong_labels, out_of_fold
-from kway.confidence.blend import BlendClassifier, HeldOut, learn_weights
+from kway.confidence.blend import BlendClassifier, learn_weights
 from kway.errors import KwayError, UsageError
 from kway.pipelines import FeaturedClassifier, features_of
 from kway.rows.blocks import take_rows
@@ -243,11 +243,7 @@ def _choose(chosen: DataComparison, clock: Clock) -> Winner:
     comparison = chosen.comparison
     clock.reserve = REPORT_SECONDS  # from here on, the time of the fits is no longer reserved
     order = [row.model for row in comparison.rows]
-    pool = (
-        pool_of(comparison.race, order[0], chosen.options.seed)
-        if chosen.blend and comparison.race is not None
-        else None
-    )
+    pool = pool_of(comparison.race, order[0], chosen.options.seed) if chosen.blend else None
     members = [] if pool is None or pool.is_worse else sorted(pool.weights, key=lambda name: -pool.weights[name])
     rows, notes = fit_families(chosen, list(dict.fromkeys([order[0], *members, *order[1:2]])), clock)
     leaderboard = sorted(rows.values(), key=lambda row: row.fitted is None and row.note.startswith("could not"))
@@ -310,8 +306,9 @@ def _single(
     else:
         held = None if pool is None else pool.held_out.get(best.model)
         codes = None if pool is None else pool.codes
-        if held is None and data.weights is not None:
-            held, codes = _weighted_predictions(chosen, best.model)
+        if held is None and data.weights is not None and data.labels.n_classes <= MOST_POOLED:
+            held, rows = own_predictions(chosen.comparison.race, best.model, options.seed)
+            codes = data.labels.codes[rows]
         seconds = chosen.comparison.fit_seconds(best.model)
         calibrated, note = calibrate(fit.row, view.X, chosen.folds, data, options, clock, held, codes, seconds)
     return Winner(
@@ -326,16 +323,6 @@ def _single(
         candidate_pool=pool,
         fitted_rows=fit.rows,
     )
-
-
-def _weighted_predictions(chosen: DataComparison, model: str) -> tuple[HeldOut | None, NDArray[np.int64] | None]:
-    """Return the predictions of a family for held-out rows with weights, and the codes of the rows, if possible."""
-    race = chosen.comparison.race
-    if race is None or race.n_classes > MOST_POOLED:
-        return None, None
-    n_folds = n_complete_folds(race.runners[model], race)
-    codes = np.concatenate([race.codes[split.held_out] for split in race.splits[:n_folds]])
-    return held_out_predictions(race.runners[model], race, n_folds, chosen.options.seed), codes
 
 
 class _Stages:

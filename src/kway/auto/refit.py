@@ -186,7 +186,7 @@ def _held_out(data: TrainTest, folds: NDArray[np.int64], seed: int) -> NDArray[n
     """Return the calibration split: a fold if groups or order are kept, else drawn at random."""
     if data.keeps_groups_or_order:
         return np.flatnonzero(folds == (0 if data.order is None else folds.max()))
-    return hold_out(data.labels.codes, HELD_OUT_SHARE, np.random.RandomState(seed)).calibration
+    return hold_out(data.labels.codes, HELD_OUT_SHARE, np.random.RandomState(seed)).held_out
 
 
 class _CountingReader:

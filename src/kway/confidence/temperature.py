@@ -167,7 +167,7 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
 
         def score(split: Split) -> list[NDArray[np.float64]]:
             estimator = self.estimator_ if self._is_prefit() else self._fit_copy(rows.take(split.train))
-            held_out = split.calibration
+            held_out = split.held_out
             return [score_blocks(estimator, take_rows(rows.X, held_out), source, len(held_out))]
 
         positions, (values,) = score_held_out(self._splits(rows, rng), [width], rng, score)

@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.auto.fit_options import FAMILY_DESCRIPTIONS
-from kway.auto.race.family import EstimatorFamily, Stop
-from kway.auto.race.folds import FEW_ROWS, Split, weights_to_fit
+from kway.auto.race.family import Family, Stop
+from kway.auto.race.folds import FEW_ROWS, weights_to_fit
 from kway.auto.race.neighbor_families import SIGMA, NeighborsFamily
 from kway.auto.race.scoring import CATEGORIES, MOST_POOLED, FoldedRows, Predictions, predict_held_out
+from kway.confidence.splits import Split
 from kway.labels import Labels
 from kway.linear.fitting import weighted_rows
 from kway.linear.kernel_softmax import landmark_map
@@ -48,7 +49,7 @@ TEXT, NO_TEXT, EDGES, COLUMNS = "text", "no-text", "edges", "columns"
 
 
 @dataclass(frozen=True)
-class LinearFamily(EstimatorFamily):
+class LinearFamily(Family):
     """A linear loss over a path of alphas.
 
     Alphas are given as `alphas`, as `c_values` (values C of an SVM, with alpha = mean |x|^2 / (n C)), or else as
@@ -211,7 +212,7 @@ def _sparse_or_many_classes(data: FoldedRows) -> str:
 
 
 @dataclass(frozen=True)
-class PlainFamily(EstimatorFamily):
+class PlainFamily(Family):
     """A classifier whose few settings are fitted one by one."""
 
     grid: tuple[dict[str, Any], ...] = ({},)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 import kway
 from kway.auto.race.family import Family, Stop
-from kway.auto.race.folds import ROWS_PER_CLASS, Split
+from kway.auto.race.folds import ROWS_PER_CLASS
 from kway.auto.race.scoring import TABLE_COLUMNS, FoldedRows, Predictions
+from kway.confidence.splits import Split
 from kway.errors import InputError
 from kway.neighbors.tuning import Electors, OutsideSearch, votes_of_every_k
 from kway.planning import costs
@@ -38,11 +39,17 @@ NO_MAP = ""
 class NeighborsFamily(Family):
     """A metric with every k and vote, on the columns as given or after learned maps of the columns."""
 
+    estimator: str = field(default="NeighborsClassifier", kw_only=True)
     metric: str | Metric
     votes: tuple[str, ...] = ("distance", "uniform")
     maps: tuple[str, ...] = (NO_MAP,)
     class_weight: str | None = None
     device: str = "cpu"
+
+    @property
+    def weighs_rows(self) -> bool:
+        """Return False: one search does not give the votes of every k for rows with weights (`weighted_neighbors`)."""
+        return False
 
     def configured(self, class_weight: str | None, device: str) -> NeighborsFamily:
         """Return the family with a class weight, on a device that can compute its metric."""

@@ -64,8 +64,8 @@ def pool_of(race: Race, single: str, seed: int) -> Pool | None:
     if not names:
         return None
     n_folds = min(int(race.folds.max()) + 1, *(n_splits[name] for name in names))
-    rows = [race.splits[number].held_out for number in range(n_folds)]
-    codes, fold = race.codes[np.concatenate(rows)], np.repeat(np.arange(n_folds), [len(each) for each in rows])
+    codes = race.codes[race.held_out_rows(n_folds)]
+    fold = np.repeat(np.arange(n_folds), [len(split.held_out) for split in race.splits[:n_folds]])
     held_out = dict[str, HeldOut]()
     for name in names:
         with progress.stage(f"{name}: probabilities for the blend", left=race.clock.left()):
@@ -86,9 +86,15 @@ def pool_of(race: Race, single: str, seed: int) -> Pool | None:
     return Pool(held_out, codes, fold, row, positive, sample_weight, is_worse)
 
 
-def n_complete_folds(runner: Runner, race: Race) -> int:
-    """Return the number of folds that a family has learned with all rows; at least 1."""
-    return min(len(runner.predictions), int(race.folds.max()) + 1) if runner.rows == race.all_rows else 1
+def own_predictions(race: Race, model: str, seed: int) -> tuple[HeldOut | None, NDArray[np.int64]]:
+    """Return the predictions of one family for the rows of the folds that it has learned, and the row numbers.
+
+    These are the folds that it has learned with all rows, and at least one.
+    """
+    runner, n_folds = race.runners[model], 1
+    if runner.rows == race.all_rows:
+        n_folds = min(len(runner.predictions), int(race.folds.max()) + 1)
+    return held_out_predictions(runner, race, n_folds, seed), race.held_out_rows(n_folds)
 
 
 def held_out_predictions(runner: Runner, race: Race, n_folds: int, seed: int) -> HeldOut | None:
