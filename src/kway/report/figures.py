@@ -321,14 +321,11 @@ def _more_rows(result: JobResult) -> Drawn | None:
 def _mistakes_picture(result: JobResult) -> Drawn | None:
     if bool((result.evaluation.predicted == result.data.test_y).all()):
         return None
-    shape, mistakes = picture_shape(result), find_mistakes(result)
     text = (
         "The wrong predictions of highest confidence, with their nearest training rows. Blue neighbors have the true "
         "class, so the model is at fault. Orange neighbors have the predicted class, so a label may be wrong."
     )
-    if shape is None:
-        return Drawn(None, text, mistakes)
-    return Drawn(worst_mistakes(mistakes, shape, title=""), text)
+    return _draw_mistakes(result, find_mistakes(result), text)
 
 
 @picture("wrong-labels", "Suspicious labels")
@@ -336,16 +333,19 @@ def _wrong_labels(result: JobResult) -> Drawn | None:
     wrong = result.wrong_labels
     if wrong is None or not len(wrong.suspects.rows):
         return None
-    shape, mistakes = picture_shape(result), find_suspects(result)
     text = (
         f"{len(wrong.suspects.rows):,} of {wrong.judged:,} labels of training rows are suspicious: models that were "
         "not trained on these rows predict another class with confidence. Either the label or the model is wrong, so "
         "look at each row. The least probable labels come first; `true` is the label in the data. kway inspect writes "
         "all of them to a file."
     )
-    if shape is None:
-        return Drawn(None, text, mistakes)
-    return Drawn(worst_mistakes(mistakes, shape, title=""), text)
+    return _draw_mistakes(result, find_suspects(result), text)
+
+
+def _draw_mistakes(result: JobResult, mistakes: list[Mistake], text: str) -> Drawn:
+    """Draw mistakes if the rows are images; the page lists others as text."""
+    shape = picture_shape(result)
+    return Drawn(None, text, mistakes) if shape is None else Drawn(worst_mistakes(mistakes, shape, title=""), text)
 
 
 @picture("where", "Where the model looks")
