@@ -107,11 +107,6 @@ def effective_weights(weights: NDArray) -> NDArray[np.float64]:
     return np.asarray(weights * (weights.sum() / np.square(weights).sum()), np.float64)
 
 
-def evaluate_blocks(model: Any, blocks: Iterable[tuple[Any, NDArray]]) -> Scores:
-    """Score rows that come in blocks, X (m, d) with y (m,); no block is kept."""
-    return tally_blocks(model, blocks).scores()
-
-
 def tally_blocks(model: Any, blocks: Iterable[tuple[Any, NDArray]]) -> Tally:
     """Return the sums over rows that come in blocks, X (m, d) with y (m,); no block is kept."""
     tally = Tally(np.asarray(model.classes_))
@@ -271,3 +266,24 @@ def mcnemar(first_correct: NDArray[np.bool_], second_correct: NDArray[np.bool_])
     first = int((first_correct & ~second_correct).sum())
     second = int((second_correct & ~first_correct).sum())
     return McNemar(first, second, min(1.0, 2 * float(bdtr(min(first, second), first + second, 0.5))))
+
+
+# ---- the verdict
+
+
+def measured(scores: Scores, metric: str) -> float | None:
+    """Return the test score of a metric; None if the model has none, such as the log loss without probabilities."""
+    if metric == "balanced":
+        return float(np.mean([line["recall"] for line in scores.classes]))
+    value: float | None = {"macro-f1": scores.macro_f1, "log-loss": scores.log_loss}.get(metric, scores.accuracy)
+    return value
+
+
+def verdict(scores: Scores, majority: float) -> str:
+    """Return a sentence if the accuracy is not above that of always predicting the most frequent class, else "".
+
+    A difference is not clear if the 95% interval of the accuracy contains the share of that class.
+    """
+    if scores.accuracy <= majority:
+        return "No better than always predicting the most frequent class"
+    return "Not clearly better than always predicting the most frequent class" if scores.low <= majority else ""

@@ -66,8 +66,8 @@ def data_facts(data: TrainTest, n_features: int, n_classes: int) -> dict[str, An
 
 def fit_facts(result: JobResult, seconds: float) -> dict[str, Any]:
     """Return what `kway fit --json` prints, without the names of the files."""
+    from kway.auto.evaluation import measured, verdict
     from kway.auto.hierarchy import job_levels
-    from kway.auto.verdict import measured, verdict
 
     runner, comparison, levels = result.runner_up, result.comparison, job_levels(result)
     scores = result.evaluation.scores

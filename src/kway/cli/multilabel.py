@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,8 +21,8 @@ def multilabel_facts(result: MultilabelResult) -> dict[str, Any]:
     return {
         "best": best.model,
         "setting": dict(best.setting),
-        "test": vars(result.evaluation.scores),
-        "models": [row.record() for row in result.comparison.rows],
+        "test": vars(result.scores),
+        "models": list(map(asdict, result.comparison.rows)),
         "metric": result.comparison.measure,
         "baseline": result.baseline,
         "notes": list(result.notes),
@@ -52,7 +53,7 @@ def show_multilabel(result: MultilabelResult) -> None:
         if note not in data.notes:
             say_note(note)
     say(f"Winner: [bold green]{comparison.best.model}[/], fitted again on all training rows.")
-    show_set_scores(result.evaluation.scores, f"rows not used in training ({data.test_part})")
+    show_set_scores(result.scores, f"rows not used in training ({data.test_part})")
     say(f"Baseline: every label for every row has micro F1 {result.baseline:.4f}.")
 
 
