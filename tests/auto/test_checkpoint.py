@@ -133,7 +133,7 @@ def test_the_key_follows_the_rows_and_the_options_but_not_the_budget(job):
 
 
 def test_damaged_or_foreign_files_are_not_used(tmp_path):
-    files = PredictionFiles.open_folder(tmp_path / "a.resume", "key")
+    files = PredictionFiles(tmp_path / "a.resume", "key")
     predictions = Predictions(
         np.zeros((3, 1), np.int32), np.zeros((3, 1), np.float32), 1.0, np.eye(3, dtype=np.float32)
     )
@@ -151,5 +151,5 @@ def test_damaged_or_foreign_files_are_not_used(tmp_path):
     (tmp_path / "b.resume").mkdir()
     (tmp_path / "b.resume" / "thesis.npz").write_bytes(b"mine")
     with pytest.raises(UsageError, match="did not write"):
-        PredictionFiles.open_folder(tmp_path / "b.resume", "key")
+        PredictionFiles(tmp_path / "b.resume", "key")
     assert (tmp_path / "b.resume" / "thesis.npz").read_bytes() == b"mine"

@@ -37,10 +37,11 @@ def test_the_slice_is_that_of_principal_components():
     X = data.x_train / data.x_train.std(axis=0)
     model = kway.CentroidClassifier().fit(X, data.y_train)
     cut, pca = model_views.principal_slice(model, X), PCA(2).fit(X)
-    np.testing.assert_allclose(np.abs(cut.axes @ pca.components_.T), np.eye(2), atol=1e-9)
-    np.testing.assert_allclose(cut.share, pca.explained_variance_ratio_)
-    z = cut.project(X)[:20]
-    np.testing.assert_array_equal(cut.predict(z), model.predict(cut.mean + z @ cut.axes))
+    axes = cut.plane.components_
+    np.testing.assert_allclose(np.abs(axes @ pca.components_.T), np.eye(2), atol=1e-9)
+    np.testing.assert_allclose(cut.plane.explained_variance_ratio_, pca.explained_variance_ratio_)
+    z = (X - X.mean(axis=0))[:20] @ axes.T
+    np.testing.assert_array_equal(cut.predict(z), model.predict(X.mean(axis=0) + z @ axes))
 
 
 def test_projected_regions_paint_the_answers_on_the_plane(monkeypatch):

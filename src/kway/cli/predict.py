@@ -104,7 +104,7 @@ def predict(
         n = write_blocks(blocks, out, output_format)
         emit_json({"rows": n, "out": str(out)}) if json else say(f"Wrote {count(n, 'prediction')} to {safe(out)}.")
     elif json:
-        columns = _joined(list(blocks))
+        columns = joined(list(blocks))
         emit_json({"rows": len(columns["prediction"]), "predictions": columns})
     else:
         try:
@@ -249,10 +249,10 @@ def _abstention_columns(model: Any, X: Any) -> dict[str, NDArray]:
     return columns
 
 
-def _joined(blocks: list[dict[str, NDArray]]) -> dict[str, list[Any]]:
+def joined(blocks: list[dict[str, Any]]) -> dict[str, list[Any]]:
     """Join the blocks into one list of Python values per column."""
-    return {name: [v for block in blocks for v in _to_list(block[name])] for name in blocks[0]}
 
+    def as_list(values: Any) -> list[Any]:
+        return values.to_pylist() if hasattr(values, "to_pylist") else values.tolist()
 
-def _to_list(values: Any) -> list[Any]:
-    return values.to_pylist() if hasattr(values, "to_pylist") else values.tolist()
+    return {name: [v for block in blocks for v in as_list(block[name])] for name in blocks[0]}
