@@ -105,7 +105,9 @@ def test_stored_answers_are_not_learned_again(job, monkeypatch):
     monkeypatch.setattr(rounds.SplitExecutor, "fit_predict", lambda *a: learned.append(a[2:]) or answer(*a))
     again = run_job(data, options, checkpoint=Checkpoint(checkpoint.path, data, options, {}))
     assert learned == []
-    assert [line.fold_accuracy for line in again.leaderboard] == [line.fold_accuracy for line in first.leaderboard]
+    assert [line.fold_accuracy for line in again.comparison.rows] == [
+        line.fold_accuracy for line in first.comparison.rows
+    ]
     other = FitOptions(["centroid", "neighbors"], seed=1)
     run_job(data, other, checkpoint=Checkpoint(checkpoint.path, data, other, {}))
     assert learned

@@ -131,7 +131,7 @@ def test_neighbours_are_also_tried_without_the_text(tmp_path):
     found = run_job(read_train_test(str(tmp_path / "t.csv"), ReadOptions("ring")), FitOptions())
     assert found.best.model.endswith("-no-text")
     assert found.evaluation.scores.accuracy > 0.9
-    assert {line.model for line in found.leaderboard} >= {"softmax", "neighbors", "neighbors-no-text"}
+    assert {line.model for line in found.comparison.rows} >= {"softmax", "neighbors", "neighbors-no-text"}
     assert found.runner_up is not None
     found.model.save(tmp_path / "m.kway")
     again = kway.load(tmp_path / "m.kway")

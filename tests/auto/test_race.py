@@ -227,7 +227,7 @@ def test_the_job_ends_in_a_blend_that_is_saved_and_explained(blended, tmp_path):
     assert result.best.model == BLEND
     assert list(result.weights) == blended.model.names_
     assert blended.leaderboard.best.model == BLEND
-    assert result.leaderboard[1].fitted is not None
+    assert result.comparison.rows[1].fitted is not None
     blended.save(tmp_path / "m.kway")
     again = kway.load(tmp_path / "m.kway")
     rows = result.data.test_rows

@@ -138,7 +138,7 @@ class Tally:
         predicted = np.asarray(model.predict(X))
         labels, counts = np.unique(y, return_counts=True)
         self.class_rows.update(dict(zip(labels.tolist(), counts.tolist())))
-        self.pairs.update(_pairs(y, predicted, weights))
+        self.pairs.update(count_pairs(y, predicted, weights))
         in_top = None if self.top is None else self._count_top5(model, X, y, p, weights)
         self.top = None if in_top is None or self.top is None else self.top + in_top
         confidence = None if p is None else p.max(axis=1)
@@ -187,7 +187,7 @@ class Tally:
         )
 
 
-def _pairs(y: NDArray, predicted: NDArray, weights: NDArray | None = None) -> dict[tuple[Any, Any], Any]:
+def count_pairs(y: NDArray, predicted: NDArray, weights: NDArray | None = None) -> dict[tuple[Any, Any], Any]:
     """Return the number of rows per (label, predicted label), or the sum of their weights (n,)."""
     labels, true_codes = np.unique(y, return_inverse=True)
     answers, predicted_codes = np.unique(predicted, return_inverse=True)

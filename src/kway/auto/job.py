@@ -86,8 +86,7 @@ class JobResult:
     options: FitOptions
     X: Any  # training rows as numbers (n, d)
     test_X: Any
-    comparison: Comparison
-    leaderboard: list[LeaderboardRow]  # with fitted models, best first
+    comparison: Comparison  # its rows have fitted models
     model: Any  # FeaturedClassifier, or BlendClassifier of these
     features: Features  # of the main view
     evaluation: Evaluation
@@ -111,7 +110,7 @@ class JobResult:
     @property
     def best(self) -> LeaderboardRow:
         """The best row of the leaderboard."""
-        return self.leaderboard[0]
+        return self.comparison.best
 
     def save(self, path: str | Path, target: str | None = None, id: str | None = None, force: bool = False) -> None:
         """Write the model file; `force` overwrites a file that is not a model."""
@@ -201,7 +200,6 @@ def run_job(
         X=chosen.views[""].X if winner.pool else winner.view.X,
         **tests,
         comparison=replace(chosen.comparison, rows=winner.leaderboard),
-        leaderboard=winner.leaderboard,
         model=winner.model,
         features=chosen.views[""].features,
         temperature=winner.temperature,

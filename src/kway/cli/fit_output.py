@@ -80,7 +80,7 @@ def fit_facts(result: JobResult, seconds: float) -> dict[str, Any]:
         "verdict": verdict(scores, result.baselines["majority class"]) or None,
         "test": vars(scores),
         "test_score": measured(scores, comparison.measure.name),
-        "models": [row.record() for row in result.leaderboard],
+        "models": [row.record() for row in result.comparison.rows],
         "sets": None if result.sets is None else _guarantee_facts(result.sets, "size", "coverage"),
         "unknown": None if result.unknown is None else _guarantee_facts(result.unknown, "answered", "accuracy"),
         "costs": None

@@ -130,7 +130,7 @@ def _write_files(name: str, figure: Figure, document: bytes, folder: Path) -> OS
 
 @picture("leaderboard", "Leaderboard")
 def _leaderboard(result: JobResult) -> Drawn:
-    lines = result.leaderboard
+    lines = result.comparison.rows
     measure = result.comparison.measure if result.comparison.measure.rises else ACCURACY  # longer bars must be better
     by_measure = measure is not ACCURACY
     figure = charts.leaderboard(
@@ -237,7 +237,7 @@ def _regions(result: JobResult) -> Drawn | None:
     # points of the plane are far from all rows, so a neighbor search skips little: 160^2 points take 15 s
     resolution = 160 if _winner(result, LinearFamily) is not None else 80 // min(step, 2)
     line = next(
-        (s for s in result.leaderboard if _takes(s, X)), None
+        (s for s in result.comparison.rows if _takes(s, X)), None
     )  # a blend takes raw rows, so its best member is drawn
     if line is None:
         return None
@@ -396,5 +396,5 @@ def _winner(result: JobResult, kind: type) -> LeaderboardRow | None:
 def _most_folds(result: JobResult, kind: type) -> LeaderboardRow | None:
     """Return the family of a kind that was run on most folds, because one that was stopped early has no spread."""
     families = result.comparison.families
-    lines = [line for line in result.leaderboard if isinstance(families.get(line.model), kind)]
+    lines = [line for line in result.comparison.rows if isinstance(families.get(line.model), kind)]
     return max(lines, key=lambda line: len(line.fold_accuracy), default=None)

@@ -2,8 +2,7 @@
 
 weight_templates     rows of coef_ (R, d) as images (h, w) or (h, w, 3), all on one scale
 where_it_looks       drop in accuracy if part of the image is replaced (occlusion), drawn over the mean image
-decision_regions     the predictions of a classifier of two features around its data
-projected_regions    the same for any number of features, on the plane of the two principal components of the data
+projected_regions    the predictions of a classifier on the plane of the two principal components of its data
 """
 
 from __future__ import annotations
@@ -160,36 +159,6 @@ def _percentage_points(change: float) -> str:
 # ---- decision regions
 
 
-def decision_regions(model: Any, X: ArrayLike, y: ArrayLike, title: str = "", resolution: int = 400) -> Figure:
-    """Draw the predictions of a classifier of two features around its data.
-
-    Parameters
-    ----------
-    model : fitted classifier
-        Classifier whose predictions are drawn.
-    X : array-like of shape (n_rows, 2)
-        Rows to draw.
-    y : array-like of shape (n_rows,)
-        Their labels.
-    title : str, default=""
-        Title of the figure.
-    resolution : int, default=400
-        Points of the raster per side.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The drawn figure.
-    """
-    array = np.asarray(X, dtype=np.float64)
-    if array.ndim != 2 or array.shape[1] != 2:
-        raise InputError(f"decision regions need rows of 2 columns, got shape {array.shape}; use projected_regions")
-    figure = _regions_figure(predict_around(model, array, np.asarray(y), resolution), model.classes_)
-    if title:
-        style.headline(figure, title)
-    return figure
-
-
 def projected_regions(
     model: Any, X: ArrayLike, y: ArrayLike, title: str = "", resolution: int = 240, max_rows: int = 1000
 ) -> Figure:
@@ -221,23 +190,17 @@ def projected_regions(
     cut = principal_slice(model, X)
     step = -(-len(np.asarray(y)) // max_rows)
     rows = cut.plane.transform(np.asarray(X, float)[::step])
-    figure = _regions_figure(predict_around(cut, rows, np.asarray(y)[::step], resolution), cut.classes_)
-    axes = figure.axes[0]
+    figure = style.figure(5.2, 5.9)
+    axes = figure.subplots()
+    draw_regions(axes, predict_around(cut, rows, np.asarray(y)[::step], resolution), len(cut.classes_))
+    style.bare(axes)
+    style.class_legend(figure, cut.classes_)
     shares = cut.plane.explained_variance_ratio_
     for axis, share, name in zip((axes.xaxis, axes.yaxis), shares, ("first", "second")):
         text = f"{name} principal component, {share:.0%} of the variance"
         axis.set_label_text(text, fontsize=style.TEXT, color=style.INK)
     note = "a slice through the mean; rows are projected onto it" if np.shape(X)[1] > 2 else ""
     style.headline(figure, title or f"{type(model).__name__} on two principal components", note)
-    return figure
-
-
-def _regions_figure(regions: Regions, classes: ArrayLike) -> Figure:
-    figure = style.figure(5.2, 5.9)
-    axes = figure.subplots()
-    draw_regions(axes, regions, len(np.asarray(classes)))
-    style.bare(axes)
-    style.class_legend(figure, classes)
     return figure
 
 

@@ -13,7 +13,7 @@ is a `Family` (family.py).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -74,13 +74,22 @@ class LinearFamily(Family):
         self, data: FoldedRows, split: Split, settings: Sequence[dict[str, Any]], active: Sequence[int], stop: Stop
     ) -> Predictions:
         """Fit the active alphas, strong to weak, with warm starts."""
-        begun = time.perf_counter()
-        rows = np.concatenate([split.train, split.held_out])
-        alphas = [settings[i]["alpha"] for i in active]
+        begun, codes = time.perf_counter(), data.codes[np.concatenate(split)]
         predictions = Predictions.empty(len(split.held_out), len(settings))
-        path = self.path(data.X[rows], data.codes[rows], path_weights(data, split), len(split.train), alphas, stop)
-        predictions.predicted[:, active], predictions.losses[:, active] = path.predicted[0], path.losses[0]
+        for X, positions in self._mapped_rows(data, split, settings, active, stop):
+            alphas = [settings[at]["alpha"] for at in positions]
+            path = self.path(X, codes, path_weights(data, split), len(split.train), alphas, stop)
+            predictions.predicted[:, positions], predictions.losses[:, positions] = path.predicted[0], path.losses[0]
         return predictions._replace(seconds=time.perf_counter() - begun)
+
+    def _mapped_rows(
+        self, data: FoldedRows, split: Split, settings: Sequence[dict[str, Any]], active: Sequence[int], stop: Stop
+    ) -> Iterator[tuple[Rows, Sequence[int]]]:
+        """Yield the training rows and held-out rows, each time with the positions of settings that are fitted on them.
+
+        The rows are as given here; a subclass may map them.
+        """
+        yield data.X[np.concatenate(split)], active
 
     def path(
         self,
@@ -163,25 +172,19 @@ class KernelFamily(LinearFamily):
         gammas = [float(f"{multiple * scale:.3g}") for multiple in self.gammas]
         return [{"gamma": gamma, "alpha": alpha} for gamma in gammas for alpha in self.alphas]
 
-    def fit_predict(
+    def _mapped_rows(
         self, data: FoldedRows, split: Split, settings: Sequence[dict[str, Any]], active: Sequence[int], stop: Stop
-    ) -> Predictions:
-        """Map the rows once per gamma, and fit the active alphas on the mapped rows."""
-        begun = time.perf_counter()
-        rows = np.concatenate([split.train, split.held_out])
-        predictions = Predictions.empty(len(split.held_out), len(settings))
+    ) -> Iterator[tuple[Rows, Sequence[int]]]:
+        """Yield the similarities of the rows to landmarks for each gamma, with the positions of its settings."""
         for gamma in dict.fromkeys(settings[at]["gamma"] for at in active):
             if stop():
-                break
+                return
             train_weights = weights_to_fit(data.weights, split.train).get("sample_weight")
             landmarks = landmark_map(data.X[split.train], self.n_landmarks, gamma, weight=train_weights)
-            positions = [at for at in active if settings[at]["gamma"] == gamma]
-            alphas = [settings[at]["alpha"] for at in positions]
-            mapped, weights = landmarks.apply(data.X[rows]), path_weights(data, split)
-            path = self.path(mapped, data.codes[rows], weights, len(split.train), alphas, stop)
-            predictions.predicted[:, positions] = path.predicted[0]
-            predictions.losses[:, positions] = path.losses[0]
-        return predictions._replace(seconds=time.perf_counter() - begun)
+            yield (
+                landmarks.apply(data.X[np.concatenate(split)]),
+                [at for at in active if settings[at]["gamma"] == gamma],
+            )
 
     def skip_reason(self, data: FoldedRows) -> str:
         """Leave out sparse rows and very many classes."""
