@@ -37,7 +37,7 @@ from kway.confidence import (
 )
 from kway.confidence.blend import HeldOut
 from kway.confidence.class_offsets import validated_offsets
-from kway.confidence.splits import Split, hold_out, make_folds
+from kway.confidence.splits import LabeledRows, Split, hold_out, make_folds
 from kway.confidence.temperature import SCORES, scale_fitted, score_columns
 from kway.errors import InputError, KwayError
 from kway.labels import encode_as
@@ -76,9 +76,8 @@ def calibrate(
     try:
         if options.weighs_rows_equally and _is_one_vs_all_svm(model):
             return _adjusted_and_scaled(model, X, data.y, splits)
-        if len(splits) == 1:
-            return _scaled_once(model, X, data.y, splits[0], options.seed), ""
-        scaled = TemperatureScaledClassifier(clone(model), splits, options.seed).fit(X, data.y)
+        scaled = TemperatureScaledClassifier(clone(model), splits, options.seed)
+        scaled._calibrate(model, LabeledRows(X, data.labels))
         return _without_rows(scaled), ""
     except (KwayError, MemoryError, AttributeError) as error:
         return model, f"probabilities are not calibrated: {error}"
@@ -109,18 +108,6 @@ def _splits(fit_seconds: float, folds: NDArray[np.int64], data: TrainTest, seed:
 def _without_rows(scaled: Any) -> Any:
     """Return the model without the row numbers of its splits, which do not belong in a model file."""
     return scaled.set_params(cv="prefit", estimator=scaled.estimator_)
-
-
-def _scaled_once(model: Any, X: Any, y: NDArray, split: Split, seed: int) -> Any:
-    """Return the fitted model with the temperature of a second model.
-
-    The second model is fitted on the training part of the split and calibrated on the other part.
-    """
-    partial_model = clone(model).fit(take_rows(X, split.train), y[split.train])
-    scaled = TemperatureScaledClassifier(partial_model, "prefit", seed)
-    scaled.fit(take_rows(X, split.held_out), y[split.held_out])
-    scaled._adopt(model)
-    return _without_rows(scaled)
 
 
 def _is_one_vs_all_svm(model: Any) -> bool:

@@ -131,13 +131,16 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
         splits.check_cv(self.cv, folds=True)
         self._forget()
         rows = self._check_rows(X, y, params)
-        fitted = self._prefit() if self._is_prefit() else self._fit_copy(rows)
+        self._calibrate(self._prefit() if self._is_prefit() else self._fit_copy(rows), rows)
+        return self
+
+    def _calibrate(self, fitted: Any, rows: LabeledRows) -> None:
+        """Store the estimator, which is `fitted` on all rows, and learn T from rows that copies of it have not seen."""
         self._adopt(fitted)
         rng = self._rng()
         sample = np.sort(rng.permutation(len(rows.labels.codes))[:SAMPLE_ROWS])
         source = pick_source(fitted, take_rows(rows.X, sample))
         self._scale_by(source, *self._score_calibration_rows(rows, source, rng))
-        return self
 
     @on_own_threads
     def _scale_by(
