@@ -40,6 +40,23 @@ if TYPE_CHECKING:
     from kway.auto.job import JobResult
     from kway.auto.multilabel import MultilabelResult
 
+FiguresOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--figures",
+        metavar="FOLDER",
+        help="Folder in which to save the figures of the report as SVG and PNG files. By default they are not saved.",
+    ),
+]
+TestOption = Annotated[
+    str | None,
+    typer.Option(
+        "--test",
+        metavar="FILE",
+        help="File with the test rows. By default, the test rows of the dataset if it has some, else a fifth of DATA "
+        "(at most 50,000 rows).",
+    ),
+]
 VerboseOption = Annotated[
     bool,
     typer.Option(
@@ -95,24 +112,8 @@ def fit(
     report: Annotated[Path, typer.Option("--report", metavar="FILE", help="HTML report to write.")] = Path(
         "report.html"
     ),
-    figures: Annotated[
-        Path | None,
-        typer.Option(
-            "--figures",
-            metavar="FOLDER",
-            help="Folder in which to save the figures of the report as SVG and PNG files. By default they are not "
-            "saved.",
-        ),
-    ] = None,
-    test: Annotated[
-        str | None,
-        typer.Option(
-            "--test",
-            metavar="FILE",
-            help="File with the test rows. By default, the test rows of the dataset if it has some, else a fifth of "
-            "DATA (at most 50,000 rows).",
-        ),
-    ] = None,
+    figures: FiguresOption = None,
+    test: TestOption = None,
     cluster: ClusterOption = False,
     address: AddressOption = None,
     force: ForceOption = False,
