@@ -124,9 +124,7 @@ class FeaturedClassifier(DelegatedAnswers):
         """
         if isinstance(found, Contributions):
             parts = Parts(found.values, found.baseline).grouped(self.features_.column_sources(), self.n_features_in_)
-            contributions = replace(found, values=parts.values, names=None)
-            names = getattr(self, "feature_names_in_", None)
-            return contributions if names is None else contributions.named(names)
+            return replace(found, values=parts.values).named(getattr(self, "feature_names_in_", None))
         return found.named(self.features_.get_feature_names_out()) if hasattr(found, "details") else found
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

@@ -33,14 +33,12 @@ from kway.auto.wrong_labels import (
 )
 from kway.errors import InputError
 from kway.labels import Labels, encode, encode_as
-from kway.memory import rows_per_block
 from kway.pipelines import features_of
 from kway.rows.blocks import count_rows
 from kway.tables.read_options import ReadOptions
-from kway.tables.sources.frames import n_rows, take_rows
+from kway.tables.sources.frames import n_rows
 from kway.tables.sources.labels import joined_labels
 from kway.text_tables import Printed, Table, count
-from kway.threads import spans
 
 WRONG, CONFLICT, SHARED = "wrong label", "conflict", "shared"  # the kinds of problems
 COLUMNS = ("problem", "row", "label", "suggested", "p_label", "p_suggested", "neighbors", "neighbor_labels")
@@ -280,8 +278,7 @@ def inspect_by(
     if not judged.any():
         raise InputError(f"no label of {name} is a class of the model, such as {known[:1].tolist()[0]!r}")
     labels, unseen = labels_among(y, known), int((~judged).sum())
-    blocks = spans(len(y), rows_per_block(8 * len(labels.classes)))
-    p = np.concatenate([model.predict_proba(take_rows(X, np.arange(len(y))[block])) for block in blocks])
+    p = model.predict_proba(X)
     predictions = OutOfFold(np.arange(len(y)), spread(p, encode_as(known, labels.classes), labels.n_classes), judged)
     features = features_of(model)
     numbers = features[0].transform(X) if features else X
