@@ -39,7 +39,6 @@ from kway.linear.solvers.registry import prepare
 from kway.neighbors import NeighborsClassifier
 from kway.parameters import check_parameters, one_of
 from kway.probabilities import sigmoid
-from kway.rows.blocks import count_rows, split_rows
 from kway.search.results import TopK
 from kway.tables.sources.labels import label_sets, split_set
 
@@ -147,21 +146,18 @@ class MultilabelClassifier(Classifier):
         _, ids = self.neighbors_.kneighbors(X)
         return neighbor_logits(ids, self.label_rows_, self.rates_)
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the probability of each label (n, K); the labels do not exclude each other."""
-        X = validation.rows(self, X, reset=False)
-        blocks = split_rows(X, count_rows(X), self._most_rows(len(self.classes_)))
-        return np.concatenate(list(map(self._probabilities, blocks)))
+    def _rows(self, X: Any) -> Any:
+        return validation.rows(self, X, reset=False, blocks=True)
 
     def _scores(self, rows: Any) -> NDArray[np.float64]:
         return self.logits(rows)
 
-    def _best(self, rows: Any, k: int, stated: bool) -> TopK:
-        return self._best_of_blocks(rows, lambda block: best_of_table(self._probabilities(block), k))
-
-    def _probabilities(self, rows: Any) -> NDArray[np.float64]:
-        """Return the probability of each label (n, K) of a block of validated rows."""
+    def _shares(self, rows: Any) -> NDArray[np.float64]:
+        """Return the probability of each label (n, K); the labels do not exclude each other."""
         return calibrated(self.logits(rows), self.rates_, self.calibration_)
+
+    def _best(self, rows: Any, k: int, stated: bool) -> TopK:
+        return self._best_of_blocks(rows, lambda block: best_of_table(self._shares(block), k))
 
     def predict(self, X: Any) -> NDArray:
         """Return the labels of each row as a list, in an array (n,) of objects."""
