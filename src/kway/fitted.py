@@ -29,7 +29,6 @@ from kway.auto.multilabel import (
     LabelSetScores,
     MultilabelResult,
     SettingComparison,
-    check_options,
     read_label_sets,
     run_multilabel,
 )
@@ -332,8 +331,7 @@ def _run(
 ) -> JobResult | MultilabelResult:
     """Read the rows and run the job for one label, or for several labels, per row."""
     if reading.multilabel is not None:
-        check_options(reading, options)
-        return run_multilabel(read_label_sets(source, reading, test, options.seed), reading, options, begun)
+        return run_multilabel(read_label_sets(source, reading, options, test), reading, options, begun)
     return run_job(read_train_test(source, reading, test, options.seed), options, begun)
 
 

@@ -239,8 +239,9 @@ class MultilabelResult:
 # ---- reading
 
 
-def read_label_sets(data: Any, reading: ReadOptions, test: Any = None, seed: int = 0) -> TrainTest:
+def read_label_sets(data: Any, reading: ReadOptions, options: FitOptions, test: Any = None) -> TrainTest:
     """Read DATA with its test rows. The labels of a row are one text, and codes number the different texts."""
+    _check_options(reading, options)
     sep = reading.multilabel or ";"
     if test is not None:
         refuse_same(data, test)
@@ -251,7 +252,7 @@ def read_label_sets(data: Any, reading: ReadOptions, test: Any = None, seed: int
     classes = known_labels(y, sep).tolist()
     data = as_training_rows(rows, reading, y, encode(y))
     return with_test_rows(
-        data, reading, test, seed,
+        data, reading, test, options.seed,
         lambda labels: joined_sets(labels, sep, classes) if reading.join_labels else labels,
         rarest_labels(y, sep),
     )  # fmt: skip
@@ -269,7 +270,7 @@ def rarest_labels(y: NDArray, sep: str) -> NDArray[np.int64]:
     return np.where(Y.any(axis=1), counts.argmin(axis=1) + 1, 0)
 
 
-def check_options(reading: ReadOptions, options: FitOptions) -> None:
+def _check_options(reading: ReadOptions, options: FitOptions) -> None:
     """Raise UsageError for options that do not work with several labels per row."""
     for name in ("sets", "unknown", "class_weight", "also", "repeats", "single", "costs", "device"):
         if getattr(options, name) not in (getattr(FitOptions(), name), ()):
@@ -287,7 +288,6 @@ def run_multilabel(
     data: TrainTest, reading: ReadOptions, options: FitOptions, begun: float | None = None
 ) -> MultilabelResult:
     """Compare, refit, calibrate and test; the budget counts from `begun` (time.perf_counter()), by default now."""
-    check_options(reading, options)
     begun, sep = time.perf_counter() if begun is None else begun, reading.multilabel or ";"
     written = {w.column: w.how for w in data.written}
     features = Features(dict(data.kinds) or None, embed=options.embed, image=data.image, written=written)

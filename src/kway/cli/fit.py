@@ -168,14 +168,13 @@ def _fit_label_sets(
     data: str, reading: ReadOptions, options: FitOptions, test: str | None, out: Path, report: Path, json: bool
 ) -> None:
     """Run the job for several labels per row, and print and write its results."""
-    from kway.auto.multilabel import check_options, read_label_sets, run_multilabel
+    from kway.auto.multilabel import read_label_sets, run_multilabel
     from kway.cli.multilabel import multilabel_facts, show_multilabel
 
     started = time.perf_counter()
-    check_options(reading, options)
     with live_view():
         announce_compilation()
-        found = run_multilabel(read_label_sets(data, reading, test, options.seed), reading, options, started)
+        found = run_multilabel(read_label_sets(data, reading, options, test), reading, options, started)
     if not json:
         for note in found.data.notes:
             say_note(note)
