@@ -277,7 +277,8 @@ def inspect_by(
     judged = np.isin(labels.classes, known)[labels.codes]
     if not judged.any():
         raise InputError(f"no label of {name} is a class of the model, such as {known[:1].tolist()[0]!r}")
-    labels, unseen = labels_among(y, known), int((~judged).sum())
+    joint, unseen = encode(np.concatenate([known, y])), int((~judged).sum())
+    labels = Labels(joint.classes, joint.codes[len(known) :])
     p = model.predict_proba(X)
     predictions = OutOfFold(np.arange(len(y)), spread(p, encode_as(known, labels.classes), labels.n_classes), judged)
     features = features_of(model)
@@ -287,9 +288,3 @@ def inspect_by(
     ids = _ids(kept or {}, next(iter(kept or {}), None), len(y))
     notes += _too_slow(conflicts)
     return Inspection(name, type(model).__name__, labels, wrong, conflicts, _no_pairs(), ids=ids, notes=tuple(notes))
-
-
-def labels_among(y: NDArray, known: NDArray) -> Labels:
-    """Encode labels (n,) with the union of their classes and the `known` ones."""
-    joint = encode(np.concatenate([known, y]))
-    return Labels(joint.classes, joint.codes[len(known) :])

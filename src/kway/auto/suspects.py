@@ -168,7 +168,8 @@ def _numeric_column(name: str, values: NDArray[np.float64]) -> Column:
 
 def _determines_label(column: Column, y: NDArray[np.int64]) -> bool:
     """Return whether the column alone predicts the label of every row from the other rows."""
-    if not _are_pure(column.codes, y):
+    n_pairs = len(np.unique(column.codes * (int(y.max()) + 1) + y))  # of a value and a label
+    if n_pairs > column.n_values:
         return False
     counts = np.bincount(column.codes)
     if column.n_values < _MIN_GROUPS and counts.min() > 1:
@@ -176,12 +177,6 @@ def _determines_label(column: Column, y: NDArray[np.int64]) -> bool:
     order = np.argsort(column.codes, kind="stable")
     intervals = 1 + int((np.diff(y[order]) != 0).sum())
     return column.is_number and intervals <= len(np.unique(y)) and np.bincount(y).min() > 1
-
-
-def _are_pure(values: NDArray[np.int64], y: NDArray[np.int64]) -> bool:
-    """Return whether all rows with one value have one label."""
-    pairs = np.unique(values * (int(y.max()) + 1) + y)
-    return len(pairs) == len(np.unique(values))
 
 
 def _predictive_columns(names: list[str], rows: NDArray, rng: np.random.Generator) -> Suspect:

@@ -107,8 +107,9 @@ class ModelReader:
         if y is None or not self.reading.join_labels:
             return y
         known = self.model.classes_.tolist()
-        joins_sets = self.separator is not None
-        return joined_sets(y, self.separator, known) if joins_sets else joined_labels(y, known, self.hierarchy)
+        if self.separator is None:
+            return joined_labels(y, known, self.hierarchy)
+        return joined_sets(y, self.separator, known)
 
     def _note_skipped(self, rows: LabeledRows) -> None:
         """Print notes on images, lines, rows and cells that were left out."""

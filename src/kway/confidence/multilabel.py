@@ -161,9 +161,12 @@ class MultilabelClassifier(Classifier):
 
     def predict(self, X: Any) -> NDArray:
         """Return the labels of each row as a list, in an array (n,) of objects."""
-        predicted = self.predict_proba(X) >= self.thresholds_  # (n, K)
-        labels = np.empty(len(predicted), object)
-        labels[:] = [self.classes_[row].tolist() for row in predicted]
+        return self.labels_of(self.predict_proba(X))
+
+    def labels_of(self, p: NDArray[np.float64]) -> NDArray:
+        """Return the labels of each row as a list, in an array (n,) of objects, from probabilities (n, K)."""
+        labels = np.empty(len(p), object)
+        labels[:] = [self.classes_[row].tolist() for row in p >= self.thresholds_]
         return labels
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

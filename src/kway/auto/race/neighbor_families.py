@@ -160,15 +160,11 @@ def _count_votes(
     k_max = neighbors.ids.shape[1]  # a sample may have fewer rows than k
     for vote in electors.votes:
         votes = votes_of_every_k(neighbors, codes, electors, vote)
-        at = np.array([i for i in active if _has(settings[i], vote, k_max)], np.int64)
+        of_vote = [i for i in active if settings[i]["weights"] == vote]
+        at = np.array([i for i in of_vote if settings[i]["n_neighbors"] <= k_max], np.int64)
         k = np.array([settings[i]["n_neighbors"] for i in at], np.int64)
         predictions.predicted[:, at] = votes.winners[:, k - 1]
         predictions.losses[:, at] = votes.losses[:, k - 1]
-
-
-def _has(setting: dict[str, Any], vote: str, k_max: int) -> bool:
-    """Return whether a setting has this vote, and a k of at most `k_max`."""
-    return bool(setting["weights"] == vote and setting["n_neighbors"] <= k_max)
 
 
 def _learn_maps(X: Rows, codes: NDArray[np.int64], kinds: Sequence[str]) -> dict[str, ColumnMap | None]:
