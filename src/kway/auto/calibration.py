@@ -29,6 +29,7 @@ from kway.auto.race.clock import Clock
 from kway.auto.race.folds import HELD_OUT_SHARE
 from kway.auto.race.scoring import LeaderboardRow
 from kway.auto.train_test import TrainTest
+from kway.base.wrappers import layers
 from kway.confidence import (
     ConformalClassifier,
     HierarchicalConformalClassifier,
@@ -154,20 +155,10 @@ class Tradeoff:
     note: str = ""  # a warning about empty sets, or about classes that are mostly rejected
 
 
-@dataclass(frozen=True, eq=False)
-class GuaranteedModel:
-    """The winner, with its temperature, inside the classifiers that give guarantees."""
-
-    model: Any  # the outer classifier, which predicts sets or "unknown"
-    classifier: Any  # the inner one: the winner with its temperature
-    open_set: Any  # the OpenSetClassifier, or None
-
-
-def with_guarantees(
-    winner: Any, X: Any, folds: NDArray[np.int64], data: TrainTest, options: FitOptions
-) -> GuaranteedModel:
+def with_guarantees(winner: Any, X: Any, folds: NDArray[np.int64], data: TrainTest, options: FitOptions) -> Any:
     """Fit the winner again inside the classifiers that give guarantees, which hold out calibration rows.
 
+    The innermost of these is the winner with its temperature, the next one predicts "unknown", and the outermost sets.
     With groups or order, the calibration rows of the outermost classifier are fold 0.
     """
     split = Split(np.flatnonzero(folds != 0), np.flatnonzero(folds == 0)) if data.keeps_groups_or_order else None
@@ -187,32 +178,35 @@ def with_guarantees(
     model.fit(X, data.y)
     if split is not None:
         _without_rows(model)
-    open_set = None if options.unknown is None else (model if options.sets is None else model.estimator_)
-    scaled_winner = model.estimator_ if open_set is None else open_set.estimator_
-    return GuaranteedModel(model, scaled_winner, open_set)
+    return model
 
 
-def sets_tradeoff(guaranteed: GuaranteedModel, X: Any, y: NDArray, n_points: int = 60) -> Tradeoff:
+def layer_of(model: Any, kind: type) -> Any:
+    """Return the outermost classifier of a kind among a model and the classifiers inside it."""
+    return next(layer for layer in layers(model) if isinstance(layer, kind))
+
+
+def sets_tradeoff(model: Any, X: Any, y: NDArray, n_points: int = 60) -> Tradeoff:
     """Return the share of test rows whose set contains their label, against the number of labels per set.
 
     The threshold of the model is one of the points.
     """
-    if isinstance(guaranteed.model, HierarchicalConformalClassifier):
-        return _nodes_tradeoff(guaranteed.model, X, y, n_points)
-    nonconformity = 1.0 - np.asarray(guaranteed.classifier.predict_proba(X))
-    own_nonconformity = nonconformity[np.arange(len(y)), encode_as(y, guaranteed.classifier.classes_)]
+    if isinstance(model, HierarchicalConformalClassifier):
+        return _nodes_tradeoff(model, X, y, n_points)
+    nonconformity, codes = 1.0 - np.asarray(model.predict_proba(X)), encode_as(y, model.classes_)
+    own_nonconformity = nonconformity[np.arange(len(y)), codes]
     thresholds = np.unique(
-        [*np.quantile(own_nonconformity, np.linspace(0, 1, n_points)), *np.unique(guaranteed.model.thresholds_)]
+        [*np.quantile(own_nonconformity, np.linspace(0, 1, n_points)), *np.unique(model.thresholds_)]
     )
     sizes = np.array([(nonconformity <= t).sum(axis=1).mean() for t in thresholds])
     covered = np.array([(own_nonconformity <= t).mean() for t in thresholds])
-    sets = guaranteed.model.predict_set(X)
+    sets = model.predict_set(X)
     at = float(sets.sizes.mean()), float(sets.covers(y).mean())
     note = _empty_note(
         float((sets.sizes == 0).mean()),
-        float((nonconformity.argmin(axis=1) == encode_as(y, guaranteed.classifier.classes_)).mean()),
+        float((nonconformity.argmin(axis=1) == codes).mean()),
     )
-    return Tradeoff(sizes, covered, at, str(guaranteed.model.guarantee_), note)
+    return Tradeoff(sizes, covered, at, str(model.guarantee_), note)
 
 
 def _empty_note(empty: float, accuracy: float) -> str:
@@ -243,9 +237,10 @@ def _nodes_tradeoff(model: HierarchicalConformalClassifier, X: Any, y: NDArray, 
     )
 
 
-def unknown_tradeoff(guaranteed: GuaranteedModel, X: Any, y: NDArray, n_points: int = 60) -> Tradeoff:
+def unknown_tradeoff(model: Any, X: Any, y: NDArray, n_points: int = 60) -> Tradeoff:
     """Return the accuracy on rows with a predicted label against their share, for all thresholds of rejection."""
-    explanation = guaranteed.open_set.explain(X)
+    open_set = layer_of(model, OpenSetClassifier)
+    explanation = open_set.explain(X)
     order = np.argsort(-explanation.known_scores, kind="stable")
     correct = (explanation.candidates == y)[order]
     counts = np.unique(np.linspace(1, len(y), n_points).astype(int))
@@ -253,9 +248,7 @@ def unknown_tradeoff(guaranteed: GuaranteedModel, X: Any, y: NDArray, n_points: 
     accuracy = float((explanation.candidates == y)[answered].mean()) if answered.any() else 1.0
     at = float(answered.mean()), accuracy
     curve = np.cumsum(correct)[counts - 1] / counts
-    return Tradeoff(
-        counts / len(y), curve, at, str(guaranteed.open_set.guarantee_), _rejected_note(y, explanation.rejected)
-    )
+    return Tradeoff(counts / len(y), curve, at, str(open_set.guarantee_), _rejected_note(y, explanation.rejected))
 
 
 def _rejected_note(y: NDArray, rejected: NDArray[np.bool_]) -> str:

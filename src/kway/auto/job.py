@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 
 from kway import modelfile, progress
 from kway.auto.calibration import (
-    GuaranteedModel,
     Tradeoff,
     calibrate,
     calibrate_on,
+    layer_of,
     sets_tradeoff,
     unknown_tradeoff,
     with_guarantees,
@@ -55,10 +55,11 @@ from kway.auto.reasons import (
     own_reasons,
     permutation_importance,
 )
-from kway.auto.refit import AllDataFit, fit_all_data, fit_families, fitted_row
+from kway.auto.refit import fit_all_data, fit_families, fitted_row
 from kway.auto.train_test import TrainTest
 from kway.auto.trained_rows import ROWS, rows_note
 from kway.auto.wrong_labels import WrongLabels, find_wrong_labels, out_of_fold
+from kway.confidence import TemperatureScaledClassifier
 from kway.confidence.blend import BlendClassifier, learn_weights
 from kway.errors import KwayError, UsageError
 from kway.pipelines import FeaturedClassifier, features_of
@@ -230,7 +231,7 @@ class Winner:
     single: LeaderboardRow  # the best single family, with its scores of the comparison
     notes: tuple[str, ...]
     temperature: float | None = None
-    guaranteed: GuaranteedModel | None = None
+    guaranteed: Any = None  # the outermost classifier with guarantees
     pool: Pool | None = None  # of the blend, if it was chosen
     candidate_pool: Pool | None = None  # of the blend, also if a single family was chosen
     fitted_rows: int = 0
@@ -292,11 +293,11 @@ def _single(
     """Return the best single family, with a temperature or inside the classifiers with guarantees."""
     best, data, options = leaderboard[0], chosen.data, chosen.options
     view = chosen.view(best.model)
-    fit = _fit_all_data(best, view, chosen)
+    fit = fit_all_data(chosen, best)
     guaranteed, note = None, ""
     if options.guarantees:
         guaranteed = with_guarantees(fit.row.fitted, view.X, chosen.folds, data, options)
-        calibrated = guaranteed.classifier
+        calibrated = layer_of(guaranteed, TemperatureScaledClassifier)
     elif fit.held_out is not None:
         calibrated, note = calibrate_on(
             fit.row.fitted, take_rows(view.X, fit.held_out), data.y[fit.held_out], options.seed
@@ -311,7 +312,7 @@ def _single(
         calibrated, note = calibrate(fit.row, view.X, chosen.folds, data, options, clock, held, codes, seconds)
     return Winner(
         [fit.row, *leaderboard[1:]],
-        FeaturedClassifier.of(view.features, guaranteed.model if guaranteed else calibrated, view.X),
+        FeaturedClassifier.of(view.features, calibrated if guaranteed is None else guaranteed, view.X),
         FeaturedClassifier.of(view.features, fit.row.fitted, view.X),
         view,
         best,
@@ -334,16 +335,6 @@ class _Stages:
         """Record the seconds since the previous stage ended."""
         now = time.perf_counter()
         self.seconds[name], self.last = now - self.last, now
-
-
-def _fit_all_data(row: LeaderboardRow, view: View, chosen: DataComparison) -> AllDataFit:
-    """Return the winner, fitted again on all rows of the data if memory holds only a part of them."""
-    data, options = chosen.data, chosen.options
-    if data.larger is not None and (options.guarantees or data.weights is not None):
-        what = "guarantees" if options.guarantees else "weights"
-        note = f"{what} need rows in memory, so the model was trained on these rows only"
-        return AllDataFit(row, data.n, note=note)
-    return fit_all_data(row, view.features, view.X, data, chosen.folds, options.seed)
 
 
 def _learning_curve(winner: Winner, chosen: DataComparison, clock: Clock) -> tuple[LearningCurve | None, str]:
@@ -400,9 +391,9 @@ def _test_results(winner: Winner, chosen: DataComparison) -> dict[str, Any]:
     test_X, y = main.features.transform(data.test_rows), data.test_y
     if winner.pool is None:
         # with costs, `estimator_` includes the decisions by expected cost: with_costs puts them inside the features
-        evaluation = evaluate_model(
-            guaranteed.classifier if guaranteed else winner.model.estimator_, test_X, y, data.test_weights
-        )
+        inner = winner.model.estimator_
+        model = inner if guaranteed is None else layer_of(inner, TemperatureScaledClassifier)
+        evaluation = evaluate_model(model, test_X, y, data.test_weights)
     else:
         evaluation = evaluate_model(winner.model, data.test_rows, y, data.test_weights)
     return {
@@ -410,8 +401,8 @@ def _test_results(winner: Winner, chosen: DataComparison) -> dict[str, Any]:
         "evaluation": evaluation,
         "runner_up": _runner_up(winner, evaluation, chosen),
         "baselines": _baselines(main.X, test_X, data),
-        "sets": sets_tradeoff(guaranteed, test_X, y) if guaranteed and options.sets else None,
-        "unknown": unknown_tradeoff(guaranteed, test_X, y) if guaranteed and options.unknown else None,
+        "sets": sets_tradeoff(guaranteed, test_X, y) if options.sets else None,
+        "unknown": unknown_tradeoff(guaranteed, test_X, y) if options.unknown else None,
     }
 
 

@@ -157,14 +157,17 @@ class AllDataFit(NamedTuple):
     note: str = ""
 
 
-def fit_all_data(
-    row: LeaderboardRow, features: Features, X: Any, data: TrainTest, folds: NDArray[np.int64], seed: int
-) -> AllDataFit:
-    """Fit the model of a row, which was trained on X (n, d), again on all rows of DATA if that is possible."""
+def fit_all_data(chosen: DataComparison, row: LeaderboardRow) -> AllDataFit:
+    """Fit the model of a row again on all rows of DATA, if memory holds only a part of them and if that is possible."""
+    data, options, (features, X) = chosen.data, chosen.options, chosen.view(row.model)
     larger = data.larger
     if larger is None:
         return AllDataFit(row, data.n)
-    calibration_rows = _held_out(data, folds, seed)
+    if options.guarantees or data.weights is not None:
+        what = "guarantees" if options.guarantees else "weights"
+        note = f"{what} need rows in memory, so the model was trained on these rows only"
+        return AllDataFit(row, data.n, note=note)
+    calibration_rows = _held_out(data, chosen.folds, options.seed)
     reader = _CountingReader(larger.without(calibration_rows, data.groups, data.order), features)
     try:
         model = _prepared(row.fitted, X, larger.n)
