@@ -44,7 +44,7 @@ from kway.auto.race.clock import REPORT_SECONDS, Clock
 from kway.auto.race.compare import Comparison
 from kway.auto.race.families import CLASS_NUMBER
 from kway.auto.race.pool import Pool, own_predictions, pool_of
-from kway.auto.race.scoring import MOST_POOLED, FoldedRows, LeaderboardRow
+from kway.auto.race.scoring import MOST_POOLED, LeaderboardRow
 from kway.auto.reasons import (
     MAX_UNNAMED_COLUMNS,
     MOST_PARTS,
@@ -338,13 +338,8 @@ class _Stages:
 
 
 def _learning_curve(winner: Winner, chosen: DataComparison, clock: Clock) -> tuple[LearningCurve | None, str]:
-    comparison, seed, row = chosen.comparison, chosen.options.seed, winner.single
-    rows = FoldedRows(winner.view.X, chosen.data.labels.codes, comparison.folds, weights=chosen.data.weights)
     try:
-        seconds = comparison.fit_seconds(row.model)
-        return learning_curve(
-            lambda: comparison.estimator(row, seed), row, rows, comparison.measure, seconds, clock, seed
-        )
+        return learning_curve(chosen, winner.single, clock)
     except (KwayError, MemoryError):  # a part of the rows cannot be fitted, such as one of a single class
         return None, ""
 
