@@ -24,11 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from kway.auto.fit_options import FitOptions
+from kway.auto.compare_data import DataComparison
 from kway.auto.race.clock import Clock
 from kway.auto.race.folds import HELD_OUT_SHARE
 from kway.auto.race.scoring import LeaderboardRow
-from kway.auto.train_test import TrainTest
 from kway.base.wrappers import layers
 from kway.confidence import (
     ConformalClassifier,
@@ -53,27 +52,23 @@ _CALIBRATION_ROWS = 1000  # held-out rows that determine a temperature to a few 
 
 
 def calibrate(
+    chosen: DataComparison,
     row: LeaderboardRow,
-    X: Any,
-    folds: NDArray[np.int64],
-    data: TrainTest,
-    options: FitOptions,
     clock: Clock,
     held_out: HeldOut | None = None,
     held_out_codes: NDArray[np.int64] | None = None,
-    fit_seconds: float = 0.0,
 ) -> tuple[Any, str]:
     """Return the fitted winner with a temperature, and a note if it cannot have one.
 
     `held_out` are the predictions for held-out rows with class codes `held_out_codes` (m,), if the comparison has them.
-    `fit_seconds` is the expected time of a fit on all rows. Intercepts are adjusted only if all rows have equal weight.
+    Intercepts are adjusted only if all rows have equal weight.
     """
-    model = row.fitted
+    model, data, options = row.fitted, chosen.data, chosen.options
     if held_out is not None and held_out_codes is not None:
         return held_out.scaled(model, held_out_codes), ""
     if data.weights is not None:  # TemperatureScaledClassifier counts every held-out row once
         return model, "probabilities are not calibrated, because there was no time or memory for weighted predictions"
-    splits = _splits(fit_seconds, folds, data, options.seed, clock)
+    X, splits = chosen.view(row.model).X, _splits(chosen, row, clock)
     try:
         if options.weighs_rows_equally and _is_one_vs_all_svm(model):
             return _adjusted_and_scaled(model, X, data.y, splits)
@@ -92,17 +87,18 @@ def calibrate_on(model: Any, X: Any, y: NDArray, seed: int) -> tuple[Any, str]:
         return model, f"probabilities are not calibrated: {error}"
 
 
-def _splits(fit_seconds: float, folds: NDArray[np.int64], data: TrainTest, seed: int, clock: Clock) -> list[Split]:
+def _splits(chosen: DataComparison, row: LeaderboardRow, clock: Clock) -> list[Split]:
     """Return the splits of cross-validation, or one split if there are many rows or little time.
 
     If groups or order are kept, the splits are the folds of the comparison; otherwise there are five.
     """
-    n_folds = round(1 / HELD_OUT_SHARE)
-    once = HELD_OUT_SHARE * data.n > _CALIBRATION_ROWS or clock.up(n_folds * fit_seconds)
+    data, folds, n_folds = chosen.data, chosen.folds, round(1 / HELD_OUT_SHARE)
+    seconds = n_folds * chosen.comparison.fit_seconds(row.model)
+    once = HELD_OUT_SHARE * data.n > _CALIBRATION_ROWS or clock.up(seconds)
     if data.keeps_groups_or_order:  # random held-out rows would be easier to predict than new rows
         splits = [Split(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in range(int(folds.max()) + 1)]
         return splits[:1] if once else splits
-    codes, rng = data.labels.codes, np.random.RandomState(seed)
+    codes, rng = data.labels.codes, np.random.RandomState(chosen.options.seed)
     return [hold_out(codes, HELD_OUT_SHARE, rng)] if once else make_folds(codes, n_folds, rng)
 
 
@@ -155,15 +151,16 @@ class Tradeoff:
     note: str = ""  # a warning about empty sets, or about classes that are mostly rejected
 
 
-def with_guarantees(winner: Any, X: Any, folds: NDArray[np.int64], data: TrainTest, options: FitOptions) -> Any:
+def with_guarantees(chosen: DataComparison, row: LeaderboardRow) -> Any:
     """Fit the winner again inside the classifiers that give guarantees, which hold out calibration rows.
 
     The innermost of these is the winner with its temperature, the next one predicts "unknown", and the outermost sets.
     With groups or order, the calibration rows of the outermost classifier are fold 0.
     """
-    split = Split(np.flatnonzero(folds != 0), np.flatnonzero(folds == 0)) if data.keeps_groups_or_order else None
+    data, options, is_held_out = chosen.data, chosen.options, chosen.folds == 0
+    split = Split(np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)) if data.keeps_groups_or_order else None
     cv: Any = HELD_OUT_SHARE if split is None else [split]
-    model: Any = TemperatureScaledClassifier(clone(winner), HELD_OUT_SHARE, options.seed)
+    model: Any = TemperatureScaledClassifier(clone(row.fitted), HELD_OUT_SHARE, options.seed)
     if options.unknown is not None:
         model = OpenSetClassifier(
             model,
@@ -175,7 +172,7 @@ def with_guarantees(winner: Any, X: Any, folds: NDArray[np.int64], data: TrainTe
         model = HierarchicalConformalClassifier(model, data.hierarchy, options.sets, cv, options.seed)
     elif options.sets is not None:
         model = ConformalClassifier(model, coverage=options.sets, cv=cv, random_state=options.seed)
-    model.fit(X, data.y)
+    model.fit(chosen.view(row.model).X, data.y)
     if split is not None:
         _without_rows(model)
     return model

@@ -296,7 +296,7 @@ def _single(
     fit = fit_all_data(chosen, best)
     guaranteed, note = None, ""
     if options.guarantees:
-        guaranteed = with_guarantees(fit.row.fitted, view.X, chosen.folds, data, options)
+        guaranteed = with_guarantees(chosen, fit.row)
         calibrated = layer_of(guaranteed, TemperatureScaledClassifier)
     elif fit.held_out is not None:
         calibrated, note = calibrate_on(
@@ -308,8 +308,7 @@ def _single(
         if held is None and data.weights is not None and data.labels.n_classes <= MOST_POOLED:
             held, rows = own_predictions(chosen.comparison.race, best.model, options.seed)
             codes = data.labels.codes[rows]
-        seconds = chosen.comparison.fit_seconds(best.model)
-        calibrated, note = calibrate(fit.row, view.X, chosen.folds, data, options, clock, held, codes, seconds)
+        calibrated, note = calibrate(chosen, fit.row, clock, held, codes)
     return Winner(
         [fit.row, *leaderboard[1:]],
         FeaturedClassifier.of(view.features, calibrated if guaranteed is None else guaranteed, view.X),
