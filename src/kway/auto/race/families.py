@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kway.auto.fit_options import FAMILY_DESCRIPTIONS
 from kway.auto.race.family import Family, Stop
@@ -74,11 +73,11 @@ class LinearFamily(Family):
         self, data: FoldedRows, split: Split, settings: Sequence[dict[str, Any]], active: Sequence[int], stop: Stop
     ) -> Predictions:
         """Fit the active alphas, strong to weak, with warm starts."""
-        begun, codes = time.perf_counter(), data.codes[np.concatenate(split)]
+        begun = time.perf_counter()
         predictions = Predictions.empty(len(split.held_out), len(settings))
         for X, positions in self._mapped_rows(data, split, settings, active, stop):
             alphas = [settings[at]["alpha"] for at in positions]
-            path = self.path(X, codes, path_weights(data, split), len(split.train), alphas, stop)
+            path = self._path(X, data, split, alphas, stop)
             predictions.predicted[:, positions], predictions.losses[:, positions] = path.predicted[0], path.losses[0]
         return predictions._replace(seconds=time.perf_counter() - begun)
 
@@ -91,21 +90,16 @@ class LinearFamily(Family):
         """
         yield data.X[np.concatenate(split)], active
 
-    def path(
-        self,
-        X: Rows,
-        codes: NDArray[np.int64],
-        weights: NDArray | None,
-        n_train: int,
-        alphas: Sequence[float],
-        stop: Stop,
-    ) -> Path:
-        """Fit every alpha on the first `n_train` rows and predict the others."""
+    def _path(self, X: Rows, data: FoldedRows, split: Split, alphas: Sequence[float], stop: Stop) -> Path:
+        """Fit every alpha on the training rows of a split and predict its held-out rows, which follow them in X."""
+        codes, n_held_out, weights = data.codes[np.concatenate(split)], len(split.held_out), None
+        if data.weights is not None:  # held-out rows are only predicted
+            weights = np.append(weights_to_fit(data.weights, split.train)["sample_weight"], np.ones(n_held_out))
         n_classes = int(codes.max()) + 1
         costs.check_fit(self.estimator, costs.softmax, costs.size_of(X, n_classes))
         one_score_per_class = n_classes == 2 or self._is_one_vs_all
         form = LOSSES[self.loss].columns if one_score_per_class else LOSSES[self.loss].joint
-        folds = np.repeat([-1, 0], [n_train, len(codes) - n_train])
+        folds = np.repeat([-1, 0], [len(split.train), n_held_out])
         labels = Labels(np.arange(n_classes), codes)
         weight = weighted_rows(X, labels, weights, self.params.get("class_weight")).weight
         return alpha_path(X, codes, form, alphas, folds, [0], weight, _TOL, stop, self.params.get("device", "cpu"))
@@ -139,13 +133,6 @@ class LinearFamily(Family):
 def _dual_seconds(size: Size) -> float:
     """Return the expected seconds of the SVM of one class: a constant, and some passes of the dual solver."""
     return 0.01 + 150 * size.values / Rates().product
-
-
-def path_weights(data: FoldedRows, split: Split) -> NDArray[np.float64] | None:
-    """Return the weights of the training rows, followed by ones for the held-out rows, which are only predicted."""
-    if data.weights is None:
-        return None
-    return np.append(weights_to_fit(data.weights, split.train)["sample_weight"], np.ones(len(split.held_out)))
 
 
 def mean_square(X: Rows) -> float:

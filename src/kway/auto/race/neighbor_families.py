@@ -67,12 +67,7 @@ class NeighborsFamily(Family):
         ]  # fmt: skip
 
     def fit_predict(
-        self,
-        data: FoldedRows,
-        split: Split,
-        settings: Sequence[dict[str, Any]],
-        active: Sequence[int],
-        stop: Stop,
+        self, data: FoldedRows, split: Split, settings: Sequence[dict[str, Any]], active: Sequence[int], stop: Stop
     ) -> Predictions:
         """Search once per map, and count every vote for every k."""
         begun = time.perf_counter()
