@@ -19,7 +19,7 @@ from kway.confidence.blend import HeldOut
 from kway.labels import encode
 
 
-def calibrated(model, X, data=None, options=None, held=None, codes=None):
+def calibrated(model, X, data=None, options=None, held=None):
     """The model with its temperature, and the note, after a comparison on rows X."""
     row = LeaderboardRow("some", {}, 0.0, 0.0, (), None, 0.0, fitted=model)
     comparison = SimpleNamespace(fit_seconds=lambda name: 0.0)
@@ -27,7 +27,7 @@ def calibrated(model, X, data=None, options=None, held=None, codes=None):
     chosen = SimpleNamespace(
         data=data, options=options or FitOptions(), folds=None, comparison=comparison, view=lambda name: view
     )
-    return calibrate(chosen, row, Clock(), held, codes)
+    return calibrate(chosen, row, Clock(), held)
 
 
 def drawn(n, n_classes=4, seed=0):
@@ -47,8 +47,8 @@ def test_a_temperature_from_answers_of_the_race_is_near_that_of_five_folds():
         )
         codes.append(y[folds == fold])
     model = kway.NeighborsClassifier(**setting).fit(X, y)
-    held = HeldOut(np.concatenate(p))
-    scaled, note = calibrated(model, X, held=held, codes=np.concatenate(codes))
+    held = HeldOut(np.concatenate(p), np.concatenate(codes))
+    scaled, note = calibrated(model, X, held=held)
     other = kway.TemperatureScaledClassifier(kway.NeighborsClassifier(**setting), cv=5).fit(X, y)
     assert not note
     assert scaled.temperature_fit_.certified

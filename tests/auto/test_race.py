@@ -181,7 +181,7 @@ def test_the_blend_is_learned_from_rows_that_its_members_have_not_seen():
         for learn, held_out in splits:
             model = runner.family.make(setting, 0).fit(X[learn], y[learn])
             tables.append(model.predict_proba(X[held_out]))
-        np.testing.assert_allclose(pool.held_out[name].probabilities(pool.codes), np.concatenate(tables), atol=1e-5)
+        np.testing.assert_allclose(pool.held_out[name].probabilities(), np.concatenate(tables), atol=1e-5)
     assert pool.row.log_loss < min(line.log_loss for line in found.rows if line.log_loss is not None) + 0.01
     assert not pool.is_worse
 

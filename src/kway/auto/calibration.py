@@ -38,7 +38,7 @@ from kway.confidence import (
 from kway.confidence.blend import HeldOut
 from kway.confidence.class_offsets import validated_offsets
 from kway.confidence.splits import LabeledRows, Split, hold_out, make_folds
-from kway.confidence.temperature import SCORES, scale_fitted, score_columns
+from kway.confidence.temperature import SCORES, score_columns
 from kway.errors import InputError, KwayError
 from kway.labels import encode_as
 from kway.memory import CACHE_BYTES, rows_per_block
@@ -56,16 +56,15 @@ def calibrate(
     row: LeaderboardRow,
     clock: Clock,
     held_out: HeldOut | None = None,
-    held_out_codes: NDArray[np.int64] | None = None,
 ) -> tuple[Any, str]:
     """Return the fitted winner with a temperature, and a note if it cannot have one.
 
-    `held_out` are the predictions for held-out rows with class codes `held_out_codes` (m,), if the comparison has them.
+    `held_out` are its predictions for held-out rows, if the comparison has them.
     Intercepts are adjusted only if all rows have equal weight.
     """
     model, data, options = row.fitted, chosen.data, chosen.options
-    if held_out is not None and held_out_codes is not None:
-        return held_out.scaled(model, held_out_codes), ""
+    if held_out is not None:
+        return held_out.scaled(model), ""
     if data.weights is not None:  # TemperatureScaledClassifier counts every held-out row once
         return model, "probabilities are not calibrated, because there was no time or memory for weighted predictions"
     X, splits = chosen.view(row.model).X, _splits(chosen, row, clock)
@@ -134,7 +133,7 @@ def _adjusted_and_scaled(model: Any, X: Any, y: NDArray, splits: list[Split]) ->
     offsets = validated_offsets(scores, codes)
     adjusted = copy(model)
     adjusted.intercept_ = (model.intercept_ + offsets).astype(model.intercept_.dtype)
-    return scale_fitted(adjusted, scores + offsets, codes, SCORES), ADJUSTED if offsets.any() else ""
+    return HeldOut(scores + offsets, codes, SCORES).scaled(adjusted), ADJUSTED if offsets.any() else ""
 
 
 # ---- sets and "unknown"

@@ -256,9 +256,8 @@ def _without_unfitted(pool: Pool, kept: list[str]) -> Pool:
     """Return the pool with new weights if the time was up before all of its members were fitted."""
     if len(kept) == len(pool.weights):
         return pool
-    weights = learn_weights(
-        [pool.held_out[name].probabilities(pool.codes) for name in kept], pool.codes, pool.sample_weight
-    )
+    tables = [pool.held_out[name].probabilities() for name in kept]
+    weights = learn_weights(tables, pool.codes, pool.sample_weight)
     return replace(pool, weights={name: float(w) for name, w in zip(kept, weights) if w > 0})
 
 
@@ -268,7 +267,7 @@ def _blend(pool: Pool, leaderboard: list[LeaderboardRow], notes: tuple[str, ...]
     members = []
     for name in pool.weights:
         view, held_out = chosen.view(name), pool.held_out[name]
-        scaled = held_out.with_probabilities(rows[name].fitted, pool.codes)
+        scaled = held_out.with_probabilities(rows[name].fitted)
         members.append(FeaturedClassifier.of(view.features, scaled, view.X))
     classes = data.labels.classes
     make_blend = partial(
@@ -304,11 +303,9 @@ def _single(
         )
     else:
         held = None if pool is None else pool.held_out.get(best.model)
-        codes = None if pool is None else pool.codes
         if held is None and data.weights is not None and data.labels.n_classes <= MOST_POOLED:
-            held, rows = own_predictions(chosen.comparison.race, best.model, options.seed)
-            codes = data.labels.codes[rows]
-        calibrated, note = calibrate(chosen, fit.row, clock, held, codes)
+            held, _ = own_predictions(chosen.comparison.race, best.model, options.seed)
+        calibrated, note = calibrate(chosen, fit.row, clock, held)
     return Winner(
         [fit.row, *leaderboard[1:]],
         FeaturedClassifier.of(view.features, calibrated if guaranteed is None else guaranteed, view.X),

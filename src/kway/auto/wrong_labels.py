@@ -118,14 +118,14 @@ def out_of_fold(chosen: DataComparison, pool: Pool | None) -> OutOfFold | None:
     race = chosen.comparison.race
     if pool is not None:
         rows = race.held_out_rows(int(pool.fold.max()) + 1)
-        tables = [pool.held_out[name].probabilities(pool.codes) for name in pool.weights]
+        tables = [pool.held_out[name].probabilities() for name in pool.weights]
         weighted = [weight * log_probabilities(p) for weight, p in zip(pool.weights.values(), tables)]
         p = softmax(np.sum(weighted, axis=0))
     else:
         held_out, rows = own_predictions(race, chosen.comparison.best.model, chosen.options.seed)
         if held_out is None:
             return None
-        p = held_out.probabilities(race.codes[rows])
+        p = held_out.probabilities()
     return OutOfFold(rows, p, _learned_elsewhere(race.codes, race.folds, rows))
 
 

@@ -243,24 +243,6 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
             setattr(self, f"reliability_{when}_", diagram)
 
 
-def scale_fitted(
-    model: Any,
-    values: NDArray[np.float64],
-    codes: NDArray[np.int64],
-    source: str = LOGS,
-    weights: NDArray | None = None,
-) -> TemperatureScaledClassifier:
-    """Return a fitted model with a temperature, learned from `values` (m, K) of held-out rows and their classes (m,).
-
-    `source` states whether the values are probabilities (LOGS) or scores (SCORES). `weights` (m,) are those of the
-    rows, by default equal ones.
-    """
-    scaled = TemperatureScaledClassifier(model, "prefit")
-    scaled._adopt(model)
-    scaled._scale_by(source, values, codes, weights)
-    return scaled
-
-
 def _loss_and_reliability(p: NDArray[np.float64], codes: NDArray[np.int64]) -> tuple[float, Reliability | None]:
     if not len(p):
         return np.nan, None
