@@ -52,15 +52,12 @@ _CALIBRATION_ROWS = 1000  # held-out rows that determine a temperature to a few 
 
 
 def calibrate(
-    chosen: DataComparison,
-    row: LeaderboardRow,
-    clock: Clock,
-    held_out: HeldOut | None = None,
+    chosen: DataComparison, row: LeaderboardRow, clock: Clock, held_out: HeldOut | None = None
 ) -> tuple[Any, str]:
     """Return the fitted winner with a temperature, and a note if it cannot have one.
 
-    `held_out` are its predictions for held-out rows, if the comparison has them.
-    Intercepts are adjusted only if all rows have equal weight.
+    `held_out` are its predictions for held-out rows, if the comparison has them. Intercepts are adjusted only if all
+    rows have equal weight.
     """
     model, data, options = row.fitted, chosen.data, chosen.options
     if held_out is not None:

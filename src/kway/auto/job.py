@@ -283,11 +283,7 @@ def _blend(pool: Pool, leaderboard: list[LeaderboardRow], notes: tuple[str, ...]
 
 
 def _single(
-    leaderboard: list[LeaderboardRow],
-    notes: tuple[str, ...],
-    chosen: DataComparison,
-    clock: Clock,
-    pool: Pool | None,
+    leaderboard: list[LeaderboardRow], notes: tuple[str, ...], chosen: DataComparison, clock: Clock, pool: Pool | None
 ) -> Winner:
     """Return the best single family, with a temperature or inside the classifiers with guarantees."""
     best, data, options = leaderboard[0], chosen.data, chosen.options
