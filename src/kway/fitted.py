@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway import progress
-from kway.auto.evaluation import Scores
+from kway.auto.evaluation import Scores, measured, verdict
 from kway.auto.fit_options import FitOptions
 from kway.auto.hierarchy import LevelScores, job_levels
 from kway.auto.inspection import Inspection, inspect_by, inspect_rows
@@ -29,7 +29,6 @@ from kway.auto.multilabel import (
     LabelSetScores,
     MultilabelResult,
     SettingComparison,
-    check_options,
     read_label_sets,
     run_multilabel,
 )
@@ -37,7 +36,6 @@ from kway.auto.race.clock import REPORT_SECONDS, Clock
 from kway.auto.race.compare import Comparison
 from kway.auto.reasons import Reasons, explain
 from kway.auto.train_test import read_train_test
-from kway.auto.verdict import measured, verdict
 from kway.confidence.conformal import PredictionSets
 from kway.declared_options import options_of, refuse_unknown
 from kway.errors import InputError
@@ -113,7 +111,7 @@ class Fitted(Printed):
     @property
     def test(self) -> Scores | LabelSetScores:
         """Scores on the test rows, on which no choice depends."""
-        return self.result.evaluation.scores
+        return self.result.scores if isinstance(self.result, MultilabelResult) else self.result.evaluation.scores
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -333,8 +331,7 @@ def _run(
 ) -> JobResult | MultilabelResult:
     """Read the rows and run the job for one label, or for several labels, per row."""
     if reading.multilabel is not None:
-        check_options(reading, options)
-        return run_multilabel(read_label_sets(source, reading, test, options.seed), reading, options, begun)
+        return run_multilabel(read_label_sets(source, reading, options, test), reading, options, begun)
     return run_job(read_train_test(source, reading, test, options.seed), options, begun)
 
 

@@ -6,8 +6,7 @@ PipelinedClassifier   a fitted scikit-learn Pipeline in the form that model file
 
 Each class overrides hooks of the base class (base/wrappers.py). `_rows` transforms rows before the inner estimator
 predicts. `_passed` returns the rows that an outer wrapper hands to this classifier: X itself, because only this class
-transforms it.
-`_facts` and `_restore_facts` write and read what a model file stores besides the inner estimator.
+transforms it. `_facts` and `_restore_facts` write and read what a model file stores besides the inner estimator.
 """
 
 from __future__ import annotations
@@ -38,7 +37,14 @@ if TYPE_CHECKING:
 _FEATURES = "features."  # prefix of the features' arrays in a model file
 
 
-class FeaturedClassifier(DelegatedAnswers):
+class TransformsRows(DelegatedAnswers):
+    """Base of the classes below; an outer wrapper hands them X itself, because only they transform it."""
+
+    def _passed(self, X: Any) -> Any:
+        return X
+
+
+class FeaturedClassifier(TransformsRows):
     """A classifier of tables: features turn the rows into numbers, and an estimator is fitted on these.
 
     Parameters
@@ -111,11 +117,7 @@ class FeaturedClassifier(DelegatedAnswers):
         check_is_fitted(self, "estimator_")
         return self.features_.transform(X)
 
-    def _rows(self, X: Any) -> Any:
-        return self.numbers(X)
-
-    def _passed(self, X: Any) -> Any:
-        return X
+    _rows = numbers
 
     def _described(self, found: Any) -> Any:
         """Return an explanation in terms of the input columns.
@@ -124,9 +126,7 @@ class FeaturedClassifier(DelegatedAnswers):
         """
         if isinstance(found, Contributions):
             parts = Parts(found.values, found.baseline).grouped(self.features_.column_sources(), self.n_features_in_)
-            contributions = replace(found, values=parts.values, names=None)
-            names = getattr(self, "feature_names_in_", None)
-            return contributions if names is None else contributions.named(names)
+            return replace(found, values=parts.values).named(getattr(self, "feature_names_in_", None))
         return found.named(self.features_.get_feature_names_out()) if hasattr(found, "details") else found
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -186,7 +186,7 @@ def _set_categorical_features(estimator: Any, features: Features) -> None:
         estimator.set_params(**dict.fromkeys(names, columns))
 
 
-class MappedClassifier(DelegatedAnswers):
+class MappedClassifier(TransformsRows):
     """An estimator on columns that are scaled or mixed by a map learned from the labels.
 
     Nearest neighbors give every column the same weight; the map gives informative columns a larger one. It maximizes
@@ -292,12 +292,6 @@ class MappedClassifier(DelegatedAnswers):
         self.classes_ = np.asarray(self.estimator_.classes_)
         return self
 
-    def _rows(self, X: Any) -> Any:
-        return self.mapped(X)
-
-    def _passed(self, X: Any) -> Any:
-        return X
-
     @on_own_threads
     def mapped(self, X: Any) -> NDArray:
         """Return the mapped rows.
@@ -314,6 +308,8 @@ class MappedClassifier(DelegatedAnswers):
         """
         check_is_fitted(self, "estimator_")
         return self.map_.apply(validation.rows(self, X, reset=False, sparse=False))
+
+    _rows = mapped
 
     @available_if(inner_has("kneighbors"))
     @on_own_threads
@@ -350,7 +346,7 @@ class MappedClassifier(DelegatedAnswers):
         self.map_ = ColumnMap(arrays["map.scale"], arrays.get("map.center"), arrays.get("map.rotation"))
 
 
-class PipelinedClassifier(DelegatedAnswers):
+class PipelinedClassifier(TransformsRows):
     """A fitted scikit-learn Pipeline in the form that model files store.
 
     Attributes
@@ -412,11 +408,7 @@ class PipelinedClassifier(DelegatedAnswers):
             X = step.transform(X) if _is_transformer(step) else X
         return X
 
-    def _rows(self, X: Any) -> Any:
-        return self.numbers(X)
-
-    def _passed(self, X: Any) -> Any:
-        return X
+    _rows = numbers
 
     # ---- model files
 

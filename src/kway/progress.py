@@ -23,7 +23,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from html import escape
 from typing import Any, NamedTuple, TypeVar
@@ -69,13 +69,18 @@ _watched: ContextVar[_Watched | None] = ContextVar("progress", default=None)
 
 
 @contextmanager
-def watched(watcher: Watcher) -> Iterator[None]:
-    """Send all reports inside the block to `watcher`, and show no other bars, which would overwrite it."""
-    before = _watched.set(_Watched(watcher, News("", 0.0), 0.0, 1.0))
+def _using(state: _Watched) -> Iterator[None]:
+    """Use a watcher with its stage and portion inside the block."""
+    before = _watched.set(state)
     try:
         yield
     finally:
         _watched.reset(before)
+
+
+def watched(watcher: Watcher) -> AbstractContextManager[None]:
+    """Send all reports inside the block to `watcher`, and show no other bars, which would overwrite it."""
+    return _using(_Watched(watcher, News("", 0.0), 0.0, 1.0))
 
 
 @contextmanager
@@ -91,28 +96,16 @@ def stage(
     if current is None:
         yield
         return
-    now = News(what, done, of, lines, left=left)
-    inside = current._replace(now=now)
-    before = _watched.set(inside)
-    try:
-        inside.report(now)
+    inside = current._replace(now=News(what, done, of, lines, left=left))
+    with _using(inside):
+        inside.report(inside.now)
         yield
-    finally:
-        _watched.reset(before)
 
 
-@contextmanager
-def portion(low: float, high: float) -> Iterator[None]:
+def portion(low: float, high: float) -> AbstractContextManager[None]:
     """Scale the progress of the stages inside to this portion of the whole, so that one bar covers all work."""
     current = _watched.get()
-    if current is None:
-        yield
-        return
-    before = _watched.set(current._replace(low=low, high=high))
-    try:
-        yield
-    finally:
-        _watched.reset(before)
+    return nullcontext() if current is None else _using(current._replace(low=low, high=high))
 
 
 def step(done: int, of: int, note: str) -> None:

@@ -1,5 +1,7 @@
 """The temperature of the winner comes from rows that it did not learn from."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -17,8 +19,15 @@ from kway.confidence.blend import HeldOut
 from kway.labels import encode
 
 
-def fitted(model):
-    return LeaderboardRow("some", {}, 0.0, 0.0, (), None, 0.0, fitted=model)
+def calibrated(model, X, data=None, options=None, held=None):
+    """The model with its temperature, and the note, after a comparison on rows X."""
+    row = LeaderboardRow("some", {}, 0.0, 0.0, (), None, 0.0, fitted=model)
+    comparison = SimpleNamespace(fit_seconds=lambda name: 0.0)
+    view = SimpleNamespace(X=X)
+    chosen = SimpleNamespace(
+        data=data, options=options or FitOptions(), folds=None, comparison=comparison, view=lambda name: view
+    )
+    return calibrate(chosen, row, Clock(), held)
 
 
 def drawn(n, n_classes=4, seed=0):
@@ -38,8 +47,8 @@ def test_a_temperature_from_answers_of_the_race_is_near_that_of_five_folds():
         )
         codes.append(y[folds == fold])
     model = kway.NeighborsClassifier(**setting).fit(X, y)
-    held = HeldOut(np.concatenate(p))
-    scaled, note = calibrate(fitted(model), X, folds, None, FitOptions(), Clock(), held, np.concatenate(codes))
+    held = HeldOut(np.concatenate(p), np.concatenate(codes))
+    scaled, note = calibrated(model, X, held=held)
     other = kway.TemperatureScaledClassifier(kway.NeighborsClassifier(**setting), cv=5).fit(X, y)
     assert not note
     assert scaled.temperature_fit_.certified
@@ -63,10 +72,10 @@ def test_scores_of_machines_are_made_comparable():
     data = TrainTest("made", X, y, Q, asked, labels=encode(y))
     plain, moved = make().fit(X, y), make().fit(X, y)
     uneven = FitOptions(metric="balanced")
-    same, note = calibrate(fitted(plain), X, None, data, uneven, Clock())
+    same, note = calibrated(plain, X, data, uneven)
     assert not note
     np.testing.assert_array_equal(same.predict(Q), plain.predict(Q))
-    even, note = calibrate(fitted(moved), X, None, data, FitOptions(), Clock())
+    even, note = calibrated(moved, X, data)
     assert note == ADJUSTED
     np.testing.assert_array_equal(moved.coef_, plain.coef_)
     np.testing.assert_array_equal(moved.intercept_, plain.intercept_)  # the fitted model is not changed

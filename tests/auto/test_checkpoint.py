@@ -105,7 +105,9 @@ def test_stored_answers_are_not_learned_again(job, monkeypatch):
     monkeypatch.setattr(rounds.SplitExecutor, "fit_predict", lambda *a: learned.append(a[2:]) or answer(*a))
     again = run_job(data, options, checkpoint=Checkpoint(checkpoint.path, data, options, {}))
     assert learned == []
-    assert [line.fold_accuracy for line in again.leaderboard] == [line.fold_accuracy for line in first.leaderboard]
+    assert [line.fold_accuracy for line in again.comparison.rows] == [
+        line.fold_accuracy for line in first.comparison.rows
+    ]
     other = FitOptions(["centroid", "neighbors"], seed=1)
     run_job(data, other, checkpoint=Checkpoint(checkpoint.path, data, other, {}))
     assert learned
@@ -133,7 +135,7 @@ def test_the_key_follows_the_rows_and_the_options_but_not_the_budget(job):
 
 
 def test_damaged_or_foreign_files_are_not_used(tmp_path):
-    files = PredictionFiles.open_folder(tmp_path / "a.resume", "key")
+    files = PredictionFiles(tmp_path / "a.resume", "key")
     predictions = Predictions(
         np.zeros((3, 1), np.int32), np.zeros((3, 1), np.float32), 1.0, np.eye(3, dtype=np.float32)
     )
@@ -151,5 +153,5 @@ def test_damaged_or_foreign_files_are_not_used(tmp_path):
     (tmp_path / "b.resume").mkdir()
     (tmp_path / "b.resume" / "thesis.npz").write_bytes(b"mine")
     with pytest.raises(UsageError, match="did not write"):
-        PredictionFiles.open_folder(tmp_path / "b.resume", "key")
+        PredictionFiles(tmp_path / "b.resume", "key")
     assert (tmp_path / "b.resume" / "thesis.npz").read_bytes() == b"mine"

@@ -6,7 +6,7 @@ from sklearn.datasets import load_iris
 from sklearn.metrics import f1_score, log_loss, precision_recall_fscore_support, top_k_accuracy_score
 
 import kway
-from kway.auto.evaluation import check_same_label_type, evaluate_blocks, evaluate_model, mcnemar, wilson
+from kway.auto.evaluation import check_same_label_type, evaluate_model, mcnemar, tally_blocks, wilson
 from kway.errors import InputError
 
 
@@ -65,7 +65,7 @@ def test_blocks_give_the_figures_of_all_rows():
     whole = evaluate_model(model, X, names).scores
     order = np.random.default_rng(0).permutation(150)
     parts = [order[:7], order[7:100], order[100:]]
-    found = evaluate_blocks(model, ((X[part], names[part]) for part in parts))
+    found = tally_blocks(model, ((X[part], names[part]) for part in parts)).scores()
     assert found.classes == whole.classes
     assert (found.rows, found.accuracy, found.macro_f1) == (150, whole.accuracy, whole.macro_f1)
     for name in ("log_loss", "ece", "low", "high"):

@@ -12,9 +12,9 @@ from kway.auto.fit_options import FitOptions
 from kway.auto.job import run_job
 from kway.auto.race.compare import chosen_families
 from kway.auto.race.families import COLUMNS, EDGES, NO_TEXT, TEXT, LinearFamily
-from kway.auto.race.folds import Split
 from kway.auto.race.scoring import FoldedRows
 from kway.auto.train_test import read_train_test
+from kway.confidence.splits import Split
 from kway.errors import InputError
 from kway.tables.features.features import Features
 from kway.tables.read_options import ReadOptions
@@ -131,7 +131,7 @@ def test_neighbours_are_also_tried_without_the_text(tmp_path):
     found = run_job(read_train_test(str(tmp_path / "t.csv"), ReadOptions("ring")), FitOptions())
     assert found.best.model.endswith("-no-text")
     assert found.evaluation.scores.accuracy > 0.9
-    assert {line.model for line in found.leaderboard} >= {"softmax", "neighbors", "neighbors-no-text"}
+    assert {line.model for line in found.comparison.rows} >= {"softmax", "neighbors", "neighbors-no-text"}
     assert found.runner_up is not None
     found.model.save(tmp_path / "m.kway")
     again = kway.load(tmp_path / "m.kway")

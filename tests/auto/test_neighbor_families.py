@@ -6,8 +6,9 @@ import scipy.sparse as sp
 
 from kway.auto.race.compare import compare
 from kway.auto.race.families import FAMILIES
-from kway.auto.race.folds import Split, fold_numbers
+from kway.auto.race.folds import fold_numbers
 from kway.auto.race.scoring import FoldedRows
+from kway.confidence.splits import Split
 from kway.errors import InputError
 
 LEARNED = FAMILIES["neighbors-nca"]

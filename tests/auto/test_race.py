@@ -14,12 +14,13 @@ from kway.auto.job import run_job
 from kway.auto.race.clock import Clock
 from kway.auto.race.compare import compare_rows
 from kway.auto.race.families import FAMILIES, PlainFamily
-from kway.auto.race.folds import Split, fold_numbers, stratified_order
+from kway.auto.race.folds import fold_numbers, stratified_order
 from kway.auto.race.pool import BLEND, _is_worse, _predictions, pool_of
 from kway.auto.race.rounds import Race, Round, plan_rounds
 from kway.auto.race.runner import Runner
 from kway.auto.race.scoring import ACCURACY, MEASURES, FoldedRows, Predictions
 from kway.auto.train_test import read_train_test
+from kway.confidence.splits import Split
 from kway.labels import encode
 from kway.tables.read_options import ReadOptions
 from kway.tables.reading import RowsInMemory
@@ -180,7 +181,7 @@ def test_the_blend_is_learned_from_rows_that_its_members_have_not_seen():
         for learn, held_out in splits:
             model = runner.family.make(setting, 0).fit(X[learn], y[learn])
             tables.append(model.predict_proba(X[held_out]))
-        np.testing.assert_allclose(pool.held_out[name].probabilities(pool.codes), np.concatenate(tables), atol=1e-5)
+        np.testing.assert_allclose(pool.held_out[name].probabilities(), np.concatenate(tables), atol=1e-5)
     assert pool.row.log_loss < min(line.log_loss for line in found.rows if line.log_loss is not None) + 0.01
     assert not pool.is_worse
 
@@ -226,7 +227,7 @@ def test_the_job_ends_in_a_blend_that_is_saved_and_explained(blended, tmp_path):
     assert result.best.model == BLEND
     assert list(result.weights) == blended.model.names_
     assert blended.leaderboard.best.model == BLEND
-    assert result.leaderboard[1].fitted is not None
+    assert result.comparison.rows[1].fitted is not None
     blended.save(tmp_path / "m.kway")
     again = kway.load(tmp_path / "m.kway")
     rows = result.data.test_rows

@@ -7,9 +7,10 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
 
 import kway
-from kway.auto.race.folds import Split, fold_numbers
+from kway.auto.race.folds import fold_numbers
 from kway.auto.race.neighbor_families import NeighborsFamily
 from kway.auto.race.scoring import FoldedRows
+from kway.confidence.splits import Split
 from kway.errors import KwayError
 
 

@@ -10,8 +10,8 @@ import kway
 from kway.auto.fit_options import FitOptions
 from kway.auto.race.compare import compare_rows
 from kway.auto.race.families import FAMILIES
-from kway.auto.race.folds import Split
 from kway.auto.race.scoring import ACCURACY, FoldedRows
+from kway.confidence.splits import Split
 from kway.labels import encode
 
 

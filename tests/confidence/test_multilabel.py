@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, log_loss
 
@@ -78,6 +79,13 @@ def test_thresholds_are_the_best_of_all():
     macro = f1_score(Y, p >= choose_thresholds(p, Y, True), average="macro")
     assert macro >= f1_score(Y, p >= choose_thresholds(p, Y, False), average="macro")
     assert best_threshold(p, np.zeros_like(p)) == (1.0, 0.0)
+
+
+def test_sparse_rows_have_the_best_labels_of_dense_ones():
+    X, y, _ = drawn()
+    dense = MultilabelClassifier().fit(X, y)
+    model = MultilabelClassifier().fit(sp.csr_matrix(X), y)
+    assert model.predict_topk(sp.csr_matrix(X), 2).ids.tolist() == dense.predict_topk(X, 2).ids.tolist()
 
 
 @pytest.mark.parametrize("kind", ["linear", "neighbors"])

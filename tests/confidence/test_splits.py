@@ -25,12 +25,12 @@ def test_a_share_is_held_out_and_no_class_is_lost(codes, share, seed):
 @given(CODES, st.integers(2, 7), st.integers(0, 99))
 def test_folds_hold_every_row_out_once(codes, n_folds, seed):
     parts = splits.make_splits(n_folds, None, codes, check_random_state(seed))
-    held = np.sort(np.concatenate([codes[:0], *(part.calibration for part in parts)]))
+    held = np.sort(np.concatenate([codes[:0], *(part.held_out for part in parts)]))
     single = np.bincount(codes)[codes] == 1
     np.testing.assert_array_equal(held, np.flatnonzero(~single))
     for part in parts:
         assert set(codes[part.train]) == set(codes)
-        assert not set(part.train) & set(part.calibration)
+        assert not set(part.train) & set(part.held_out)
 
 
 def test_which_rows_are_held_out_is_chance():
@@ -39,7 +39,7 @@ def test_which_rows_are_held_out_is_chance():
     rng = check_random_state(0)
     counts = np.zeros(20)
     for _ in range(4000):
-        counts[splits.hold_out(codes, 0.25, rng).calibration] += 1
+        counts[splits.hold_out(codes, 0.25, rng).held_out] += 1
     assert np.abs(counts / 4000 - 0.25).max() < 0.03  # four standard errors
 
 
@@ -48,9 +48,9 @@ def test_splitters_pairs_and_masks():
     assert len(splits.make_splits(KFold(3), np.zeros((6, 1)), codes, rng)) == 3
     mask = np.array([True, True, True, True, False, False])
     split = splits.make_one_split([(mask, ~mask)], None, codes, rng)
-    assert split.calibration.tolist() == [4, 5]
+    assert split.held_out.tolist() == [4, 5]
     predefined = splits.make_one_split(PredefinedSplit([-1, -1, -1, -1, 0, 0]), np.zeros((6, 1)), codes, rng)
-    np.testing.assert_array_equal(predefined.calibration, split.calibration)
+    np.testing.assert_array_equal(predefined.held_out, split.held_out)
 
 
 def test_bad_splits_are_refused():

@@ -13,7 +13,7 @@ from tools.pictures.planes import neighbor_regions
 import kway
 from kway import datasets
 from kway.errors import InputError
-from kway.report import decision_regions
+from kway.report import projected_regions
 
 RNG = np.random.default_rng(0)
 DIGIT = np.zeros((28, 28))
@@ -115,7 +115,7 @@ def test_every_k_and_metric_has_a_panel(clouds):
 
 
 def test_pictures_are_drawn_without_a_display(clouds, tmp_path):
-    decision_regions(kway.CentroidClassifier().fit(*clouds), *clouds, resolution=30).savefig(tmp_path / "regions.png")
+    projected_regions(kway.CentroidClassifier().fit(*clouds), *clouds, resolution=30).savefig(tmp_path / "regions.png")
     landmark_cells(datasets.load("post-offices").x_train[::20], n_landmarks=12, query=(40.7, -74.0), probes=2).savefig(
         tmp_path / "cells.png"
     )

@@ -2,9 +2,11 @@ import matplotlib.colors
 import numpy as np
 import pytest
 
+from kway.auto.drift import ColumnDrift, Drift
 from kway.auto.evaluation import wilson
 from kway.errors import InputError
 from kway.report import charts, style
+from kway.report.drift import draw_drift
 
 SCORES = np.array([[0.7, 0.8, 0.9], [0.8, 0.85, 0.87], [0.6, 0.65, 0.7]])
 
@@ -153,3 +155,10 @@ def test_wilson_covers_as_promised():
     right = rng.binomial(40, 0.9, 20_000)
     low, high = wilson(right, np.full(20_000, 40))
     assert 0.93 < ((low <= 0.9) & (high >= 0.9)).mean() < 0.98
+
+
+def test_a_dollar_in_the_name_of_a_column_is_escaped_once():
+    column = ColumnDrift("US$", ["low", "high $"], [0.5, 0.5], [0.4, 0.6], 0.1, 1.0)
+    axes = draw_drift(Drift([column], 10)).axes[0]
+    assert axes.get_title(loc="left") == r"US\$ (no drift)"
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["low", r"high \$"]

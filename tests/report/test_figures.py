@@ -111,7 +111,6 @@ CASES = {
     "decision_lines": lambda: planes.decision_lines([scene(0), scene(10)], "Outliers"),
     "linear_boundaries": lambda: planes.linear_boundaries(linear_models(*plane()), *plane(), "Lines"),
     "projected_regions": lambda: regions(report.projected_regions),
-    "decision_regions": lambda: regions(report.decision_regions, title="kNN"),
     "neighbor_regions": lambda: planes.neighbor_regions(*plane(), ks=(1,), resolution=30),
 }
 

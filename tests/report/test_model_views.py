@@ -10,37 +10,16 @@ from kway.errors import InputError
 from kway.report import model_views
 
 
-@pytest.fixture(scope="module")
-def clouds():
-    rng = np.random.default_rng(0)
-    y = np.repeat([0, 1, 2], 20)
-    return rng.normal(size=(60, 2)) + np.array([[0, 0], [3, 0], [0, 3]])[y], np.array(["a", "b", "c"])[y]
-
-
-def test_the_painted_answers_are_the_models(clouds):
-    X, y = clouds
-    model = kway.NeighborsClassifier(3).fit(X, y)
-    figure = model_views.decision_regions(model, X, y, "three", resolution=40)
-    painted = np.asarray(figure.axes[0].images[0].get_array())
-    grid = model_views.grid_over(X, 40)
-    np.testing.assert_array_equal(model.classes_[painted.astype(int).ravel()], model.predict(grid.points))
-    assert [text.get_text() for text in figure.texts] == ["three"]
-
-
-def test_other_than_two_columns_are_refused():
-    with pytest.raises(InputError, match="2 columns"):
-        model_views.decision_regions(None, np.zeros((5, 3)), np.zeros(5))
-
-
 def test_the_slice_is_that_of_principal_components():
     data = datasets.load("wine")
     X = data.x_train / data.x_train.std(axis=0)
     model = kway.CentroidClassifier().fit(X, data.y_train)
     cut, pca = model_views.principal_slice(model, X), PCA(2).fit(X)
-    np.testing.assert_allclose(np.abs(cut.axes @ pca.components_.T), np.eye(2), atol=1e-9)
-    np.testing.assert_allclose(cut.share, pca.explained_variance_ratio_)
-    z = cut.project(X)[:20]
-    np.testing.assert_array_equal(cut.predict(z), model.predict(cut.mean + z @ cut.axes))
+    axes = cut.plane.components_
+    np.testing.assert_allclose(np.abs(axes @ pca.components_.T), np.eye(2), atol=1e-9)
+    np.testing.assert_allclose(cut.plane.explained_variance_ratio_, pca.explained_variance_ratio_)
+    z = (X - X.mean(axis=0))[:20] @ axes.T
+    np.testing.assert_array_equal(cut.predict(z), model.predict(X.mean(axis=0) + z @ axes))
 
 
 def test_projected_regions_paint_the_answers_on_the_plane(monkeypatch):

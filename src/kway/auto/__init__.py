@@ -12,9 +12,8 @@ checkpoint           the best model so far and the predictions of the folds, to 
 refit                fit the families of the leaderboard on all rows
 calibration          probabilities, prediction sets and "unknown", from held-out rows
 costs                the costs of mistakes, and the saving by decisions of lowest expected cost
-verdict              whether the test result is better than the most frequent class
 trained_rows         hashes of training rows, for `kway evaluate`
-evaluation           scores of a model on labeled rows
+evaluation           scores of a model on labeled rows, and whether they are better than the most frequent class
 hierarchy            accuracy per level of labels that are paths
 wrong_labels         rows whose label is probably wrong
 inspection           wrong labels, near-duplicates and shared test rows, for `kway inspect`

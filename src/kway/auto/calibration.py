@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from kway.auto.fit_options import FitOptions
+from kway.auto.compare_data import DataComparison
 from kway.auto.race.clock import Clock
 from kway.auto.race.folds import HELD_OUT_SHARE
 from kway.auto.race.scoring import LeaderboardRow
-from kway.auto.train_test import TrainTest
+from kway.base.wrappers import layers
 from kway.confidence import (
     ConformalClassifier,
     HierarchicalConformalClassifier,
@@ -37,8 +37,8 @@ from kway.confidence import (
 )
 from kway.confidence.blend import HeldOut
 from kway.confidence.class_offsets import validated_offsets
-from kway.confidence.splits import Split, hold_out, make_folds
-from kway.confidence.temperature import SCORES, scale_fitted, score_columns
+from kway.confidence.splits import LabeledRows, Split, hold_out, make_folds
+from kway.confidence.temperature import SCORES, score_columns
 from kway.errors import InputError, KwayError
 from kway.labels import encode_as
 from kway.memory import CACHE_BYTES, rows_per_block
@@ -52,33 +52,24 @@ _CALIBRATION_ROWS = 1000  # held-out rows that determine a temperature to a few 
 
 
 def calibrate(
-    row: LeaderboardRow,
-    X: Any,
-    folds: NDArray[np.int64],
-    data: TrainTest,
-    options: FitOptions,
-    clock: Clock,
-    held_out: HeldOut | None = None,
-    held_out_codes: NDArray[np.int64] | None = None,
-    fit_seconds: float = 0.0,
+    chosen: DataComparison, row: LeaderboardRow, clock: Clock, held_out: HeldOut | None = None
 ) -> tuple[Any, str]:
     """Return the fitted winner with a temperature, and a note if it cannot have one.
 
-    `held_out` are the predictions for held-out rows with class codes `held_out_codes` (m,), if the comparison has them.
-    `fit_seconds` is the expected time of a fit on all rows. Intercepts are adjusted only if all rows have equal weight.
+    `held_out` are its predictions for held-out rows, if the comparison has them. Intercepts are adjusted only if all
+    rows have equal weight.
     """
-    model = row.fitted
-    if held_out is not None and held_out_codes is not None:
-        return held_out.scaled(model, held_out_codes), ""
+    model, data, options = row.fitted, chosen.data, chosen.options
+    if held_out is not None:
+        return held_out.scaled(model), ""
     if data.weights is not None:  # TemperatureScaledClassifier counts every held-out row once
         return model, "probabilities are not calibrated, because there was no time or memory for weighted predictions"
-    splits = _splits(fit_seconds, folds, data, options.seed, clock)
+    X, splits = chosen.view(row.model).X, _splits(chosen, row, clock)
     try:
         if options.weighs_rows_equally and _is_one_vs_all_svm(model):
             return _adjusted_and_scaled(model, X, data.y, splits)
-        if len(splits) == 1:
-            return _scaled_once(model, X, data.y, splits[0], options.seed), ""
-        scaled = TemperatureScaledClassifier(clone(model), splits, options.seed).fit(X, data.y)
+        scaled = TemperatureScaledClassifier(clone(model), splits, options.seed)
+        scaled._calibrate(model, LabeledRows(X, data.labels))
         return _without_rows(scaled), ""
     except (KwayError, MemoryError, AttributeError) as error:
         return model, f"probabilities are not calibrated: {error}"
@@ -92,35 +83,24 @@ def calibrate_on(model: Any, X: Any, y: NDArray, seed: int) -> tuple[Any, str]:
         return model, f"probabilities are not calibrated: {error}"
 
 
-def _splits(fit_seconds: float, folds: NDArray[np.int64], data: TrainTest, seed: int, clock: Clock) -> list[Split]:
+def _splits(chosen: DataComparison, row: LeaderboardRow, clock: Clock) -> list[Split]:
     """Return the splits of cross-validation, or one split if there are many rows or little time.
 
     If groups or order are kept, the splits are the folds of the comparison; otherwise there are five.
     """
-    n_folds = round(1 / HELD_OUT_SHARE)
-    once = HELD_OUT_SHARE * data.n > _CALIBRATION_ROWS or clock.up(n_folds * fit_seconds)
+    data, folds, n_folds = chosen.data, chosen.folds, round(1 / HELD_OUT_SHARE)
+    seconds = n_folds * chosen.comparison.fit_seconds(row.model)
+    once = HELD_OUT_SHARE * data.n > _CALIBRATION_ROWS or clock.up(seconds)
     if data.keeps_groups_or_order:  # random held-out rows would be easier to predict than new rows
         splits = [Split(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in range(int(folds.max()) + 1)]
         return splits[:1] if once else splits
-    codes, rng = data.labels.codes, np.random.RandomState(seed)
+    codes, rng = data.labels.codes, np.random.RandomState(chosen.options.seed)
     return [hold_out(codes, HELD_OUT_SHARE, rng)] if once else make_folds(codes, n_folds, rng)
 
 
 def _without_rows(scaled: Any) -> Any:
     """Return the model without the row numbers of its splits, which do not belong in a model file."""
     return scaled.set_params(cv="prefit", estimator=scaled.estimator_)
-
-
-def _scaled_once(model: Any, X: Any, y: NDArray, split: Split, seed: int) -> Any:
-    """Return the fitted model with the temperature of a second model.
-
-    The second model is fitted on the training part of the split and calibrated on the other part.
-    """
-    partial_model = clone(model).fit(take_rows(X, split.train), y[split.train])
-    scaled = TemperatureScaledClassifier(partial_model, "prefit", seed)
-    scaled.fit(take_rows(X, split.calibration), y[split.calibration])
-    scaled._adopt(model)
-    return _without_rows(scaled)
 
 
 def _is_one_vs_all_svm(model: Any) -> bool:
@@ -150,7 +130,7 @@ def _adjusted_and_scaled(model: Any, X: Any, y: NDArray, splits: list[Split]) ->
     offsets = validated_offsets(scores, codes)
     adjusted = copy(model)
     adjusted.intercept_ = (model.intercept_ + offsets).astype(model.intercept_.dtype)
-    return scale_fitted(adjusted, scores + offsets, codes, SCORES), ADJUSTED if offsets.any() else ""
+    return HeldOut(scores + offsets, codes, SCORES).scaled(adjusted), ADJUSTED if offsets.any() else ""
 
 
 # ---- sets and "unknown"
@@ -167,25 +147,16 @@ class Tradeoff:
     note: str = ""  # a warning about empty sets, or about classes that are mostly rejected
 
 
-@dataclass(frozen=True, eq=False)
-class GuaranteedModel:
-    """The winner, with its temperature, inside the classifiers that give guarantees."""
-
-    model: Any  # the outer classifier, which predicts sets or "unknown"
-    classifier: Any  # the inner one: the winner with its temperature
-    open_set: Any  # the OpenSetClassifier, or None
-
-
-def with_guarantees(
-    winner: Any, X: Any, folds: NDArray[np.int64], data: TrainTest, options: FitOptions
-) -> GuaranteedModel:
+def with_guarantees(chosen: DataComparison, row: LeaderboardRow) -> Any:
     """Fit the winner again inside the classifiers that give guarantees, which hold out calibration rows.
 
+    The innermost of these is the winner with its temperature, the next one predicts "unknown", and the outermost sets.
     With groups or order, the calibration rows of the outermost classifier are fold 0.
     """
-    split = Split(np.flatnonzero(folds != 0), np.flatnonzero(folds == 0)) if data.keeps_groups_or_order else None
+    data, options, is_held_out = chosen.data, chosen.options, chosen.folds == 0
+    split = Split(np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)) if data.keeps_groups_or_order else None
     cv: Any = HELD_OUT_SHARE if split is None else [split]
-    model: Any = TemperatureScaledClassifier(clone(winner), HELD_OUT_SHARE, options.seed)
+    model: Any = TemperatureScaledClassifier(clone(row.fitted), HELD_OUT_SHARE, options.seed)
     if options.unknown is not None:
         model = OpenSetClassifier(
             model,
@@ -197,35 +168,38 @@ def with_guarantees(
         model = HierarchicalConformalClassifier(model, data.hierarchy, options.sets, cv, options.seed)
     elif options.sets is not None:
         model = ConformalClassifier(model, coverage=options.sets, cv=cv, random_state=options.seed)
-    model.fit(X, data.y)
+    model.fit(chosen.view(row.model).X, data.y)
     if split is not None:
         _without_rows(model)
-    open_set = None if options.unknown is None else (model if options.sets is None else model.estimator_)
-    scaled_winner = model.estimator_ if open_set is None else open_set.estimator_
-    return GuaranteedModel(model, scaled_winner, open_set)
+    return model
 
 
-def sets_tradeoff(guaranteed: GuaranteedModel, X: Any, y: NDArray, n_points: int = 60) -> Tradeoff:
+def layer_of(model: Any, kind: type) -> Any:
+    """Return the outermost classifier of a kind among a model and the classifiers inside it."""
+    return next(layer for layer in layers(model) if isinstance(layer, kind))
+
+
+def sets_tradeoff(model: Any, X: Any, y: NDArray, n_points: int = 60) -> Tradeoff:
     """Return the share of test rows whose set contains their label, against the number of labels per set.
 
     The threshold of the model is one of the points.
     """
-    if isinstance(guaranteed.model, HierarchicalConformalClassifier):
-        return _nodes_tradeoff(guaranteed.model, X, y, n_points)
-    nonconformity = 1.0 - np.asarray(guaranteed.classifier.predict_proba(X))
-    own_nonconformity = nonconformity[np.arange(len(y)), encode_as(y, guaranteed.classifier.classes_)]
+    if isinstance(model, HierarchicalConformalClassifier):
+        return _nodes_tradeoff(model, X, y, n_points)
+    nonconformity, codes = 1.0 - np.asarray(model.predict_proba(X)), encode_as(y, model.classes_)
+    own_nonconformity = nonconformity[np.arange(len(y)), codes]
     thresholds = np.unique(
-        [*np.quantile(own_nonconformity, np.linspace(0, 1, n_points)), *np.unique(guaranteed.model.thresholds_)]
+        [*np.quantile(own_nonconformity, np.linspace(0, 1, n_points)), *np.unique(model.thresholds_)]
     )
     sizes = np.array([(nonconformity <= t).sum(axis=1).mean() for t in thresholds])
     covered = np.array([(own_nonconformity <= t).mean() for t in thresholds])
-    sets = guaranteed.model.predict_set(X)
+    sets = model.predict_set(X)
     at = float(sets.sizes.mean()), float(sets.covers(y).mean())
     note = _empty_note(
         float((sets.sizes == 0).mean()),
-        float((nonconformity.argmin(axis=1) == encode_as(y, guaranteed.classifier.classes_)).mean()),
+        float((nonconformity.argmin(axis=1) == codes).mean()),
     )
-    return Tradeoff(sizes, covered, at, str(guaranteed.model.guarantee_), note)
+    return Tradeoff(sizes, covered, at, str(model.guarantee_), note)
 
 
 def _empty_note(empty: float, accuracy: float) -> str:
@@ -256,9 +230,10 @@ def _nodes_tradeoff(model: HierarchicalConformalClassifier, X: Any, y: NDArray, 
     )
 
 
-def unknown_tradeoff(guaranteed: GuaranteedModel, X: Any, y: NDArray, n_points: int = 60) -> Tradeoff:
+def unknown_tradeoff(model: Any, X: Any, y: NDArray, n_points: int = 60) -> Tradeoff:
     """Return the accuracy on rows with a predicted label against their share, for all thresholds of rejection."""
-    explanation = guaranteed.open_set.explain(X)
+    open_set = layer_of(model, OpenSetClassifier)
+    explanation = open_set.explain(X)
     order = np.argsort(-explanation.known_scores, kind="stable")
     correct = (explanation.candidates == y)[order]
     counts = np.unique(np.linspace(1, len(y), n_points).astype(int))
@@ -266,9 +241,7 @@ def unknown_tradeoff(guaranteed: GuaranteedModel, X: Any, y: NDArray, n_points: 
     accuracy = float((explanation.candidates == y)[answered].mean()) if answered.any() else 1.0
     at = float(answered.mean()), accuracy
     curve = np.cumsum(correct)[counts - 1] / counts
-    return Tradeoff(
-        counts / len(y), curve, at, str(guaranteed.open_set.guarantee_), _rejected_note(y, explanation.rejected)
-    )
+    return Tradeoff(counts / len(y), curve, at, str(open_set.guarantee_), _rejected_note(y, explanation.rejected))
 
 
 def _rejected_note(y: NDArray, rejected: NDArray[np.bool_]) -> str:

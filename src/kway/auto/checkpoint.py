@@ -41,24 +41,15 @@ _KEY = "key.json"
 
 
 class PredictionFiles:
-    """Predictions in a folder, one file each.
-
-    `open_folder` returns those of a job; the constructor changes no file.
-    """
+    """The predictions of the job with this digest in a folder, one file each; those of any other job are removed."""
 
     def __init__(self, folder: Path, digest: str) -> None:
         self.folder, self.digest = folder, digest
-
-    @classmethod
-    def open_folder(cls, folder: Path, digest: str) -> PredictionFiles:
-        """Return the predictions of the job with this digest, after removing those of any other job."""
-        files = cls(folder, digest)
-        stored = files._stored_digest()
+        stored = self._stored_digest()
         if stored is None and folder.exists() and any(folder.iterdir()):
             raise UsageError(f"{folder} has files that kway did not write; rename it, as kway keeps its progress there")
         if stored != digest:
-            files.remove()
-        return files
+            self.remove()
 
     def _stored_digest(self) -> str | None:
         """Return the digest of the job that wrote the folder; None if there is none."""
@@ -115,7 +106,7 @@ class Checkpoint:
 
     def __init__(self, path: Path, data: TrainTest, options: FitOptions, notes: dict[str, Any]) -> None:
         self.path, self.data, self.options, self.notes = path, data, options, notes
-        self.store = PredictionFiles.open_folder(path.with_name(path.name + ".resume"), job_digest(data, options))
+        self.store = PredictionFiles(path.with_name(path.name + ".resume"), job_digest(data, options))
         self._saved: tuple[Any, ...] = ()
 
     @property

@@ -11,7 +11,7 @@ A view is another set of features of the same rows, for families that do better 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,7 +57,6 @@ class DataComparison:
     notes: tuple[str, ...] = ()
     blend: bool = False  # whether the race was run for a blend
     leaks: tuple[Leak, ...] = ()  # possible leaks, also those that do not warn
-    seconds: dict[str, float] = field(default_factory=dict)
 
     def view(self, model: str) -> View:
         """Return the view on which this family of the leaderboard was run."""
@@ -89,12 +88,15 @@ def compare_data(
     views = {"": View(features, features.fit_transform(data.rows))}
     if on_features is not None:
         on_features(features)
-    leaks = _leaks(data, features, views[""].X, clock.budget, options.seed)
+    with progress.stage("looking for leaks"):
+        X = views[""].X
+        budget = default_budget(costs.size_of(X, data.labels.n_classes)) if clock.budget is None else clock.budget
+        leaks = find_leaks(data, features, X, budget, options.seed)
     if options.models is None or "naive-bayes" in options.models:
-        views |= dict(other_views(features, data.rows, views[""].X))
-    blend = can_blend(data, options, views[""].X)
+        views |= dict(other_views(features, data.rows, X))
+    blend = can_blend(data, options, X)
     comparison = compare_rows(
-        views[""].X, data.labels, options, data.groups, data.order, clock, weights=data.weights,
+        X, data.labels, options, data.groups, data.order, clock, weights=data.weights,
         views={name: view.X for name, view in views.items()}, blend=blend, store=store,
         categories=views[COLUMNS].features.categorical_ if COLUMNS in views else (),
         on_round=None if on_round is None else lambda race: on_round(race, views),
@@ -103,12 +105,6 @@ def compare_data(
     notes += [*_cut_notes(comparison, clock), *_left_out_notes(comparison.problems)]
     notes += [reference_note(comparison.best, other, comparison.measure.rises) for other in comparison.references]
     return DataComparison(data, options, views, comparison, tuple(notes), blend, leaks)
-
-
-def _leaks(data: TrainTest, features: Features, X: Any, budget: float | None, seed: int) -> tuple[Leak, ...]:
-    with progress.stage("looking for leaks"):
-        size = costs.size_of(X, data.labels.n_classes)
-        return find_leaks(data, features, X, default_budget(size) if budget is None else budget, seed)
 
 
 def can_blend(data: TrainTest, options: FitOptions, X: Any) -> bool:

@@ -209,12 +209,8 @@ def _summary(
     if kind == "category":
         words = [word for word in _words(values) if word is not None]
         levels, counts = np.unique(np.array(words, dtype=object).astype(str), return_counts=True)
-        order = [
-            i
-            for i in np.argsort(-counts, kind="stable")[:max_levels]
-            if counts[i] >= (min_count or rare_below(len(words)))
-        ]
-        bins = ColumnSummary(name, kind, levels=tuple(str(levels[i]) for i in order))
+        least, order = min_count or rare_below(len(words)), np.argsort(-counts, kind="stable")[:max_levels]
+        bins = ColumnSummary(name, kind, levels=tuple(str(levels[i]) for i in order if counts[i] >= least))
     else:
         numbers = _numbers(values, kind)
         present = numbers[~np.isnan(numbers)]
@@ -223,7 +219,7 @@ def _summary(
             digits = 3 - int(np.floor(np.log10(width)))
             edges = np.unique(np.quantile(present, np.linspace(0, 1, n_bins + 1)[1:-1]).round(min(digits, 300)))
         bins = ColumnSummary(name, kind, edges=tuple(map(float, edges)))
-    return ColumnSummary(name, kind, bins.edges, bins.levels, tuple(map(int, bins.count(values))))
+    return replace(bins, counts=tuple(map(int, bins.count(values))))
 
 
 def _prediction_columns(predicted: NDArray, confidence: NDArray | None, unknown: Any) -> dict[str, Any]:
@@ -305,12 +301,10 @@ class DriftCounts:
         answers = {} if predicted is None else _prediction_columns(predicted, confidence, self.unknown)
         self.rows += n_rows(rows)
         for column in self.summaries:
-            if column.name in (CONFIDENCE, LABEL, UNKNOWN):
-                if column.name not in answers:
-                    continue
-                values = answers[column.name]
-            else:
-                values = _column(rows, column.name)
+            is_answer = column.name in (CONFIDENCE, LABEL, UNKNOWN)
+            if is_answer and column.name not in answers:
+                continue
+            values = answers[column.name] if is_answer else _column(rows, column.name)
             self.counts[column.name] = self.counts.get(column.name, np.int64(0)) + column.count(values)
 
     def drift(self, level: float = 0.05) -> Drift:

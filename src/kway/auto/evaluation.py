@@ -107,11 +107,6 @@ def effective_weights(weights: NDArray) -> NDArray[np.float64]:
     return np.asarray(weights * (weights.sum() / np.square(weights).sum()), np.float64)
 
 
-def evaluate_blocks(model: Any, blocks: Iterable[tuple[Any, NDArray]]) -> Scores:
-    """Score rows that come in blocks, X (m, d) with y (m,); no block is kept."""
-    return tally_blocks(model, blocks).scores()
-
-
 def tally_blocks(model: Any, blocks: Iterable[tuple[Any, NDArray]]) -> Tally:
     """Return the sums over rows that come in blocks, X (m, d) with y (m,); no block is kept."""
     tally = Tally(np.asarray(model.classes_))
@@ -143,7 +138,7 @@ class Tally:
         predicted = np.asarray(model.predict(X))
         labels, counts = np.unique(y, return_counts=True)
         self.class_rows.update(dict(zip(labels.tolist(), counts.tolist())))
-        self.pairs.update(_pairs(y, predicted, weights))
+        self.pairs.update(count_pairs(y, predicted, weights))
         in_top = None if self.top is None else self._count_top5(model, X, y, p, weights)
         self.top = None if in_top is None or self.top is None else self.top + in_top
         confidence = None if p is None else p.max(axis=1)
@@ -192,7 +187,7 @@ class Tally:
         )
 
 
-def _pairs(y: NDArray, predicted: NDArray, weights: NDArray | None = None) -> dict[tuple[Any, Any], Any]:
+def count_pairs(y: NDArray, predicted: NDArray, weights: NDArray | None = None) -> dict[tuple[Any, Any], Any]:
     """Return the number of rows per (label, predicted label), or the sum of their weights (n,)."""
     labels, true_codes = np.unique(y, return_inverse=True)
     answers, predicted_codes = np.unique(predicted, return_inverse=True)
@@ -271,3 +266,24 @@ def mcnemar(first_correct: NDArray[np.bool_], second_correct: NDArray[np.bool_])
     first = int((first_correct & ~second_correct).sum())
     second = int((second_correct & ~first_correct).sum())
     return McNemar(first, second, min(1.0, 2 * float(bdtr(min(first, second), first + second, 0.5))))
+
+
+# ---- the verdict
+
+
+def measured(scores: Scores, metric: str) -> float | None:
+    """Return the test score of a metric; None if the model has none, such as the log loss without probabilities."""
+    if metric == "balanced":
+        return float(np.mean([line["recall"] for line in scores.classes]))
+    value: float | None = {"macro-f1": scores.macro_f1, "log-loss": scores.log_loss}.get(metric, scores.accuracy)
+    return value
+
+
+def verdict(scores: Scores, majority: float) -> str:
+    """Return a sentence if the accuracy is not above that of always predicting the most frequent class, else "".
+
+    A difference is not clear if the 95% interval of the accuracy contains the share of that class.
+    """
+    if scores.accuracy <= majority:
+        return "No better than always predicting the most frequent class"
+    return "Not clearly better than always predicting the most frequent class" if scores.low <= majority else ""

@@ -96,8 +96,7 @@ def _references(name: str, value: Any) -> tuple[Any, ...] | None:
         return None
     from kway.auto.race.references import checked_references
 
-    classifiers = (value,) if isinstance(value, str) or hasattr(value, "fit") else tuple(value)
-    return checked_references([each for each in classifiers if not isinstance(each, str) or each != "none"])
+    return checked_references(value)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ the level, and the accuracy at the deepest level is the accuracy of the labels.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway import modelfile
-from kway.auto.evaluation import Tally, effective_weights, wilson
+from kway.auto.evaluation import Tally, count_pairs, effective_weights, wilson
 from kway.auto.job import JobResult
 from kway.tables.sources.labels import path_levels
 from kway.text_tables import Printed, Table
@@ -76,7 +77,7 @@ def level_table(records: list[dict[str, Any]]) -> tuple[tuple[str, ...], list[tu
 
 
 def score_levels(
-    pairs: Counter[tuple[Any, Any]], classes: NDArray, sep: str, predicted_nodes: NDArray | None = None
+    pairs: Mapping[tuple[Any, Any], Any], classes: NDArray, sep: str, predicted_nodes: NDArray | None = None
 ) -> LevelScores:
     """Return the accuracy per level from the number of rows per (label, predicted label), at least one.
 
@@ -110,9 +111,7 @@ def job_levels(result: JobResult) -> LevelScores | None:
     data, model, sep = result.data, result.model, result.data.hierarchy
     if sep is None:
         return None
-    pairs = Counter[tuple[Any, Any]]()
-    weights = np.ones(len(data.test_y), int) if data.test_weights is None else effective_weights(data.test_weights)
-    for pair, weight in zip(zip(data.test_y.tolist(), result.evaluation.predicted.tolist()), weights.tolist()):
-        pairs[pair] += weight
+    weights = None if data.test_weights is None else effective_weights(data.test_weights)
+    pairs = count_pairs(data.test_y, result.evaluation.predicted, weights)
     nodes = model.predict_node(data.test_rows) if hasattr(model, "predict_node") else None
     return score_levels(pairs, model.classes_, sep, nodes)

@@ -20,7 +20,7 @@ from kway.auto.larger_than_memory import read_what_fits
 from kway.auto.race.clock import REPORT_SECONDS, Clock
 from kway.auto.race.pool import pool_of
 from kway.auto.race.scoring import spread
-from kway.auto.train_test import TrainTest, checked_labels
+from kway.auto.train_test import TrainTest, as_training_rows, checked_labels, read_test_rows
 from kway.auto.wrong_labels import (
     OutOfFold,
     WrongLabels,
@@ -33,15 +33,12 @@ from kway.auto.wrong_labels import (
 )
 from kway.errors import InputError
 from kway.labels import Labels, encode, encode_as
-from kway.memory import rows_per_block
 from kway.pipelines import features_of
 from kway.rows.blocks import count_rows
 from kway.tables.read_options import ReadOptions
-from kway.tables.reading import read_rows
-from kway.tables.sources.frames import n_rows, take_rows
+from kway.tables.sources.frames import n_rows
 from kway.tables.sources.labels import joined_labels
 from kway.text_tables import Printed, Table, count
-from kway.threads import spans
 
 WRONG, CONFLICT, SHARED = "wrong label", "conflict", "shared"  # the kinds of problems
 COLUMNS = ("problem", "row", "label", "suggested", "p_label", "p_suggested", "neighbors", "neighbor_labels")
@@ -191,7 +188,7 @@ def inspect_rows(
         chosen = compare_data(data_rows, options, clock)
     single = chosen.comparison.rows[0].model
     with progress.portion(0.9, 0.95):
-        pool = pool_of(chosen.comparison.race, single, options.seed) if chosen.blend else None  # type: ignore[arg-type]
+        pool = pool_of(chosen.comparison.race, single, options.seed) if chosen.blend else None
         predictions = out_of_fold(chosen, pool)
     if predictions is None:
         raise InputError(
@@ -226,13 +223,9 @@ def _read(data: Any, reading: ReadOptions, test: Any) -> TrainTest:
     y = joined_labels(rows.required_labels()) if reading.join_labels else rows.required_labels()
     labels, notes = checked_labels(y, f"target {reading.target!r} of {rows.name}")
     if test is not None:
-        other = read_rows(test, replace(reading, group=None, order=None, id=None), rows.requirements())
+        other = read_test_rows(test, reading, rows)
         rows = replace(rows, test_rows=other.rows, test_y=other.y)
-    columns = set(getattr(rows.rows, "column_names", ()))
-    kinds = {c: kind for c, kind in reading.kinds.items() if c in columns}
-    return TrainTest(
-        **{**vars(rows), "y": y, "notes": (*rows.notes, *rows.left_out, *notes)}, labels=labels, kinds=kinds
-    )
+    return as_training_rows(rows, reading, y, labels, notes)
 
 
 def find_conflicts(X: Any, labels: Labels, seconds: float = 60.0) -> NDArray[np.int64] | None:
@@ -284,9 +277,9 @@ def inspect_by(
     judged = np.isin(labels.classes, known)[labels.codes]
     if not judged.any():
         raise InputError(f"no label of {name} is a class of the model, such as {known[:1].tolist()[0]!r}")
-    labels, unseen = labels_among(y, known), int((~judged).sum())
-    blocks = spans(len(y), rows_per_block(8 * len(labels.classes)))
-    p = np.concatenate([model.predict_proba(take_rows(X, np.arange(len(y))[block])) for block in blocks])
+    joint, unseen = encode(np.concatenate([known, y])), int((~judged).sum())
+    labels = Labels(joint.classes, joint.codes[len(known) :])
+    p = model.predict_proba(X)
     predictions = OutOfFold(np.arange(len(y)), spread(p, encode_as(known, labels.classes), labels.n_classes), judged)
     features = features_of(model)
     numbers = features[0].transform(X) if features else X
@@ -295,9 +288,3 @@ def inspect_by(
     ids = _ids(kept or {}, next(iter(kept or {}), None), len(y))
     notes += _too_slow(conflicts)
     return Inspection(name, type(model).__name__, labels, wrong, conflicts, _no_pairs(), ids=ids, notes=tuple(notes))
-
-
-def labels_among(y: NDArray, known: NDArray) -> Labels:
-    """Encode labels (n,) with the union of their classes and the `known` ones."""
-    joint = encode(np.concatenate([known, y]))
-    return Labels(joint.classes, joint.codes[len(known) :])

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 
 from kway import modelfile, progress
 from kway.auto.calibration import (
-    GuaranteedModel,
     Tradeoff,
     calibrate,
     calibrate_on,
+    layer_of,
     sets_tradeoff,
     unknown_tradeoff,
     with_guarantees,
@@ -43,8 +43,8 @@ from kway.auto.learning_curve import LearningCurve, learning_curve
 from kway.auto.race.clock import REPORT_SECONDS, Clock
 from kway.auto.race.compare import Comparison
 from kway.auto.race.families import CLASS_NUMBER
-from kway.auto.race.pool import Pool, held_out_predictions, n_complete_folds, pool_of
-from kway.auto.race.scoring import MOST_POOLED, FoldedRows, LeaderboardRow
+from kway.auto.race.pool import Pool, own_predictions, pool_of
+from kway.auto.race.scoring import MOST_POOLED, LeaderboardRow
 from kway.auto.reasons import (
     MAX_UNNAMED_COLUMNS,
     MOST_PARTS,
@@ -55,11 +55,12 @@ from kway.auto.reasons import (
     own_reasons,
     permutation_importance,
 )
-from kway.auto.refit import AllDataFit, fit_all_data, fit_families, fitted_row
+from kway.auto.refit import fit_all_data, fit_families, fitted_row
 from kway.auto.train_test import TrainTest
 from kway.auto.trained_rows import ROWS, rows_note
 from kway.auto.wrong_labels import WrongLabels, find_wrong_labels, out_of_fold
-from kway.confidence.blend import BlendClassifier, HeldOut, learn_weights
+from kway.confidence import TemperatureScaledClassifier
+from kway.confidence.blend import BlendClassifier, learn_weights
 from kway.errors import KwayError, UsageError
 from kway.pipelines import FeaturedClassifier, features_of
 from kway.rows.blocks import take_rows
@@ -86,8 +87,7 @@ class JobResult:
     options: FitOptions
     X: Any  # training rows as numbers (n, d)
     test_X: Any
-    comparison: Comparison
-    leaderboard: list[LeaderboardRow]  # with fitted models, best first
+    comparison: Comparison  # its rows have fitted models
     model: Any  # FeaturedClassifier, or BlendClassifier of these
     features: Features  # of the main view
     evaluation: Evaluation
@@ -111,7 +111,7 @@ class JobResult:
     @property
     def best(self) -> LeaderboardRow:
         """The best row of the leaderboard."""
-        return self.leaderboard[0]
+        return self.comparison.best
 
     def save(self, path: str | Path, target: str | None = None, id: str | None = None, force: bool = False) -> None:
         """Write the model file; `force` overwrites a file that is not a model."""
@@ -201,7 +201,6 @@ def run_job(
         X=chosen.views[""].X if winner.pool else winner.view.X,
         **tests,
         comparison=replace(chosen.comparison, rows=winner.leaderboard),
-        leaderboard=winner.leaderboard,
         model=winner.model,
         features=chosen.views[""].features,
         temperature=winner.temperature,
@@ -232,7 +231,7 @@ class Winner:
     single: LeaderboardRow  # the best single family, with its scores of the comparison
     notes: tuple[str, ...]
     temperature: float | None = None
-    guaranteed: GuaranteedModel | None = None
+    guaranteed: Any = None  # the outermost classifier with guarantees
     pool: Pool | None = None  # of the blend, if it was chosen
     candidate_pool: Pool | None = None  # of the blend, also if a single family was chosen
     fitted_rows: int = 0
@@ -243,11 +242,7 @@ def _choose(chosen: DataComparison, clock: Clock) -> Winner:
     comparison = chosen.comparison
     clock.reserve = REPORT_SECONDS  # from here on, the time of the fits is no longer reserved
     order = [row.model for row in comparison.rows]
-    pool = (
-        pool_of(comparison.race, order[0], chosen.options.seed)
-        if chosen.blend and comparison.race is not None
-        else None
-    )
+    pool = pool_of(comparison.race, order[0], chosen.options.seed) if chosen.blend else None
     members = [] if pool is None or pool.is_worse else sorted(pool.weights, key=lambda name: -pool.weights[name])
     rows, notes = fit_families(chosen, list(dict.fromkeys([order[0], *members, *order[1:2]])), clock)
     leaderboard = sorted(rows.values(), key=lambda row: row.fitted is None and row.note.startswith("could not"))
@@ -261,9 +256,8 @@ def _without_unfitted(pool: Pool, kept: list[str]) -> Pool:
     """Return the pool with new weights if the time was up before all of its members were fitted."""
     if len(kept) == len(pool.weights):
         return pool
-    weights = learn_weights(
-        [pool.held_out[name].probabilities(pool.codes) for name in kept], pool.codes, pool.sample_weight
-    )
+    tables = [pool.held_out[name].probabilities() for name in kept]
+    weights = learn_weights(tables, pool.codes, pool.sample_weight)
     return replace(pool, weights={name: float(w) for name, w in zip(kept, weights) if w > 0})
 
 
@@ -273,7 +267,7 @@ def _blend(pool: Pool, leaderboard: list[LeaderboardRow], notes: tuple[str, ...]
     members = []
     for name in pool.weights:
         view, held_out = chosen.view(name), pool.held_out[name]
-        scaled = held_out.with_probabilities(rows[name].fitted, pool.codes)
+        scaled = held_out.with_probabilities(rows[name].fitted)
         members.append(FeaturedClassifier.of(view.features, scaled, view.X))
     classes = data.labels.classes
     make_blend = partial(
@@ -289,34 +283,28 @@ def _blend(pool: Pool, leaderboard: list[LeaderboardRow], notes: tuple[str, ...]
 
 
 def _single(
-    leaderboard: list[LeaderboardRow],
-    notes: tuple[str, ...],
-    chosen: DataComparison,
-    clock: Clock,
-    pool: Pool | None,
+    leaderboard: list[LeaderboardRow], notes: tuple[str, ...], chosen: DataComparison, clock: Clock, pool: Pool | None
 ) -> Winner:
     """Return the best single family, with a temperature or inside the classifiers with guarantees."""
     best, data, options = leaderboard[0], chosen.data, chosen.options
     view = chosen.view(best.model)
-    fit = _fit_all_data(best, view, chosen)
+    fit = fit_all_data(chosen, best)
     guaranteed, note = None, ""
     if options.guarantees:
-        guaranteed = with_guarantees(fit.row.fitted, view.X, chosen.folds, data, options)
-        calibrated = guaranteed.classifier
+        guaranteed = with_guarantees(chosen, fit.row)
+        calibrated = layer_of(guaranteed, TemperatureScaledClassifier)
     elif fit.held_out is not None:
         calibrated, note = calibrate_on(
             fit.row.fitted, take_rows(view.X, fit.held_out), data.y[fit.held_out], options.seed
         )
     else:
         held = None if pool is None else pool.held_out.get(best.model)
-        codes = None if pool is None else pool.codes
-        if held is None and data.weights is not None:
-            held, codes = _weighted_predictions(chosen, best.model)
-        seconds = chosen.comparison.fit_seconds(best.model)
-        calibrated, note = calibrate(fit.row, view.X, chosen.folds, data, options, clock, held, codes, seconds)
+        if held is None and data.weights is not None and data.labels.n_classes <= MOST_POOLED:
+            held, _ = own_predictions(chosen.comparison.race, best.model, options.seed)
+        calibrated, note = calibrate(chosen, fit.row, clock, held)
     return Winner(
         [fit.row, *leaderboard[1:]],
-        FeaturedClassifier.of(view.features, guaranteed.model if guaranteed else calibrated, view.X),
+        FeaturedClassifier.of(view.features, calibrated if guaranteed is None else guaranteed, view.X),
         FeaturedClassifier.of(view.features, fit.row.fitted, view.X),
         view,
         best,
@@ -326,16 +314,6 @@ def _single(
         candidate_pool=pool,
         fitted_rows=fit.rows,
     )
-
-
-def _weighted_predictions(chosen: DataComparison, model: str) -> tuple[HeldOut | None, NDArray[np.int64] | None]:
-    """Return the predictions of a family for held-out rows with weights, and the codes of the rows, if possible."""
-    race = chosen.comparison.race
-    if race is None or race.n_classes > MOST_POOLED:
-        return None, None
-    n_folds = n_complete_folds(race.runners[model], race)
-    codes = np.concatenate([race.codes[split.held_out] for split in race.splits[:n_folds]])
-    return held_out_predictions(race.runners[model], race, n_folds, chosen.options.seed), codes
 
 
 class _Stages:
@@ -351,24 +329,9 @@ class _Stages:
         self.seconds[name], self.last = now - self.last, now
 
 
-def _fit_all_data(row: LeaderboardRow, view: View, chosen: DataComparison) -> AllDataFit:
-    """Return the winner, fitted again on all rows of the data if memory holds only a part of them."""
-    data, options = chosen.data, chosen.options
-    if data.larger is not None and (options.guarantees or data.weights is not None):
-        what = "guarantees" if options.guarantees else "weights"
-        note = f"{what} need rows in memory, so the model was trained on these rows only"
-        return AllDataFit(row, data.n, note=note)
-    return fit_all_data(row, view.features, view.X, data, chosen.folds, options.seed)
-
-
 def _learning_curve(winner: Winner, chosen: DataComparison, clock: Clock) -> tuple[LearningCurve | None, str]:
-    comparison, seed, row = chosen.comparison, chosen.options.seed, winner.single
-    rows = FoldedRows(winner.view.X, chosen.data.labels.codes, comparison.folds, weights=chosen.data.weights)
     try:
-        seconds = comparison.fit_seconds(row.model)
-        return learning_curve(
-            lambda: comparison.estimator(row, seed), row, rows, comparison.measure, seconds, clock, seed
-        )
+        return learning_curve(chosen, winner.single, clock)
     except (KwayError, MemoryError):  # a part of the rows cannot be fitted, such as one of a single class
         return None, ""
 
@@ -415,9 +378,9 @@ def _test_results(winner: Winner, chosen: DataComparison) -> dict[str, Any]:
     test_X, y = main.features.transform(data.test_rows), data.test_y
     if winner.pool is None:
         # with costs, `estimator_` includes the decisions by expected cost: with_costs puts them inside the features
-        evaluation = evaluate_model(
-            guaranteed.classifier if guaranteed else winner.model.estimator_, test_X, y, data.test_weights
-        )
+        inner = winner.model.estimator_
+        model = inner if guaranteed is None else layer_of(inner, TemperatureScaledClassifier)
+        evaluation = evaluate_model(model, test_X, y, data.test_weights)
     else:
         evaluation = evaluate_model(winner.model, data.test_rows, y, data.test_weights)
     return {
@@ -425,8 +388,8 @@ def _test_results(winner: Winner, chosen: DataComparison) -> dict[str, Any]:
         "evaluation": evaluation,
         "runner_up": _runner_up(winner, evaluation, chosen),
         "baselines": _baselines(main.X, test_X, data),
-        "sets": sets_tradeoff(guaranteed, test_X, y) if guaranteed and options.sets else None,
-        "unknown": unknown_tradeoff(guaranteed, test_X, y) if guaranteed and options.unknown else None,
+        "sets": sets_tradeoff(guaranteed, test_X, y) if options.sets else None,
+        "unknown": unknown_tradeoff(guaranteed, test_X, y) if options.unknown else None,
     }
 
 

@@ -128,17 +128,18 @@ class _Probe:
         """Return the suspect with its scores; None if the deadline has passed."""
         rows = suspect.rows
         codes = self.data.labels.codes[rows]
-        X = self._numbers(rows, suspect)
-        random = self._correct(X, codes, fold_numbers(codes, seed=self.seed), suspect.scored)
-        honest = self._correct(self._numbers(rows, suspect, False), codes, suspect.folds(self.seed), suspect.scored)
+        X, folds = self._numbers(rows, suspect), suspect.folds(codes, self.seed)
+        scored = folds >= 0
+        random = self._correct(X, codes, fold_numbers(codes, seed=self.seed), scored)
+        honest = self._correct(self._numbers(rows, suspect, False), codes, folds, scored)
         if random is None or honest is None:
             return None
-        gaps, groups = (random - honest)[suspect.scored], suspect.groups[suspect.scored]
+        gaps, groups = (random - honest)[scored], suspect.groups[scored]
         sums = np.bincount(groups, gaps - gaps.mean())
         spread = np.square(sums).sum() + np.square(np.bincount(groups, gaps)).max()
         return Leak(
-            suspect.kind, suspect.columns, suspect.found, float(random[suspect.scored].mean()),
-            float(honest[suspect.scored].mean()), float(np.sqrt(spread)) / len(gaps), len(gaps), suspect.advice,
+            suspect.kind, suspect.columns, suspect.found, float(random[scored].mean()),
+            float(honest[scored].mean()), float(np.sqrt(spread)) / len(gaps), len(gaps), suspect.advice,
         )  # fmt: skip
 
     def _numbers(self, rows: NDArray[np.int64], suspect: Suspect, keep_columns: bool = True) -> Any:

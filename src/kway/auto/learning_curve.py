@@ -8,16 +8,15 @@ there is no curve, and a note says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.auto.compare_data import DataComparison
 from kway.auto.race.clock import Clock
 from kway.auto.race.folds import ROWS_PER_CLASS, weights_to_fit
-from kway.auto.race.scoring import FoldedRows, LeaderboardRow, Measure, predict_held_out
+from kway.auto.race.scoring import FoldedRows, LeaderboardRow, predict_held_out
 
 _SHARES = (0.25, 0.5)  # parts of the rows, besides all of them: each point doubles the rows
 _FOLDS = 2  # folds of the curve: the fewest that show how much of a gain is noise
@@ -66,24 +65,19 @@ class LearningCurve:
         return f"More rows would help little: {doubling} {change} by {abs(self.gain):.3f}{noise}."
 
 
-def learning_curve(
-    make_estimator: Callable[[], Any],
-    row: LeaderboardRow,
-    data: FoldedRows,
-    measure: Measure,
-    fit_seconds: float,
-    clock: Clock,
-    seed: int = 0,
-) -> tuple[LearningCurve | None, str]:
+def learning_curve(chosen: DataComparison, row: LeaderboardRow, clock: Clock) -> tuple[LearningCurve | None, str]:
     """Return (curve, ""), or (None, note) without a curve; the note is empty if there are too few rows for a curve.
 
-    `row` has the scores of the comparison on all rows, and `fit_seconds` is the expected time of a fit on all rows.
+    `row` is a row of the leaderboard, with its scores of the comparison on all rows.
     """
+    comparison, measure, seed = chosen.comparison, chosen.comparison.measure, chosen.options.seed
+    X, codes = chosen.view(row.model).X, chosen.data.labels.codes
+    data = FoldedRows(X, codes, chosen.folds, weights=chosen.data.weights)
     folds = min(_FOLDS, len(row.fold_scores))
     n = int((data.folds != 0).sum())
     if n * _SHARES[0] < max(ROWS_PER_CLASS, 2 * data.n_classes) or folds < 1:
         return None, ""
-    if folds * sum(_SHARES) * fit_seconds > clock.extra_seconds():
+    if folds * sum(_SHARES) * comparison.fit_seconds(row.model) > clock.extra_seconds():
         return None, _TOO_LONG
     rng = np.random.default_rng(seed)
     scores = np.full((len(_SHARES) + 1, folds), np.nan)
@@ -94,12 +88,12 @@ def learning_curve(
             if clock.up():
                 return None, _TOO_LONG
             part = np.sort(train[: round(share * len(train))])
-            if len(np.unique(data.codes[part])) < 2:
+            if len(np.unique(codes[part])) < 2:
                 return None, ""
-            model = make_estimator().fit(data.X[part], data.codes[part], **weights_to_fit(data.weights, part))
-            predictions = predict_held_out(model, data.X[held_out], data.codes[held_out], data.n_classes)
+            model = comparison.estimator(row, seed).fit(X[part], codes[part], **weights_to_fit(data.weights, part))
+            predictions = predict_held_out(model, X[held_out], codes[held_out], data.n_classes)
             predictions = predictions.weighted(data, held_out)
-            scores[s, fold] = measure.shown(measure.of(predictions, data.codes[held_out])[0])
+            scores[s, fold] = measure.shown(measure.of(predictions, codes[held_out])[0])
         scores[-1, fold] = row.fold_scores[fold]
     rows = np.array([round(share * n) for share in (*_SHARES, 1.0)])
     return LearningCurve(rows, scores, measure.rises) if np.isfinite(scores).all() else None, ""

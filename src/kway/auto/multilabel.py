@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,9 @@ from kway.auto.larger_than_memory import read_what_fits
 from kway.auto.leaks import Leak
 from kway.auto.race.clock import REPORT_SECONDS, Clock, default_budget
 from kway.auto.race.families import FAMILIES
-from kway.auto.race.folds import HELD_OUT_SHARE, fold_numbers, split_test
+from kway.auto.race.folds import fold_numbers
 from kway.auto.race.scoring import FoldedRows
-from kway.auto.train_test import MAX_TEST_ROWS, TrainTest, refuse_same, shared_note
+from kway.auto.train_test import TrainTest, as_training_rows, refuse_same, with_test_rows
 from kway.confidence.multilabel import (
     LinearPath,
     MultilabelClassifier,
@@ -44,6 +44,7 @@ from kway.confidence.multilabel import (
     label_matrix,
     neighbor_logits,
 )
+from kway.confidence.splits import Split
 from kway.errors import BudgetError, UsageError
 from kway.labels import encode
 from kway.memory import available_bytes, has_room
@@ -54,7 +55,6 @@ from kway.rows.blocks import take_rows
 from kway.suggest import listing
 from kway.tables.features.features import Features
 from kway.tables.read_options import ReadOptions
-from kway.tables.reading import read_rows
 from kway.tables.sources.labels import joined_sets, split_set
 from kway.text_tables import Printed, Table
 from kway.units import format_bytes
@@ -147,12 +147,10 @@ def evaluate_sets(model: Any, blocks: Iterable[tuple[Any, NDArray]]) -> LabelSet
         texts.append(sets_of_block)
     sets = np.concatenate(texts)
     unseen = sorted({label for text in sets.tolist() for label in split_set(text, inner.sep)} - set(inner.classes_))
-    Y, classes, shares = label_matrix(sets, np.array([*inner.classes_, *unseen]), inner.sep), inner.classes_, p
-    probabilities = np.pad(
-        np.concatenate(shares), ((0, 0), (0, len(unseen)))
-    )  # labels that were not learned have p = 0
+    classes = np.array([*inner.classes_, *unseen])
+    probabilities = np.pad(np.concatenate(p), ((0, 0), (0, len(unseen))))  # labels that were not learned have p = 0
     thresholds = np.pad(inner.thresholds_, (0, len(unseen)), constant_values=1.0)
-    return score_sets(probabilities, Y, np.array([*classes, *unseen]), thresholds)
+    return score_sets(probabilities, label_matrix(sets, classes, inner.sep), classes, thresholds)
 
 
 # ---- the result
@@ -168,10 +166,6 @@ class SettingScores:
     folds: tuple[float, ...]
     log_loss: float
     seconds: float
-
-    def record(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -209,14 +203,6 @@ class SettingComparison(Printed):
 
 
 @dataclass(frozen=True, eq=False)
-class SetEvaluation:
-    """The scores on the test rows, and the predicted sets."""
-
-    scores: LabelSetScores
-    predicted: NDArray
-
-
-@dataclass(frozen=True, eq=False)
 class MultilabelResult:
     """All results of a job with several labels per row: what is saved, printed and drawn."""
 
@@ -225,7 +211,7 @@ class MultilabelResult:
     sep: str
     comparison: SettingComparison
     model: FeaturedClassifier
-    evaluation: SetEvaluation
+    scores: LabelSetScores  # on the test rows
     baseline: float  # micro F1 of predicting every label for every row
     notes: tuple[str, ...]
     seconds: float
@@ -245,7 +231,7 @@ class MultilabelResult:
             "multilabel": self.sep,
             "model": best.model,
             "setting": dict(best.setting),
-            "test_micro_f1": self.evaluation.scores.micro_f1,
+            "test_micro_f1": self.scores.micro_f1,
         }
         modelfile.save(self.model, path, notes, force=force)
 
@@ -253,8 +239,9 @@ class MultilabelResult:
 # ---- reading
 
 
-def read_label_sets(data: Any, reading: ReadOptions, test: Any = None, seed: int = 0) -> TrainTest:
+def read_label_sets(data: Any, reading: ReadOptions, options: FitOptions, test: Any = None) -> TrainTest:
     """Read DATA with its test rows. The labels of a row are one text, and codes number the different texts."""
+    _check_options(reading, options)
     sep = reading.multilabel or ";"
     if test is not None:
         refuse_same(data, test)
@@ -263,42 +250,12 @@ def read_label_sets(data: Any, reading: ReadOptions, test: Any = None, seed: int
     if reading.join_labels:
         y = joined_sets(y, sep)
     classes = known_labels(y, sep).tolist()
-
-    def joined(labels: NDArray) -> NDArray:
-        """Return labels of test rows, spelled as those of DATA with --join-labels."""
-        return joined_sets(labels, sep, classes) if reading.join_labels else labels
-
-    columns = set(getattr(rows.rows, "column_names", ()))
-    every_row = TrainTest(
-        **{**vars(rows), "y": y, "notes": (*rows.notes, *rows.left_out)},
-        labels=encode(y),
-        test_part="the test rows of the dataset",
-        kinds={c: kind for c, kind in reading.kinds.items() if c in columns},
-    )
-    if test is not None:
-        other = read_rows(test, replace(reading, group=None, order=None, id=None), rows.requirements())
-        notes = (*every_row.notes, *other.left_out, *shared_note(rows.rows, other.rows))
-        test_y = joined(other.required_labels())
-        return replace(every_row, test_rows=other.rows, test_y=test_y, test_part=f"the rows of {test}", notes=notes)
-    if rows.test_rows is not None and rows.test_y is not None:
-        return replace(every_row, test_y=joined(rows.test_y))
-    return _split_off_test(every_row, y, sep, seed)
-
-
-def _split_off_test(data: TrainTest, y: NDArray, sep: str, seed: int) -> TrainTest:
-    """Return the rows, whose labels are the texts y (n,), with a part of them as test rows."""
-    share = min(HELD_OUT_SHARE, MAX_TEST_ROWS / len(y))
-    train, test = split_test(rarest_labels(y, sep), share, data.groups, data.order, seed)
-    tested = data.at(test)
-    how = "stratified by the rarest label" if data.groups is None else "no group in both parts"
-    how = how if data.order is None else "the last in order"
-    return replace(
-        data.at(train),
-        labels=encode(y[train]),
-        test_rows=tested.rows,
-        test_y=tested.y,
-        test_part=f"{len(test) / len(y):.0%} of the rows, {how}",
-    )
+    data = as_training_rows(rows, reading, y, encode(y))
+    return with_test_rows(
+        data, reading, test, options.seed,
+        lambda labels: joined_sets(labels, sep, classes) if reading.join_labels else labels,
+        rarest_labels(y, sep),
+    )  # fmt: skip
 
 
 def rarest_labels(y: NDArray, sep: str) -> NDArray[np.int64]:
@@ -313,7 +270,7 @@ def rarest_labels(y: NDArray, sep: str) -> NDArray[np.int64]:
     return np.where(Y.any(axis=1), counts.argmin(axis=1) + 1, 0)
 
 
-def check_options(reading: ReadOptions, options: FitOptions) -> None:
+def _check_options(reading: ReadOptions, options: FitOptions) -> None:
     """Raise UsageError for options that do not work with several labels per row."""
     for name in ("sets", "unknown", "class_weight", "also", "repeats", "single", "costs", "device"):
         if getattr(options, name) not in (getattr(FitOptions(), name), ()):
@@ -331,7 +288,6 @@ def run_multilabel(
     data: TrainTest, reading: ReadOptions, options: FitOptions, begun: float | None = None
 ) -> MultilabelResult:
     """Compare, refit, calibrate and test; the budget counts from `begun` (time.perf_counter()), by default now."""
-    check_options(reading, options)
     begun, sep = time.perf_counter() if begun is None else begun, reading.multilabel or ";"
     written = {w.column: w.how for w in data.written}
     features = Features(dict(data.kinds) or None, embed=options.embed, image=data.image, written=written)
@@ -351,14 +307,11 @@ def run_multilabel(
     model = FeaturedClassifier.of(features, classifier)
     with progress.portion(0.9, 0.95), progress.stage("testing"):
         scores = evaluate_sets(model, [(data.test_rows, data.test_y)])
-        predicted = model.predict(data.test_rows)
     Y_test = label_matrix(data.test_y, classes, sep)
     baseline = float(2 * Y_test.sum() / (Y_test.sum() + Y_test.size)) if Y_test.any() else 0.0
     notes = (*data.notes, *search.notes())
     seconds = time.perf_counter() - begun
-    return MultilabelResult(
-        data, options, sep, search.comparison(), model, SetEvaluation(scores, predicted), baseline, notes, seconds
-    )
+    return MultilabelResult(data, options, sep, search.comparison(), model, scores, baseline, notes, seconds)
 
 
 def _check_room(n: int, n_labels: int) -> None:
@@ -369,6 +322,9 @@ def _check_room(n: int, n_labels: int) -> None:
             f"{n:,} rows x {n_labels:,} labels need {format_bytes(need)}, there is {format_bytes(available_bytes())}; "
             "pass fewer rows, or leave out rare labels"
         )
+
+
+SettingLogits = Iterator[tuple[dict[str, Any], NDArray[np.float64]]]
 
 
 class Search:
@@ -385,7 +341,7 @@ class Search:
         if unknown:
             raise UsageError(f"models has {unknown[0]!r}; with multilabel= it must be {listing(KINDS)}")
         self.found: dict[str, tuple[SettingScores, NDArray[np.float64]]] = {}  # best of each kind, with its logits
-        self.held = np.flatnonzero(self.folds >= 0)
+        self.n_folds, self.held = int(self.folds.max()) + 1, np.flatnonzero(self.folds >= 0)
         self.rates = base_rates(Y)
         self.cut = False
 
@@ -411,30 +367,29 @@ class Search:
 
     def _scores(self, z: NDArray[np.float64]) -> tuple[float, tuple[float, ...], float]:
         """Return the score on all held-out rows, the score of each fold, and the log loss."""
-        p, thresholds = self._decided(z)
+        p, _, thresholds = self._decisions(z)
         names = np.arange(self.Y.shape[1])
         measure = {"accuracy": "micro_f1", "macro-f1": "macro_f1", "log-loss": "log_loss"}[self.options.metric]
         whole = score_sets(p, self.Y[self.held], names, thresholds)
         folds = [
             getattr(score_sets(p[part], self.Y[self.held][part], names, thresholds), measure)
-            for part in (self.folds[self.held] == f for f in range(int(self.folds.max()) + 1))
+            for part in (self.folds[self.held] == f for f in range(self.n_folds))
         ]
         return getattr(whole, measure), tuple(folds), whole.log_loss
 
-    def _decided(self, z: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return calibrated probabilities of held-out rows, and the thresholds."""
+    def _decisions(self, z: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+        """Return the probabilities of held-out rows, their calibration, and the thresholds."""
         Y = self.Y[self.held]
-        p = calibrated(z, self.rates, calibrate(z, Y, self.rates))
-        return p, choose_thresholds(p, Y, self.options.metric == "macro-f1")
+        calibration = calibrate(z, Y, self.rates)
+        p = calibrated(z, self.rates, calibration)
+        return p, calibration, choose_thresholds(p, Y, self.options.metric == "macro-f1")
 
-    def _logits(self, kind: str) -> Iterator[tuple[dict[str, Any], NDArray[np.float64]]]:
+    def _logits(self, kind: str) -> SettingLogits:
         """Yield settings with the logits (m, K) of the held-out rows."""
-        parts = [
-            (np.flatnonzero(self.folds != f), np.flatnonzero(self.folds == f)) for f in range(self.folds.max() + 1)
-        ]
+        parts = [Split(np.flatnonzero(self.folds != f), np.flatnonzero(self.folds == f)) for f in range(self.n_folds)]
         yield from (self._linear(parts) if kind == "logistic" else self._neighbors(kind, parts))
 
-    def _linear(self, parts: list[tuple[NDArray, NDArray]]) -> Iterator[tuple[dict[str, Any], NDArray[np.float64]]]:
+    def _linear(self, parts: list[Split]) -> SettingLogits:
         paths = [LinearPath(take_rows(self.X, train), self.Y[train]) for train, _ in parts]
         settings = FAMILIES["logistic"].settings(FoldedRows(self.X, np.zeros(len(self.Y), np.int64), self.folds))
         alphas = [s["alpha"] for s in settings] if self.options.alpha is None else [self.options.alpha]
@@ -451,9 +406,7 @@ class Search:
             self.clock.reserve = REPORT_SECONDS + longest  # the fit on all rows takes about as long as the folds
             yield {"alpha": alpha}, z[self.held]
 
-    def _neighbors(
-        self, kind: str, parts: list[tuple[NDArray, NDArray]]
-    ) -> Iterator[tuple[dict[str, Any], NDArray[np.float64]]]:
+    def _neighbors(self, kind: str, parts: list[Split]) -> SettingLogits:
         """Search once per fold for the largest number of neighbors; smaller numbers are the beginnings of the lists."""
         if self.clock.up() and self.found:
             self.cut = True
@@ -497,8 +450,5 @@ class Search:
             metric = "cosine" if best.model == "neighbors-cosine" else "euclidean"
             model = MultilabelClassifier("neighbors", self.sep, n_neighbors=best.setting["k"], metric=metric)
         model.fit(self.X, y)
-        Y = self.Y[self.held]
-        calibration = calibrate(z, Y, self.rates)
-        p = calibrated(z, self.rates, calibration)
-        model.set_decisions(calibration, choose_thresholds(p, Y, self.options.metric == "macro-f1"))
+        model.set_decisions(*self._decisions(z)[1:])
         return model

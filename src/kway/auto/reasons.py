@@ -18,6 +18,7 @@ Contributions and permutation importance are measured on a sample of the rows, w
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from shutil import get_terminal_size
 from typing import Any
@@ -234,37 +235,38 @@ def _pixels(n_columns: int) -> str:
     )
 
 
+def _strongest(
+    classes: NDArray,
+    names: Any,
+    pulls: Iterable[NDArray],
+    n_columns: int,
+    how: str,
+    strength: Callable[[NDArray], NDArray] = np.abs,
+    measured: bool = False,
+) -> Reasons:
+    """Return the strongest columns of each class, from pulls (d,) that come one class after another."""
+    kept, columns = list[NDArray](), list[tuple[str, ...]]()
+    for row in pulls:  # a class at a time: texts have many columns
+        best = np.argsort(-strength(row), kind="stable")[:n_columns]
+        kept.append(row[best])
+        columns.append(tuple(str(names[j]) for j in best))
+    return Reasons(tuple(map(str, classes.tolist())), tuple(columns), np.array(kept, np.float64), how, measured)
+
+
 def reasons_of_weights(linear: Any, names: NDArray, spreads: NDArray | None, n_columns: int) -> Reasons:
     """Return reasons from the weights of a linear model and the spreads (d,) of its columns, if these are known."""
     W = np.asarray(linear._class_rows().W, np.float64)
-    pulls = (W - W.mean(axis=0)) * (1.0 if spreads is None else spreads)
-    n_listed = min(n_columns, pulls.shape[1])
-    best = np.argsort(-np.abs(pulls), axis=1, kind="stable")[:, :n_listed]
+    mean, scale = W.mean(axis=0), 1.0 if spreads is None else spreads
     how = "weight x spread of the column" if spreads is not None else "weights alone (pass rows to include the spread)"
-    return Reasons(
-        tuple(map(str, linear.classes_.tolist())),
-        tuple(tuple(map(str, names[row])) for row in best),
-        np.take_along_axis(pulls, best, axis=1),
-        f"{how} (negative: against the class)",
-    )
+    pulls = ((weights - mean) * scale for weights in W)
+    return _strongest(linear.classes_, names, pulls, n_columns, f"{how} (negative: against the class)")
 
 
 def reasons_of_means(means: Any, names: NDArray, n_columns: int) -> Reasons:
     """Return the columns in which the mean of a class is furthest above the mean of all classes."""
     M = np.asarray(means.centroids_)
-    overall_mean, n_listed = M.mean(axis=0), min(n_columns, M.shape[1])
-    pulls, columns = np.empty((len(M), n_listed)), []
-    for code, mean in enumerate(M):  # a class at a time: texts have many columns
-        above = mean - overall_mean
-        best = np.argsort(-above, kind="stable")[:n_listed]
-        pulls[code] = above[best]
-        columns.append(tuple(map(str, names[best])))
-    return Reasons(
-        tuple(map(str, means.classes_.tolist())),
-        tuple(columns),
-        pulls,
-        "mean of the class minus the mean of all classes",
-    )
+    overall_mean, how = M.mean(axis=0), "mean of the class minus the mean of all classes"
+    return _strongest(means.classes_, names, (mean - overall_mean for mean in M), n_columns, how, np.positive)
 
 
 def mean_contributions(
@@ -289,16 +291,10 @@ def mean_contributions(
     labels = np.concatenate([part.labels for part in parts])
     values = np.concatenate([part.values for part in parts])
     classes, codes = np.unique(labels, return_inverse=True)
-    pulls = np.stack([values[codes == code].mean(axis=0) for code in range(len(classes))])
-    best = np.argsort(-np.abs(pulls), axis=1, kind="stable")[:, :n_columns]
+    pulls = (values[codes == code].mean(axis=0) for code in range(len(classes)))
     names = parts[0].names or [f"x{j}" for j in range(values.shape[1])]
-    return Reasons(
-        tuple(map(str, classes.tolist())),
-        tuple(tuple(str(names[j]) for j in row) for row in best),
-        np.take_along_axis(pulls, best, axis=1),
-        f"mean contribution to the score of the class on {len(labels):,} {whose} (negative: against it)",
-        measured=True,
-    )
+    how = f"mean contribution to the score of the class on {len(labels):,} {whose} (negative: against it)"
+    return _strongest(classes, names, pulls, n_columns, how, measured=True)
 
 
 def permutation_importance(

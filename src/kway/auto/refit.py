@@ -157,14 +157,17 @@ class AllDataFit(NamedTuple):
     note: str = ""
 
 
-def fit_all_data(
-    row: LeaderboardRow, features: Features, X: Any, data: TrainTest, folds: NDArray[np.int64], seed: int
-) -> AllDataFit:
-    """Fit the model of a row, which was trained on X (n, d), again on all rows of DATA if that is possible."""
+def fit_all_data(chosen: DataComparison, row: LeaderboardRow) -> AllDataFit:
+    """Fit the model of a row again on all rows of DATA, if memory holds only a part of them and if that is possible."""
+    data, options, (features, X) = chosen.data, chosen.options, chosen.view(row.model)
     larger = data.larger
     if larger is None:
         return AllDataFit(row, data.n)
-    calibration_rows = _held_out(data, folds, seed)
+    if options.guarantees or data.weights is not None:
+        what = "guarantees" if options.guarantees else "weights"
+        note = f"{what} need rows in memory, so the model was trained on these rows only"
+        return AllDataFit(row, data.n, note=note)
+    calibration_rows = _held_out(data, chosen.folds, options.seed)
     reader = _CountingReader(larger.without(calibration_rows, data.groups, data.order), features)
     try:
         model = _prepared(row.fitted, X, larger.n)
@@ -186,7 +189,7 @@ def _held_out(data: TrainTest, folds: NDArray[np.int64], seed: int) -> NDArray[n
     """Return the calibration split: a fold if groups or order are kept, else drawn at random."""
     if data.keeps_groups_or_order:
         return np.flatnonzero(folds == (0 if data.order is None else folds.max()))
-    return hold_out(data.labels.codes, HELD_OUT_SHARE, np.random.RandomState(seed)).calibration
+    return hold_out(data.labels.codes, HELD_OUT_SHARE, np.random.RandomState(seed)).held_out
 
 
 class _CountingReader:

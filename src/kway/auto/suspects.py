@@ -64,14 +64,9 @@ class Suspect:
         What to do.
     rows : ndarray of shape (m,)
         Numbers of the training rows that the probe uses.
+        Those of a suspect of kind "time" are in order of time.
     groups : ndarray of shape (m,)
         Group of each row; the honest split keeps groups together.
-    scored : ndarray of bool of shape (m,)
-        Whether the row is scored.
-    codes : ndarray of shape (m,)
-        Class codes.
-    order : ndarray of shape (m,) or None
-        Position of each row in time, if the honest split is by time.
     """
 
     kind: str
@@ -80,16 +75,13 @@ class Suspect:
     advice: str
     rows: NDArray[np.int64]
     groups: NDArray[np.int64]
-    scored: NDArray[np.bool_]
-    codes: NDArray[np.int64]
-    order: NDArray | None = None
 
-    def folds(self, seed: int, n_folds: int = 5) -> NDArray[np.int64]:
-        """Return the folds (m,) of the honest split; -1 for rows that are only used for training."""
-        if self.order is not None:
-            return fold_numbers(self.codes, n_folds, order=self.order)
+    def folds(self, codes: NDArray[np.int64], seed: int, n_folds: int = 5) -> NDArray[np.int64]:
+        """Return the folds (m,) of the honest split of rows with these class codes; -1 for rows that are not scored."""
+        if self.kind == "time":
+            return fold_numbers(codes, n_folds, order=np.arange(len(codes)))
         if self.kind == "column":
-            return fold_numbers(self.codes, n_folds, seed=seed)
+            return fold_numbers(codes, n_folds, seed=seed)
         parts = np.random.default_rng(seed).permutation(int(self.groups.max()) + 1) % n_folds
         return parts[self.groups]
 
@@ -124,16 +116,16 @@ def find_suspects(data: Any, features: Features, X: Any, seed: int = 0) -> Itera
     unused = {record["column"] for record in features.explain() if not record["used"]}
     predictive = [c.name for c in columns if c.name not in unused and _determines_label(c, y[rows])]
     if predictive:
-        yield _predictive_columns(predictive, rows, y, rng)
+        yield _predictive_columns(predictive, rows, rng)
     if data.keeps_groups_or_order:
         return
     groups = [c for c in columns if c.name not in predictive and _groups_labels(c, y[rows])]
     for column in groups[:2]:
-        yield _group_suspect(column, rows, y, rng)
+        yield _group_suspect(column, rows, rng)
     times = [c for c in columns if c.is_time and _is_autocorrelated(c.codes, y[rows])]
     for column in times[:1]:
-        yield _time_suspect(column, rows, y)
-    copies = _copy_suspect(X, y, rng)
+        yield _time_suspect(column, rows)
+    copies = _copy_suspect(X, rng)
     if copies is not None:
         yield copies
 
@@ -164,13 +156,11 @@ def _numeric_column(name: str, values: NDArray[np.float64]) -> Column:
     present = values[np.isfinite(values)]
     codes = np.unique(np.where(np.isfinite(values), values, -np.inf), return_inverse=True)[1].astype(np.int64)
     is_whole = len(present) == len(values) > 0 and bool((present == np.floor(present)).all())
-    is_unix = is_whole and any(low <= present.min() and present.max() <= high for low, high in _unix_ranges())
+    low, high = _UNIX_TIMES
+    units = (1.0, 1e3, 1e6, 1e9)  # seconds, milliseconds, microseconds or nanoseconds
+    is_unix = is_whole and any(low * unit <= present.min() and present.max() <= high * unit for unit in units)
     grows = is_whole and bool((np.diff(values) > 0).all())
     return Column(name, codes, True, is_unix or grows, bool((present == np.floor(present)).all()))
-
-
-def _unix_ranges() -> Iterator[tuple[float, float]]:
-    return ((_UNIX_TIMES[0] * unit, _UNIX_TIMES[1] * unit) for unit in (1.0, 1e3, 1e6, 1e9))
 
 
 # ---- columns that determine the label
@@ -178,7 +168,8 @@ def _unix_ranges() -> Iterator[tuple[float, float]]:
 
 def _determines_label(column: Column, y: NDArray[np.int64]) -> bool:
     """Return whether the column alone predicts the label of every row from the other rows."""
-    if not _are_pure(column.codes, y):
+    n_pairs = len(np.unique(column.codes * (int(y.max()) + 1) + y))  # of a value and a label
+    if n_pairs > column.n_values:
         return False
     counts = np.bincount(column.codes)
     if column.n_values < _MIN_GROUPS and counts.min() > 1:
@@ -188,13 +179,7 @@ def _determines_label(column: Column, y: NDArray[np.int64]) -> bool:
     return column.is_number and intervals <= len(np.unique(y)) and np.bincount(y).min() > 1
 
 
-def _are_pure(values: NDArray[np.int64], y: NDArray[np.int64]) -> bool:
-    """Return whether all rows with one value have one label."""
-    pairs = np.unique(values * (int(y.max()) + 1) + y)
-    return len(pairs) == len(np.unique(values))
-
-
-def _predictive_columns(names: list[str], rows: NDArray, y: NDArray[np.int64], rng: np.random.Generator) -> Suspect:
+def _predictive_columns(names: list[str], rows: NDArray, rng: np.random.Generator) -> Suspect:
     selected = np.sort(rng.permutation(rows)[:MAX_PROBE_ROWS])
     drop = names[0] if len(names) == 1 else names
     found = f"Column '{names[0]}' alone predicts"
@@ -207,8 +192,6 @@ def _predictive_columns(names: list[str], rows: NDArray, y: NDArray[np.int64], r
         advice=f"If it is not known before the label is, leave it out: drop={drop!r}",
         rows=selected,
         groups=np.arange(len(selected)),
-        scored=np.ones(len(selected), bool),
-        codes=y[selected],
     )
 
 
@@ -246,7 +229,7 @@ def _chance(y: NDArray[np.int64]) -> float:
     return float(np.square(np.bincount(y) / len(y)).sum())
 
 
-def _group_suspect(column: Column, rows: NDArray[np.int64], y: NDArray[np.int64], rng: np.random.Generator) -> Suspect:
+def _group_suspect(column: Column, rows: NDArray[np.int64], rng: np.random.Generator) -> Suspect:
     """Return a column of groups with all examined rows of at least two groups, about MAX_PROBE_ROWS rows."""
     counts = np.bincount(column.codes)
     order = rng.permutation(column.n_values)
@@ -259,8 +242,6 @@ def _group_suspect(column: Column, rows: NDArray[np.int64], y: NDArray[np.int64]
         advice=f"If new rows will have other values of it, keep its rows together: group={column.name!r}",
         rows=rows[selected],
         groups=np.unique(column.codes[selected], return_inverse=True)[1].astype(np.int64),
-        scored=np.ones(len(selected), bool),
-        codes=y[rows[selected]],
     )
 
 
@@ -276,29 +257,23 @@ def _is_autocorrelated(values: NDArray[np.int64], y: NDArray[np.int64]) -> bool:
     return 1 - changes / len(y) - chance > SURE * np.sqrt(chance * (1 - chance) / len(y))
 
 
-def _time_suspect(column: Column, rows: NDArray[np.int64], y: NDArray[np.int64]) -> Suspect:
+def _time_suspect(column: Column, rows: NDArray[np.int64]) -> Suspect:
     """Return a column of times with its last MAX_PROBE_ROWS rows, of which the last fifth is scored."""
     latest = np.argsort(column.codes, kind="stable")[-MAX_PROBE_ROWS:]
-    selected = rows[latest]
-    position = np.arange(len(selected))
-    scored = fold_numbers(y[selected], order=position) == 0
     return Suspect(
         kind="time",
         columns=(column.name,),
         found=f"Labels change slowly along '{column.name}'",
         advice=f"If new rows will be later ones, test on the last rows: order={column.name!r}",
-        rows=selected,
-        groups=position * _TIME_BLOCKS * 5 // len(selected),
-        scored=scored,
-        codes=y[selected],
-        order=position,
+        rows=rows[latest],
+        groups=np.arange(len(latest)) * _TIME_BLOCKS * 5 // len(latest),
     )
 
 
 # ---- copies
 
 
-def _copy_suspect(X: Any, y: NDArray[np.int64], rng: np.random.Generator) -> Suspect | None:
+def _copy_suspect(X: Any, rng: np.random.Generator) -> Suspect | None:
     """Return rows drawn at random with their exact or near copies; None if few rows have a copy."""
     n, n_values = X.shape[0], X.nnz if hasattr(X, "tocsr") else X.size
     max_pairs = _MAX_PRODUCTS / max(1.0, n_values / n)  # pairs of rows that can be compared
@@ -308,8 +283,12 @@ def _copy_suspect(X: Any, y: NDArray[np.int64], rng: np.random.Generator) -> Sus
     queries = rng.permutation(len(searched))[:n_queries]
     rows = X[searched]
     pairs, share = _near_copies(rows, queries)
-    if share < _MIN_SHARE or (not hasattr(X, "tocsr") and share < 2 * _near_copies(_shuffled(rows, rng), queries)[1]):
+    if share < _MIN_SHARE:
         return None
+    if not hasattr(X, "tocsr"):
+        _, share_if_shuffled = _near_copies(rng.permuted(rows, axis=0), queries)  # each column on its own
+        if share < 2 * share_if_shuffled:
+            return None
     copied, position = np.unique(pairs, return_inverse=True)
     others = np.setdiff1d(np.arange(len(searched)), copied)[: max(0, MAX_PROBE_ROWS - len(copied))]
     first, second = position.reshape(-1, 2).T
@@ -317,17 +296,14 @@ def _copy_suspect(X: Any, y: NDArray[np.int64], rng: np.random.Generator) -> Sus
     groups = connected_components(graph, directed=False)[1]
     if np.bincount(groups).max() > len(groups) / 5:  # a chain of near rows, not copies
         return None
-    selected = searched[np.concatenate([copied, others])]
     groups = np.concatenate([groups, groups.max() + 1 + np.arange(len(others))]).astype(np.int64)
     return Suspect(
         kind="copies",
         columns=(),
         found=f"{share:.0%} of the rows have an exact or near copy among the others",
         advice="Remove the copies, or keep them together: group= takes a column that names them",
-        rows=selected,
+        rows=searched[np.concatenate([copied, others])],
         groups=groups,
-        scored=np.ones(len(selected), bool),
-        codes=y[selected],
     )
 
 
@@ -340,8 +316,3 @@ def _near_copies(rows: Any, queries: NDArray[np.int64], k: int = 10) -> tuple[ND
     is_copy &= ids != queries[:, None]
     query, column = np.nonzero(is_copy)
     return np.column_stack([queries[query], ids[query, column]]), float(is_copy.any(axis=1).mean())
-
-
-def _shuffled(rows: NDArray, rng: np.random.Generator) -> NDArray:
-    """Return the rows with each column shuffled on its own."""
-    return rng.permuted(rows, axis=0)

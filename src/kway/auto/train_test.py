@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -54,50 +54,75 @@ def read_train_test(data: Any, reading: ReadOptions = DEFAULT_OPTIONS, test: Any
     rows, larger, weight = _weigh(rows, larger, reading, test)
     what = f"target {reading.target!r} of {rows.name}" if reading.target else f"the target of {rows.name}"
     what += "" if larger is None else " (in the rows that fit in memory)"
-    y = joined_labels(rows.required_labels(), (), reading.hierarchy) if reading.join_labels else rows.required_labels()
+
+    def spelled(y: NDArray, known: Any) -> NDArray:
+        """Return labels in the spelling of the known ones, with join_labels=True."""
+        return joined_labels(y, known, reading.hierarchy) if reading.join_labels else y
+
+    y = spelled(rows.required_labels(), ())
     labels, notes = checked_labels(y, what)
     if reading.hierarchy is not None:
         check_paths(labels.classes, reading.hierarchy, what)
     if reading.join_labels:
-        test_y = None if rows.test_y is None else joined_labels(rows.test_y, labels.classes, reading.hierarchy)
-        rows = replace(rows, y=y, test_y=test_y)
         larger = None if larger is None else replace(larger, classes=labels.classes)
-    columns = set(getattr(rows.rows, "column_names", ()))
-    every_row = TrainTest(
-        **{**vars(rows), "notes": (*rows.notes, *rows.left_out, *notes)},
-        labels=labels,
-        test_part="the test rows of the dataset",
-        kinds={c: kind for c, kind in reading.kinds.items() if c in columns},
-        larger=larger,
-        hierarchy=reading.hierarchy,
-        weight=weight,
-    )
-    if test is not None:
-        other = read_rows(test, replace(reading, group=None, order=None, id=None), rows.requirements())
-        other = without_zero_weights(other, f"weight {weight!r} of {other.name}")
-        split = replace(
-            every_row,
-            test_rows=other.rows,
-            test_y=joined_labels(other.required_labels(), labels.classes, reading.hierarchy)
-            if reading.join_labels
-            else other.required_labels(),
-            test_weights=other.weights,
-            notes=(*every_row.notes, *other.left_out, *shared_note(rows.rows, other.rows)),
-            test_part=f"the rows of {test}",
-        )
-    elif rows.test_rows is not None and rows.test_y is not None:
-        split = every_row
-    else:
-        split = _split_off_test(every_row, seed)
+    data = as_training_rows(rows, reading, y, labels, notes)
+    data = replace(data, larger=larger, hierarchy=reading.hierarchy, weight=weight)
+    split = with_test_rows(data, reading, test, seed, lambda y: spelled(y, labels.classes))
     if (labels.classes.dtype.kind in "UO") == (split.test_y.dtype.kind in "UO"):  # else scoring raises an error
         check_known(split.test_y, split.labels.classes, split.test_part)
     return split
 
 
-def _split_off_test(data: TrainTest, seed: int) -> TrainTest:
+def as_training_rows(
+    rows: LabeledRows, reading: ReadOptions, y: NDArray, labels: Labels, notes: Iterable[str] = ()
+) -> TrainTest:
+    """Return all rows as training rows, with the test rows of a dataset; y (n,) are their labels before encoding."""
+    columns = set(getattr(rows.rows, "column_names", ()))
+    return TrainTest(
+        **{**vars(rows), "y": y, "notes": (*rows.notes, *rows.left_out, *notes)},
+        labels=labels,
+        test_part="the test rows of the dataset",
+        kinds={c: kind for c, kind in reading.kinds.items() if c in columns},
+    )
+
+
+def read_test_rows(test: Any, reading: ReadOptions, rows: LabeledRows) -> LabeledRows:
+    """Read the rows of `test` in the form of the training rows."""
+    return read_rows(test, replace(reading, group=None, order=None, id=None), rows.requirements())
+
+
+def with_test_rows(
+    data: TrainTest,
+    reading: ReadOptions,
+    test: Any,
+    seed: int,
+    spelled: Callable[[NDArray], NDArray],
+    strata: NDArray[np.int64] | None = None,
+) -> TrainTest:
+    """Return the rows with test rows: those of `test`, those of the dataset, or a fifth of the rows.
+
+    `spelled` changes labels of test rows to the spelling of the training rows. Drawn rows are stratified by class, or
+    by the numbers `strata` (n,), those of the rarest label of each row.
+    """
+    if test is not None:
+        other = read_test_rows(test, reading, data)
+        other = without_zero_weights(other, f"weight {data.weight!r} of {other.name}")
+        notes = (*data.notes, *other.left_out, *shared_note(data.rows, other.rows))
+        return replace(
+            data, test_rows=other.rows, test_y=spelled(other.required_labels()), test_weights=other.weights,
+            notes=notes, test_part=f"the rows of {test}",
+        )  # fmt: skip
+    if data.test_rows is not None and data.test_y is not None:
+        return replace(data, test_y=spelled(data.test_y))
+    return _split_off_test(data, seed, strata)
+
+
+def _split_off_test(data: TrainTest, seed: int, strata: NDArray[np.int64] | None) -> TrainTest:
     larger, n = data.larger, data.n
-    train, test = split_test(data.labels.codes, min(HELD_OUT_SHARE, MAX_TEST_ROWS / n), data.groups, data.order, seed)
-    drawn = "stratified by class" if data.groups is None else "no group in both parts"
+    codes = data.labels.codes if strata is None else strata
+    train, test = split_test(codes, min(HELD_OUT_SHARE, MAX_TEST_ROWS / n), data.groups, data.order, seed)
+    drawn = "stratified by class" if strata is None else "stratified by the rarest label"
+    drawn = drawn if data.groups is None else "no group in both parts"
     part = f"{len(test) / n:.0%} of the rows, {drawn if data.order is None else 'the last in order'}"
     if larger is not None:
         larger = larger.without(test, data.groups, data.order)
@@ -198,10 +223,8 @@ def check_paths(classes: NDArray, sep: str, what: str) -> None:
         )
 
 
-def labels_at(labels: Labels, rows: NDArray[np.int64] | None) -> Labels:
-    """Return the labels of some rows (None: all), with the classes that occur among them."""
-    if rows is None:
-        return labels
+def labels_at(labels: Labels, rows: NDArray[np.int64]) -> Labels:
+    """Return the labels of some rows, with the classes that occur among them."""
     present, codes = np.unique(labels.codes[rows], return_inverse=True)
     return Labels(labels.classes[present], codes.astype(np.int64, copy=False))
 

@@ -59,12 +59,9 @@ class Tuned(Printed):
         ]  # fmt: skip
 
     def _table(self) -> Table:
-        setting = ", ".join(f"{name} {_short(value)}" for name, value in self.best.items())
-        title = f"best setting of {type(self.estimator).__name__}: {setting}"
-        lines = [
-            (", ".join(f"{name} {_short(value)}" for name, value in s.items()), f"{mean:.4f}")
-            for s, mean in zip(self.scan.settings, np.nanmean(self.scan.accuracy, axis=0).tolist())
-        ]
+        title = f"best setting of {type(self.estimator).__name__}: {_in_words(self.best)}"
+        means = np.nanmean(self.scan.accuracy, axis=0).tolist()
+        lines = [(_in_words(setting), f"{mean:.4f}") for setting, mean in zip(self.scan.settings, means)]
         more = f"accuracy of the best setting {self.accuracy:.4f} ± {self.std:.4f}"
         return Table(title, ("setting", "accuracy"), lines, more)
 
@@ -172,5 +169,7 @@ def _linear(estimator: Any) -> LinearFamily:
     return LinearFamily("linear", name, str(loss), params=params)
 
 
-def _short(value: Any) -> str:
-    return short_number(value) if isinstance(value, float) else str(value)
+def _in_words(setting: dict[str, Any]) -> str:
+    """Return the hyperparameters of a setting with their values."""
+    values = {name: short_number(value) if isinstance(value, float) else value for name, value in setting.items()}
+    return ", ".join(f"{name} {value}" for name, value in values.items())

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from kway.auto.compare_data import DataComparison
 from kway.auto.race.folds import FEW_ROWS
-from kway.auto.race.pool import Pool, held_out_predictions, n_complete_folds
+from kway.auto.race.pool import Pool, own_predictions
 from kway.confidence.blend import log_probabilities
 from kway.neighbors import NeighborsClassifier
 from kway.neighbors.agreement import without_self
@@ -116,21 +116,16 @@ def out_of_fold(chosen: DataComparison, pool: Pool | None) -> OutOfFold | None:
     The blend predicts if there is one, else the best family.
     """
     race = chosen.comparison.race
-    if race is None or race.all_rows == 0:
-        return None
     if pool is not None:
-        n_folds = int(pool.fold.max()) + 1
-        tables = [pool.held_out[name].probabilities(pool.codes) for name in pool.weights]
+        rows = race.held_out_rows(int(pool.fold.max()) + 1)
+        tables = [pool.held_out[name].probabilities() for name in pool.weights]
         weighted = [weight * log_probabilities(p) for weight, p in zip(pool.weights.values(), tables)]
         p = softmax(np.sum(weighted, axis=0))
     else:
-        runner = race.runners[chosen.comparison.best.model]
-        n_folds = n_complete_folds(runner, race)
-        held_out = held_out_predictions(runner, race, n_folds, chosen.options.seed)
+        held_out, rows = own_predictions(race, chosen.comparison.best.model, chosen.options.seed)
         if held_out is None:
             return None
-        p = held_out.probabilities(np.concatenate([race.codes[race.splits[fold].held_out] for fold in range(n_folds)]))
-    rows = np.concatenate([race.splits[fold].held_out for fold in range(n_folds)])
+        p = held_out.probabilities()
     return OutOfFold(rows, p, _learned_elsewhere(race.codes, race.folds, rows))
 
 

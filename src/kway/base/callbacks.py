@@ -55,27 +55,21 @@ def callback_task(model: Any, X: Any, y: Any, weight: Any, task: str) -> Iterato
     arguments = {"estimator": model, "X": X, "y": y, "metadata": metadata}
     with callback_context(model, task) as context:
         context.call_on_fit_task_begin(**arguments)
-        with _iterations(context, arguments) as watch:
+
+        def begin() -> Any:
+            return context.subcontext(task_name="iteration").call_on_fit_task_begin(**arguments)
+
+        iteration = begin()
+
+        def watch(attributes: Attributes) -> bool:
+            """End the subtask of an iteration and begin the next; the last one does not run."""
+            nonlocal iteration
+            stop = iteration.call_on_fit_task_end(**arguments, reconstruction_attributes=attributes)
+            iteration = begin()
+            return bool(stop)
+
+        try:
             yield watch
+        finally:
+            iteration.call_on_fit_task_end(estimator=model)
         context.call_on_fit_task_end(**arguments, reconstruction_attributes={})
-
-
-@contextmanager
-def _iterations(context: Any, arguments: dict[str, Any]) -> Iterator[Watch]:
-    """Yield a function that ends the subtask of an iteration and begins the next; the last one does not run."""
-
-    def begin() -> Any:
-        return context.subcontext(task_name="iteration").call_on_fit_task_begin(**arguments)
-
-    current = begin()
-
-    def watch(attributes: Attributes) -> bool:
-        nonlocal current
-        stop = current.call_on_fit_task_end(**arguments, reconstruction_attributes=attributes)
-        current = begin()
-        return bool(stop)
-
-    try:
-        yield watch
-    finally:
-        current.call_on_fit_task_end(estimator=arguments["estimator"])

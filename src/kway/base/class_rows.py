@@ -211,6 +211,12 @@ def best_columns(table: NDArray, k: int) -> NDArray[np.int64]:
     return columns
 
 
+def best_of_table(table: NDArray, k: int) -> TopK:
+    """Return the k largest values per row of a table (m, c), with their columns."""
+    columns = best_columns(table, k)
+    return TopK(columns, np.take_along_axis(table, columns, axis=1))
+
+
 def lift_winners(table: NDArray, winners: NDArray[np.int64]) -> NDArray:
     """Make the winner (m,) of each row its argmax in the table (m, c), in place.
 

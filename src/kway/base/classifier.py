@@ -332,8 +332,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         values, baselines = zip(*parts)
         joined = sp.vstack(values, "csr") if sp.issparse(values[0]) else np.concatenate(values)
         contributions = Contributions(self.classes_[codes], joined, np.concatenate(baselines))
-        names = getattr(self, "feature_names_in_", None)
-        return contributions if names is None else contributions.named(names)
+        return contributions.named(getattr(self, "feature_names_in_", None))
 
     # ---- fitting and model files
 

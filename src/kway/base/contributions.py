@@ -95,9 +95,9 @@ class Contributions(Printed):
         """Return the name of a column, or its number if it has none."""
         return str(column) if self.names is None else self.names[column]
 
-    def named(self, names: Sequence[str]) -> Contributions:
-        """Return the same contributions with names of the columns."""
-        return replace(self, names=tuple(map(str, names)))
+    def named(self, names: Sequence[str] | None) -> Contributions:
+        """Return the same contributions with names of the columns, or without if they are not known."""
+        return replace(self, names=None if names is None else tuple(map(str, names)))
 
     def _table(self) -> Table:
         def cells(i: int) -> tuple[Any, ...]:

@@ -23,7 +23,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from kway.base.class_rows import best_columns
+from kway.base.class_rows import best_of_table
 from kway.base.classifier import Classifier, on_own_threads
 from kway.errors import InputError, KindError, ModelFileError
 from kway.parameters import checked_k
@@ -80,9 +80,7 @@ class PassesRowsOn(Classifier):
 
     def _best_of_block(self, rows: Any, k: int) -> TopK:
         """Return the k best classes of a block of rows, from a table of all classes."""
-        p = self._shares(rows)
-        codes = best_columns(p, k)
-        return TopK(codes, np.take_along_axis(p, codes, axis=1))
+        return best_of_table(self._shares(rows), k)
 
     def _entries(self) -> int:
         return len(self.classes_)

@@ -40,6 +40,23 @@ if TYPE_CHECKING:
     from kway.auto.job import JobResult
     from kway.auto.multilabel import MultilabelResult
 
+FiguresOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--figures",
+        metavar="FOLDER",
+        help="Folder in which to save the figures of the report as SVG and PNG files. By default they are not saved.",
+    ),
+]
+TestOption = Annotated[
+    str | None,
+    typer.Option(
+        "--test",
+        metavar="FILE",
+        help="File with the test rows. By default, the test rows of the dataset if it has some, else a fifth of DATA "
+        "(at most 50,000 rows).",
+    ),
+]
 VerboseOption = Annotated[
     bool,
     typer.Option(
@@ -95,24 +112,8 @@ def fit(
     report: Annotated[Path, typer.Option("--report", metavar="FILE", help="HTML report to write.")] = Path(
         "report.html"
     ),
-    figures: Annotated[
-        Path | None,
-        typer.Option(
-            "--figures",
-            metavar="FOLDER",
-            help="Folder in which to save the figures of the report as SVG and PNG files. By default they are not "
-            "saved.",
-        ),
-    ] = None,
-    test: Annotated[
-        str | None,
-        typer.Option(
-            "--test",
-            metavar="FILE",
-            help="File with the test rows. By default, the test rows of the dataset if it has some, else a fifth of "
-            "DATA (at most 50,000 rows).",
-        ),
-    ] = None,
+    figures: FiguresOption = None,
+    test: TestOption = None,
     cluster: ClusterOption = False,
     address: AddressOption = None,
     force: ForceOption = False,
@@ -167,14 +168,13 @@ def _fit_label_sets(
     data: str, reading: ReadOptions, options: FitOptions, test: str | None, out: Path, report: Path, json: bool
 ) -> None:
     """Run the job for several labels per row, and print and write its results."""
-    from kway.auto.multilabel import check_options, read_label_sets, run_multilabel
+    from kway.auto.multilabel import read_label_sets, run_multilabel
     from kway.cli.multilabel import multilabel_facts, show_multilabel
 
     started = time.perf_counter()
-    check_options(reading, options)
     with live_view():
         announce_compilation()
-        found = run_multilabel(read_label_sets(data, reading, test, options.seed), reading, options, started)
+        found = run_multilabel(read_label_sets(data, reading, options, test), reading, options, started)
     if not json:
         for note in found.data.notes:
             say_note(note)

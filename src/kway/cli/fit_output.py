@@ -66,11 +66,11 @@ def data_facts(data: TrainTest, n_features: int, n_classes: int) -> dict[str, An
 
 def fit_facts(result: JobResult, seconds: float) -> dict[str, Any]:
     """Return what `kway fit --json` prints, without the names of the files."""
+    from kway.auto.evaluation import measured, verdict
     from kway.auto.hierarchy import job_levels
-    from kway.auto.verdict import measured, verdict
 
     runner, comparison, levels = result.runner_up, result.comparison, job_levels(result)
-    scores = result.evaluation.scores
+    scores, wrong = result.evaluation.scores, result.wrong_labels
     data = data_facts(result.data, result.X.shape[1], len(result.model.classes_))
     return {
         **_race_facts(comparison, result.leaks),
@@ -80,7 +80,7 @@ def fit_facts(result: JobResult, seconds: float) -> dict[str, Any]:
         "verdict": verdict(scores, result.baselines["majority class"]) or None,
         "test": vars(scores),
         "test_score": measured(scores, comparison.measure.name),
-        "models": [row.record() for row in result.leaderboard],
+        "models": [row.record() for row in result.comparison.rows],
         "sets": None if result.sets is None else _guarantee_facts(result.sets, "size", "coverage"),
         "unknown": None if result.unknown is None else _guarantee_facts(result.unknown, "answered", "accuracy"),
         "costs": None
@@ -88,7 +88,7 @@ def fit_facts(result: JobResult, seconds: float) -> dict[str, Any]:
         else {**vars(result.costs), "saving": result.costs.saving, "text": str(result.costs)},
         "levels": None if levels is None else levels.records(),
         "more_rows": None if result.curve is None else str(result.curve),
-        "wrong_labels": _wrong_label_facts(result),
+        "wrong_labels": None if wrong is None else {"rows": len(wrong.suspects.rows), "judged": wrong.judged},
         "baselines": result.baselines,
         "runner_up": None if runner is None else {**vars(runner), "test": vars(runner.test)},
         "temperature": result.temperature,
@@ -97,12 +97,6 @@ def fit_facts(result: JobResult, seconds: float) -> dict[str, Any]:
         "stages": result.seconds,
         "data": {**data, "fitted_rows": result.fitted_rows},
     }
-
-
-def _wrong_label_facts(result: JobResult) -> dict[str, Any] | None:
-    """Return how many training rows have a label that is probably wrong, of how many that were judged."""
-    wrong = result.wrong_labels
-    return None if wrong is None else {"rows": len(wrong.suspects.rows), "judged": wrong.judged}
 
 
 def _guarantee_facts(result: Tradeoff, x: str, y: str) -> dict[str, Any]:

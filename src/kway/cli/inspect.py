@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kway.auto.fit_options import FitOptions
-from kway.cli.options import DataArgument, ForceOption, JsonOption, as_usage, with_options
+from kway.cli.options import DataArgument, ForceOption, JsonOption, RowsFileOption, check_rows_file, with_options
 from kway.cli.output import emit_json, live_view, safe, say, say_note, show_table
 from kway.tables.read_options import ReadOptions
 from kway.text_tables import count
@@ -47,10 +46,7 @@ def inspect(
             help="Number of rows to list, most suspicious first. By default, all rows whose label is probably wrong.",
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="File to write the rows to: csv, jsonl (or .gz) or parquet."),
-    ] = None,
+    out: RowsFileOption = None,
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -63,16 +59,12 @@ def inspect(
     """
     from kway.auto.inspection import COLUMNS, inspect_rows
     from kway.errors import UsageError
-    from kway.tables.outputs import Output, check_places, has_columns
-    from kway.tables.sources.writing import format_of, write_columns
+    from kway.tables.sources.writing import write_columns
 
     if by is not None and test is not None:
         raise UsageError("--test compares DATA with test rows while models learn from it; leave it out with --by")
     if out is not None:
-        with as_usage():
-            format_of(out)
-        ours = Output("--out", out, "file of inspected rows", lambda path: has_columns(path, COLUMNS))
-        check_places([ours], {"DATA": data, "--by": by, "--test": test}, force)
+        check_rows_file(out, "file of inspected rows", COLUMNS, {"DATA": data, "--by": by, "--test": test}, force)
     with live_view():
         found = (
             inspect_rows(data, reading, options, test, rows) if by is None else _by(by, data, reading, options, rows)

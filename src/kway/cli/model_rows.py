@@ -96,19 +96,20 @@ class ModelReader:
         if self._as_numbers:
             self._check_image(rows)
             rows = number_rows(rows, self.requirements.columns)
-        if self.reading.join_labels and rows.y is not None and self.separator is not None:
-            from kway.tables.sources.labels import joined_sets
-
-            rows = replace(rows, y=joined_sets(rows.y, self.separator, self.model.classes_.tolist()))
-        elif self.reading.join_labels and rows.y is not None:
-            from kway.tables.sources.labels import joined_labels
-
-            known = self.model.classes_.tolist(), self.hierarchy
-            test_y = None if rows.test_y is None else joined_labels(rows.test_y, *known)
-            rows = replace(rows, y=joined_labels(rows.y, *known), test_y=test_y)
         if rows.test_rows is not None:
-            return ModelRows(rows.test_rows, rows.test_y, rows.kept_columns)
-        return ModelRows(rows.rows, rows.y, rows.kept_columns)
+            return ModelRows(rows.test_rows, self._spelled(rows.test_y), rows.kept_columns)
+        return ModelRows(rows.rows, self._spelled(rows.y), rows.kept_columns)
+
+    def _spelled(self, y: NDArray | None) -> NDArray | None:
+        """Return labels in the spelling of the classes of the model, with --join-labels."""
+        from kway.tables.sources.labels import joined_labels, joined_sets
+
+        if y is None or not self.reading.join_labels:
+            return y
+        known = self.model.classes_.tolist()
+        if self.separator is None:
+            return joined_labels(y, known, self.hierarchy)
+        return joined_sets(y, self.separator, known)
 
     def _note_skipped(self, rows: LabeledRows) -> None:
         """Print notes on images, lines, rows and cells that were left out."""

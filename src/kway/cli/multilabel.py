@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,8 +21,8 @@ def multilabel_facts(result: MultilabelResult) -> dict[str, Any]:
     return {
         "best": best.model,
         "setting": dict(best.setting),
-        "test": vars(result.evaluation.scores),
-        "models": [row.record() for row in result.comparison.rows],
+        "test": vars(result.scores),
+        "models": list(map(asdict, result.comparison.rows)),
         "metric": result.comparison.measure,
         "baseline": result.baseline,
         "notes": list(result.notes),
@@ -52,7 +53,7 @@ def show_multilabel(result: MultilabelResult) -> None:
         if note not in data.notes:
             say_note(note)
     say(f"Winner: [bold green]{comparison.best.model}[/], fitted again on all training rows.")
-    show_set_scores(result.evaluation.scores, f"rows not used in training ({data.test_part})")
+    show_set_scores(result.scores, f"rows not used in training ({data.test_part})")
     say(f"Baseline: every label for every row has micro F1 {result.baseline:.4f}.")
 
 
@@ -91,10 +92,9 @@ def evaluate_label_sets(fitted: Any, blocks: Any, name: str, skipped: list[str],
 def predicted_sets(model: Any, X: Any, topk: int | None, proba: bool, as_lists: bool) -> dict[str, NDArray]:
     """Return the columns `prediction` (lists, or text with the separator), label_1, score_1, ... and p_LABEL."""
     inner, p = model.estimator_, model.predict_proba(X)
-    label_lists = [inner.classes_[row].tolist() for row in p >= inner.thresholds_]
-    columns: dict[str, Any] = {"prediction": _objects(label_lists)}
+    columns: dict[str, Any] = {"prediction": inner.labels_of(p)}
     if not as_lists:
-        columns["prediction"] = np.array([inner.sep.join(labels) for labels in label_lists])
+        columns["prediction"] = np.array([inner.sep.join(labels) for labels in columns["prediction"]])
     if topk is not None:
         order = np.argsort(-p, axis=1, kind="stable")[:, :topk]
         for j in range(order.shape[1]):
@@ -103,9 +103,3 @@ def predicted_sets(model: Any, X: Any, topk: int | None, proba: bool, as_lists: 
     if proba:
         columns |= {f"p_{label}": p[:, j] for j, label in enumerate(inner.classes_.tolist())}
     return columns
-
-
-def _objects(values: list[Any]) -> NDArray:
-    array = np.empty(len(values), object)
-    array[:] = values
-    return array

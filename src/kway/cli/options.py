@@ -11,9 +11,10 @@ import functools
 import inspect
 import sys
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import fields
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -56,6 +57,10 @@ RowsArgument = Annotated[
         help="Rows in any format that `kway fit` accepts, a single image, or - for stdin. If DATA is the name of a "
         "dataset with test rows, only the test rows are used.",
     ),
+]
+RowsFileOption = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", metavar="FILE", help="File to write the rows to: csv, jsonl (or .gz) or parquet."),
 ]
 _CLUSTER = "Cluster"
 ClusterOption = Annotated[
@@ -183,6 +188,18 @@ def as_usage() -> Iterator[None]:
         raise
     except InputError as error:
         raise UsageError(str(error)) from error
+
+
+def check_rows_file(
+    out: Path, what: str, columns: Sequence[str], inputs: Mapping[str, str | Path | None], force: bool
+) -> None:
+    """Raise if --out has no known ending, or would replace an input or a file without these columns."""
+    from kway.tables.outputs import Output, check_places, has_columns
+    from kway.tables.sources.writing import format_of
+
+    with as_usage():
+        format_of(out)
+    check_places([Output("--out", out, what, lambda path: has_columns(path, columns))], inputs, force)
 
 
 @contextmanager

@@ -41,6 +41,17 @@ if TYPE_CHECKING:
     from kway.cli.predict_parts import PartsTask
 
 
+FormatOption = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        help="Format of the output: csv, jsonl or parquet. By default, the format given by the file extension of "
+        "--out, or csv for stdout.",
+    ),
+]
+
+
 @with_options
 def predict(
     model: ModelArgument,
@@ -55,15 +66,7 @@ def predict(
             help="File to write: csv, csv.gz, jsonl, jsonl.gz or parquet. By default, stdout.",
         ),
     ] = None,
-    format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="NAME",
-            help="Format of the output: csv, jsonl or parquet. By default, the format given by the file extension of "
-            "--out, or csv for stdout.",
-        ),
-    ] = None,
+    format: FormatOption = None,
     topk: Annotated[
         int | None,
         typer.Option("--topk", min=1, metavar="N", help="Also write the N best labels of each row with their scores."),
@@ -86,7 +89,7 @@ def predict(
     Example: kway predict model.kway new.csv --out predictions.csv
     """
     from kway.cli.model_rows import read_blocks
-    from kway.tables.sources.writing import write_blocks, write_stream
+    from kway.tables.sources.writing import write_blocks
 
     if cluster or address is not None:
         from kway.cli.predict_parts import PartsTask
@@ -104,15 +107,22 @@ def predict(
         n = write_blocks(blocks, out, output_format)
         emit_json({"rows": n, "out": str(out)}) if json else say(f"Wrote {count(n, 'prediction')} to {safe(out)}.")
     elif json:
-        columns = _joined(list(blocks))
+        columns = joined(list(blocks))
         emit_json({"rows": len(columns["prediction"]), "predictions": columns})
     else:
-        try:
-            out_bytes: Any = TerminalBytes(sys.stdout.buffer) if sys.stdout.isatty() else sys.stdout.buffer
-            write_stream(blocks, out_bytes, output_format)
-        except BrokenPipeError:  # the program that reads stdout has ended, as `head` does
-            silence_stdout()
-            raise typer.Exit(128 + signal.SIGPIPE) from None
+        _print_blocks(blocks, output_format)
+
+
+def _print_blocks(blocks: Iterator[dict[str, NDArray]], output_format: str) -> None:
+    """Write the predictions to stdout."""
+    from kway.tables.sources.writing import write_stream
+
+    try:
+        out: Any = TerminalBytes(sys.stdout.buffer) if sys.stdout.isatty() else sys.stdout.buffer
+        write_stream(blocks, out, output_format)
+    except BrokenPipeError:  # the program that reads stdout has ended, as `head` does
+        silence_stdout()
+        raise typer.Exit(128 + signal.SIGPIPE) from None
 
 
 def _predict_on_cluster(
@@ -249,10 +259,10 @@ def _abstention_columns(model: Any, X: Any) -> dict[str, NDArray]:
     return columns
 
 
-def _joined(blocks: list[dict[str, NDArray]]) -> dict[str, list[Any]]:
+def joined(blocks: list[dict[str, Any]]) -> dict[str, list[Any]]:
     """Join the blocks into one list of Python values per column."""
-    return {name: [v for block in blocks for v in _to_list(block[name])] for name in blocks[0]}
 
+    def as_list(values: Any) -> list[Any]:
+        return values.to_pylist() if hasattr(values, "to_pylist") else values.tolist()
 
-def _to_list(values: Any) -> list[Any]:
-    return values.to_pylist() if hasattr(values, "to_pylist") else values.tolist()
+    return {name: [v for block in blocks for v in as_list(block[name])] for name in blocks[0]}

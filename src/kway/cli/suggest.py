@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from kway.cli.options import EmbedOption, ForceOption, JsonOption, ModelArgument, as_usage, with_options
+from kway.cli.options import (
+    EmbedOption,
+    ForceOption,
+    JsonOption,
+    ModelArgument,
+    RowsFileOption,
+    check_rows_file,
+    with_options,
+)
 from kway.cli.output import emit_json, safe, say, show_table
 from kway.tables.read_options import ReadOptions
 from kway.text_tables import count
@@ -20,10 +27,7 @@ def suggest(
     reading: ReadOptions,
     rows: Annotated[int, typer.Option("--rows", "-n", min=1, metavar="N", help="Number of rows to choose.")] = 20,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random numbers.")] = 0,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="File to write the rows to: csv, jsonl (or .gz) or parquet."),
-    ] = None,
+    out: RowsFileOption = None,
     embed: EmbedOption = None,
     force: ForceOption = False,
     json: JsonOption = False,
@@ -39,15 +43,11 @@ def suggest(
     """
     from kway.auto.suggest import suggest_rows
     from kway.cli.model_rows import read_all
-    from kway.cli.predict import kept_names
-    from kway.tables.outputs import Output, check_places, has_columns
-    from kway.tables.sources.writing import format_of, write_columns
+    from kway.cli.predict import joined, kept_names
+    from kway.tables.sources.writing import write_columns
 
     if out is not None:
-        with as_usage():
-            format_of(out)
-        output = Output("--out", out, "file of suggested rows", lambda path: has_columns(path, ("row", "margin")))
-        check_places([output], {"MODEL": model, "POOL": pool}, force)
+        check_rows_file(out, "file of suggested rows", ("row", "margin"), {"MODEL": model, "POOL": pool}, force)
     fitted, pool_rows = read_all(model, pool, reading, needs_labels=False, embed=embed)
     chosen = suggest_rows(fitted, pool_rows.X, rows, seed)
     suggestions = chosen.columns()
@@ -56,10 +56,7 @@ def suggest(
     columns: dict[str, Any] = {"row": chosen.rows, **kept, **suggestions}
     if out is not None:
         write_columns(columns, out)
-    lists = {
-        name: values.to_pylist() if hasattr(values, "to_pylist") else values.tolist()
-        for name, values in columns.items()
-    }
+    lists = joined([columns])
     records = [dict(zip(lists, line)) for line in zip(*lists.values())]
     if json:
         emit_json({"rows": records, "out": out})

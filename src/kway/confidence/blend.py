@@ -44,7 +44,14 @@ from kway.confidence.splits import (
     make_splits,
     table_rows,
 )
-from kway.confidence.temperature import LOGS, SCORES, best_temperature, scale_fitted, score_blocks, score_held_out
+from kway.confidence.temperature import (
+    LOGS,
+    SCORES,
+    TemperatureScaledClassifier,
+    best_temperature,
+    score_blocks,
+    score_held_out,
+)
 from kway.errors import CombinationError, InputError
 from kway.labels import Labels, refuse_one_class
 from kway.measures import MIN_PROBABILITY
@@ -140,26 +147,30 @@ class HeldOut(NamedTuple):
     """Probabilities (n, K) of a classifier for rows that it was not trained on, or scores instead."""
 
     values: NDArray[np.float64]
+    codes: NDArray[np.int64]  # (n,) class codes of the rows
     source: str = LOGS  # LOGS for probabilities, SCORES for scores
     weights: NDArray | None = None  # (n,) of the rows; None if all rows have the same weight
 
-    def probabilities(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return probabilities (n, K); scores are divided by the temperature that fits the class codes (n,) best."""
+    def probabilities(self) -> NDArray[np.float64]:
+        """Return probabilities (n, K); scores are divided by the temperature that fits the classes best."""
         if self.source == LOGS:
             return self.values
-        return softmax(self.values / best_temperature(self.values, codes, weights=self.weights).temperature)
+        return softmax(self.values / best_temperature(self.values, self.codes, weights=self.weights).temperature)
 
-    def with_probabilities(self, fitted: Any, codes: NDArray[np.int64]) -> Any:
+    def with_probabilities(self, fitted: Any) -> Any:
         """Return the classifier `fitted` on all rows, wrapped with this temperature if it has only scores."""
         if self.source == LOGS:
             return fitted
         if isinstance(fitted, FeaturedClassifier):  # wrap the inner classifier, so that a blend still sees the features
-            return FeaturedClassifier.of(fitted.features_, self.scaled(fitted.estimator_, codes))
-        return self.scaled(fitted, codes)
+            return FeaturedClassifier.of(fitted.features_, self.scaled(fitted.estimator_))
+        return self.scaled(fitted)
 
-    def scaled(self, fitted: Any, codes: NDArray[np.int64]) -> Any:
-        """Return the classifier `fitted` on all rows with the temperature that fits the class codes (n,) best."""
-        return scale_fitted(fitted, self.values, codes, self.source, self.weights)
+    def scaled(self, fitted: Any) -> TemperatureScaledClassifier:
+        """Return the classifier `fitted` on all rows with the temperature that fits the classes best."""
+        scaled = TemperatureScaledClassifier(fitted, "prefit")
+        scaled._adopt(fitted)
+        scaled._scale_by(self.source, self.values, self.codes, self.weights)
+        return scaled
 
 
 class BlendClassifier(PassesRowsOn):
@@ -298,10 +309,10 @@ class BlendClassifier(PassesRowsOn):
         weight = _sample_weight(fit_params, members, len(rows.labels.codes))
         at, held_out = self._held_out(members, rows, weight)
         codes = rows.labels.codes[at]
-        tables = [each.probabilities(codes) for each in held_out]
+        tables = [each.probabilities() for each in held_out]
         weights = learn_weights(tables, codes, None if weight is None else weight[at])
         fitted = [
-            held.with_probabilities(_fit(member, rows, weight), codes) if member_weight else None
+            held.with_probabilities(_fit(member, rows, weight)) if member_weight else None
             for member, held, member_weight in zip(members, held_out, weights)
         ]
         self._set_members(rows.labels.classes, [member.name for member in members], fitted, weights, rows.X)
@@ -331,7 +342,7 @@ class BlendClassifier(PassesRowsOn):
             return tables
 
         at, tables = score_held_out(splits, [len(classes)] * len(members), rng, score)
-        return at, [HeldOut(table, source) for table, source in zip(tables, sources)]
+        return at, [HeldOut(table, codes[at], source) for table, source in zip(tables, sources)]
 
     def _set_members(
         self, classes: NDArray, names: Sequence[str], estimators: Sequence[Any], weights: NDArray, rows: Any

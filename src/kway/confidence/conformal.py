@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kway.base.class_rows import best_columns
+from kway.base.class_rows import best_of_table
 from kway.base.classifier import on_own_threads
 from kway.base.wrappers import DelegatedAnswers
 from kway.confidence import splits
@@ -350,9 +350,8 @@ def rank_classes(estimator: Any, X: Any, k: int) -> RankedClasses:
         labels, scores = estimator.predict_topk(X, k)
         codes = np.searchsorted(classes, labels).astype(np.int64, copy=False)
         return RankedClasses(codes, np.asarray(scores, np.float64), k == len(classes))
-    table = np.asarray(estimator.predict_proba(X), np.float64)  # (q, K)
-    order = best_columns(table, k)
-    return RankedClasses(order, np.take_along_axis(table, order, axis=1), k == len(classes))
+    best = best_of_table(np.asarray(estimator.predict_proba(X), np.float64), k)
+    return RankedClasses(*best, k == len(classes))
 
 
 def rank_until_decided(estimator: Any, X: Any, decide: Decide) -> None:

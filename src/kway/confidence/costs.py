@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kway.base.class_rows import best_columns
+from kway.base.class_rows import best_of_table
 from kway.base.classifier import Classifier
 from kway.base.wrappers import DelegatedAnswers, layers
 from kway.errors import InputError
@@ -110,9 +110,7 @@ class CostSensitiveClassifier(DelegatedAnswers):
         return -np.asarray(self.estimator_.predict_proba(rows), np.float64) @ self.costs_  # (m, K)
 
     def _best_of_block(self, rows: Any, k: int) -> TopK:
-        scores = self._scores(rows)
-        codes = best_columns(scores, k)
-        return TopK(codes, np.take_along_axis(scores, codes, axis=1))
+        return best_of_table(self._scores(rows), k)
 
     def _answer_type(self, rows: Any) -> np.dtype:
         return np.dtype(np.float64)

@@ -64,7 +64,6 @@ class LabelTree:
         names = sorted({sep.join(path[:depth]) for path in paths for depth in range(1, len(path) + 1)})
         number = {name: 1 + i for i, name in enumerate(names)}
         self.nodes = np.array([sep, *names])  # the root is written as the separator
-        self.levels = np.array([0, *(len(path_levels(name, sep)) for name in names)])  # level (m,) of each node
         deepest = max(map(len, paths))
         self.chains = np.zeros((len(paths), deepest + 1), np.int64)  # (K, L + 1), ends with the root, 0
         for row, path in zip(self.chains, paths):

@@ -143,7 +143,7 @@ class ImpostorStudy:
         The estimator is fitted on a part of the known rows, and the others determine the threshold.
         """
         split = hold_out(self.rows.labels.codes[known], _HELD_OUT, self.rng)
-        held_out = known[split.calibration]
+        held_out = known[split.held_out]
         train = self.rows.take(known[split.train])
         present, codes = np.unique(train.labels.codes, return_inverse=True)
         estimator = self.fit(train._replace(labels=Labels(train.labels.classes[present], codes)))

@@ -27,9 +27,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway import validation
-from kway.base.class_rows import best_columns
+from kway.base.class_rows import best_of_table
 from kway.base.classifier import Classifier, on_own_threads
-from kway.base.wrappers import add_prefix, remove_prefix
+from kway.base.wrappers import pack_inside, unpack_inside
 from kway.errors import InputError
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective import Objective
@@ -39,7 +39,6 @@ from kway.linear.solvers.registry import prepare
 from kway.neighbors import NeighborsClassifier
 from kway.parameters import check_parameters, one_of
 from kway.probabilities import sigmoid
-from kway.rows.blocks import count_rows, split_rows
 from kway.search.results import TopK
 from kway.tables.sources.labels import label_sets, split_set
 
@@ -147,28 +146,27 @@ class MultilabelClassifier(Classifier):
         _, ids = self.neighbors_.kneighbors(X)
         return neighbor_logits(ids, self.label_rows_, self.rates_)
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the probability of each label (n, K); the labels do not exclude each other."""
-        X = validation.rows(self, X, reset=False)
-        blocks = split_rows(X, count_rows(X), self._most_rows(len(self.classes_)))
-        return np.concatenate([calibrated(self.logits(block), self.rates_, self.calibration_) for block in blocks])
+    def _rows(self, X: Any) -> Any:
+        return validation.rows(self, X, reset=False, blocks=True)
 
     def _scores(self, rows: Any) -> NDArray[np.float64]:
         return self.logits(rows)
 
-    def _best(self, rows: Any, k: int, stated: bool) -> TopK:
-        return self._best_of_blocks(rows, lambda block: self._most_probable(block, k))
+    def _shares(self, rows: Any) -> NDArray[np.float64]:
+        """Return the probability of each label (n, K); the labels do not exclude each other."""
+        return calibrated(self.logits(rows), self.rates_, self.calibration_)
 
-    def _most_probable(self, rows: Any, k: int) -> TopK:
-        p = calibrated(self.logits(rows), self.rates_, self.calibration_)
-        codes = best_columns(p, k)
-        return TopK(codes, np.take_along_axis(p, codes, axis=1))
+    def _best(self, rows: Any, k: int, stated: bool) -> TopK:
+        return self._best_of_blocks(rows, lambda block: best_of_table(self._shares(block), k))
 
     def predict(self, X: Any) -> NDArray:
         """Return the labels of each row as a list, in an array (n,) of objects."""
-        predicted = self.predict_proba(X) >= self.thresholds_  # (n, K)
-        labels = np.empty(len(predicted), object)
-        labels[:] = [self.classes_[row].tolist() for row in predicted]
+        return self.labels_of(self.predict_proba(X))
+
+    def labels_of(self, p: NDArray[np.float64]) -> NDArray:
+        """Return the labels of each row as a list, in an array (n,) of objects, from probabilities (n, K)."""
+        labels = np.empty(len(p), object)
+        labels[:] = [self.classes_[row].tolist() for row in p >= self.thresholds_]
         return labels
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -180,24 +178,20 @@ class MultilabelClassifier(Classifier):
     # ---- model files
 
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
-        from kway.modelfile import pack
-
         arrays = {"rates": self.rates_, "calibration": self.calibration_, "thresholds": self.thresholds_}
         if self.kind == "linear":
             return {}, {**arrays, "weights": self.weights_, "biases": self.biases_}
-        manifest, inner = pack(self.neighbors_)
+        manifest, inner = pack_inside(_INNER, self.neighbors_)
         rows = {"rows.indptr": self.label_rows_.indptr, "rows.indices": self.label_rows_.indices}
-        return {"inner": manifest}, {**arrays, **rows, **add_prefix(_INNER, inner)}
+        return {"inner": manifest}, {**arrays, **rows, **inner}
 
     def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
-        from kway.modelfile import unpack
-
         self.rates_ = arrays["rates"]
         self.set_decisions(arrays["calibration"], arrays["thresholds"])
         if self.kind == "linear":
             self.weights_, self.biases_ = arrays["weights"], arrays["biases"]
             return
-        self.neighbors_ = unpack(facts["inner"], remove_prefix(_INNER, arrays))
+        self.neighbors_ = unpack_inside(_INNER, facts["inner"], arrays)
         indptr, indices = arrays["rows.indptr"], arrays["rows.indices"]
         shape = len(indptr) - 1, len(self.classes_)
         self.label_rows_ = sp.csr_matrix((np.ones(len(indices)), indices, indptr), shape)

@@ -33,10 +33,10 @@ ROUNDING = float(np.sqrt(np.finfo(np.float64).eps))  # tolerance when a count ti
 
 
 class Split(NamedTuple):
-    """Row numbers of the training part and of the held-out part."""
+    """Row numbers to learn from, and to be calibrated or scored on."""
 
     train: NDArray[np.int64]
-    calibration: NDArray[np.int64]
+    held_out: NDArray[np.int64]
 
 
 def table_rows(n_columns: int) -> int:
@@ -84,7 +84,7 @@ def make_splits(cv: Any, X: Any, codes: NDArray[np.int64], rng: np.random.Random
     else:
         pairs = cv.split(X, codes) if hasattr(cv, "split") else cv
         found = [Split(*(_row_numbers(rows, len(codes)) for rows in pair)) for pair in pairs]
-    return [split for split in found if len(split.calibration)]
+    return [split for split in found if len(split.held_out)]
 
 
 def make_one_split(cv: Any, X: Any, codes: NDArray[np.int64], rng: np.random.RandomState) -> Split:

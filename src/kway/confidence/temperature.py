@@ -131,13 +131,16 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
         splits.check_cv(self.cv, folds=True)
         self._forget()
         rows = self._check_rows(X, y, params)
-        fitted = self._prefit() if self._is_prefit() else self._fit_copy(rows)
+        self._calibrate(self._prefit() if self._is_prefit() else self._fit_copy(rows), rows)
+        return self
+
+    def _calibrate(self, fitted: Any, rows: LabeledRows) -> None:
+        """Store the estimator, which is `fitted` on all rows, and learn T from rows that copies of it have not seen."""
         self._adopt(fitted)
         rng = self._rng()
         sample = np.sort(rng.permutation(len(rows.labels.codes))[:SAMPLE_ROWS])
         source = pick_source(fitted, take_rows(rows.X, sample))
         self._scale_by(source, *self._score_calibration_rows(rows, source, rng))
-        return self
 
     @on_own_threads
     def _scale_by(
@@ -167,7 +170,7 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
 
         def score(split: Split) -> list[NDArray[np.float64]]:
             estimator = self.estimator_ if self._is_prefit() else self._fit_copy(rows.take(split.train))
-            held_out = split.calibration
+            held_out = split.held_out
             return [score_blocks(estimator, take_rows(rows.X, held_out), source, len(held_out))]
 
         positions, (values,) = score_held_out(self._splits(rows, rng), [width], rng, score)
@@ -238,24 +241,6 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
             stored = f"{when}.edges" in arrays
             diagram = Reliability(*(arrays[f"{when}.{field}"] for field in Reliability._fields)) if stored else None
             setattr(self, f"reliability_{when}_", diagram)
-
-
-def scale_fitted(
-    model: Any,
-    values: NDArray[np.float64],
-    codes: NDArray[np.int64],
-    source: str = LOGS,
-    weights: NDArray | None = None,
-) -> TemperatureScaledClassifier:
-    """Return a fitted model with a temperature, learned from `values` (m, K) of held-out rows and their classes (m,).
-
-    `source` states whether the values are probabilities (LOGS) or scores (SCORES). `weights` (m,) are those of the
-    rows, by default equal ones.
-    """
-    scaled = TemperatureScaledClassifier(model, "prefit")
-    scaled._adopt(model)
-    scaled._scale_by(source, values, codes, weights)
-    return scaled
 
 
 def _loss_and_reliability(p: NDArray[np.float64], codes: NDArray[np.int64]) -> tuple[float, Reliability | None]:

@@ -17,14 +17,13 @@ figures       which figures the report shows, with their titles and texts: one f
 from kway.report.charts import cross_validation, history, leaderboard, reliability, tradeoff
 from kway.report.confusion import confusion_matrix
 from kway.report.mistakes import Mistake, worst_mistakes
-from kway.report.model_views import decision_regions, projected_regions, weight_templates, where_it_looks
+from kway.report.model_views import projected_regions, weight_templates, where_it_looks
 from kway.report.style import save, to_svg
 
 __all__ = [
     "Mistake",
     "confusion_matrix",
     "cross_validation",
-    "decision_regions",
     "history",
     "leaderboard",
     "projected_regions",

@@ -80,12 +80,17 @@ def cross_validation(
     )  # fmt: skip
     if chosen is not None:
         _mark_chosen(axes, x, mean, chosen, name)
+    _write_ticks(axes, x, log)
+    style.legend_above(axes)
+    return figure
+
+
+def _write_ticks(axes: Any, x: NDArray, log: bool) -> None:
+    """Write powers on a logarithmic axis, and only whole numbers for values that are whole."""
     if log:
         style.powers(axes.xaxis)
     elif (x == np.round(x)).all():
         axes.xaxis.get_major_locator().set_params(integer=True)
-    style.legend_above(axes)
-    return figure
 
 
 def _mark_chosen(axes: Any, x: NDArray, mean: NDArray, chosen: float, name: str) -> None:
@@ -234,22 +239,9 @@ def leaderboard(
         style.write_empty(axes, "no model was compared")
         return figure
     start = _axis_start(values, spread)
-    rows = np.arange(len(values))
-    colors = [style.ACCENT, *[style.tint(style.ACCENT, 0.45)] * (len(values) - 1)]
-    axes.barh(rows, values - start, left=start, height=0.62, color=colors, zorder=2)
-    has_spread = spread > 0  # one fold has none
-    axes.errorbar(
-        values[has_spread],
-        rows[has_spread],
-        xerr=spread[has_spread],
-        fmt="none",
-        ecolor=style.INK,
-        elinewidth=1,
-        capsize=2.5,
-        zorder=3,
-    )
-    _write_values(axes, rows, values, spread, stds is not None)
-    axes.set_yticks(rows, labels)
+    _draw_bars(axes, values, spread, start)
+    _write_values(axes, values, spread, stds is not None)
+    axes.set_yticks(np.arange(len(values)), labels)
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()
     label_parts = [score_name if start <= 0 else f"{score_name} (the axis starts at {start:g})"]
@@ -262,6 +254,18 @@ def leaderboard(
     return figure
 
 
+def _draw_bars(axes: Any, values: NDArray, spread: NDArray, start: float) -> None:
+    """Draw one bar per value from `start`, with its spread; the first is highlighted."""
+    rows = np.arange(len(values))
+    colors = [style.ACCENT, *[style.tint(style.ACCENT, 0.45)] * (len(values) - 1)]
+    axes.barh(rows, values - start, left=start, height=0.62, color=colors, zorder=2)
+    has_spread = spread > 0  # one fold has none
+    axes.errorbar(
+        values[has_spread], rows[has_spread], xerr=spread[has_spread], fmt="none", ecolor=style.INK, elinewidth=1,
+        capsize=2.5, zorder=3,
+    )  # fmt: skip
+
+
 def _axis_start(values: NDArray, spread: NDArray) -> float:
     """Return 0, or a round number below the lowest score if all bars would look the same."""
     lowest, highest = float((values - spread).min()), float((values + spread).max())
@@ -272,8 +276,8 @@ def _axis_start(values: NDArray, spread: NDArray) -> float:
     return float(np.round(max(0.0, np.floor((lowest - height / 2) / step) * step), 12))
 
 
-def _write_values(axes: Any, rows: NDArray, values: NDArray, spread: NDArray, with_spread: bool) -> None:
-    for row, value, std in zip(rows, values, spread):
+def _write_values(axes: Any, values: NDArray, spread: NDArray, with_spread: bool) -> None:
+    for row, (value, std) in enumerate(zip(values, spread)):
         text = f"{value:.3f} ± {std:.3f}" if with_spread and std > 0 else f"{value:.3f}"
         axes.annotate(
             text, (value + std, row), xytext=(6, 0), textcoords="offset points", va="center", fontsize=style.TEXT,

@@ -49,13 +49,12 @@ def draw_drift(drift: Drift, max_columns: int = 8) -> Figure:
         axes.set_visible(False)
     for axes, column in zip(panels, columns):
         positions = np.arange(len(column.bins))
-        name = style.literal(style.shorten(column.name))
         note = f"p = {column.adjusted:.2g}" if column.adjusted < drift.level else "no drift"
-        style.dress(axes, f"{name} ({note})", "", "share of rows", grid="y")
+        style.dress(axes, f"{style.shorten(column.name)} ({note})", "", "share of rows", grid="y")
         axes.bar(positions - 0.2, column.before, 0.4, color=style.FAINT, label="training")
         axes.bar(positions + 0.2, column.after, 0.4, color=style.ACCENT, label="new")
         step = max(1, -(-len(positions) // 6))
-        names = [style.literal(style.shorten(label, 14)) for label in column.bins]
+        names = [style.shorten(label, 14) for label in column.bins]
         axes.set_xticks(positions[::step], names[::step], rotation=30, ha="right")
     if columns:
         style.legend(panels[0])

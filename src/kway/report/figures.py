@@ -130,7 +130,7 @@ def _write_files(name: str, figure: Figure, document: bytes, folder: Path) -> OS
 
 @picture("leaderboard", "Leaderboard")
 def _leaderboard(result: JobResult) -> Drawn:
-    lines = result.leaderboard
+    lines = result.comparison.rows
     measure = result.comparison.measure if result.comparison.measure.rises else ACCURACY  # longer bars must be better
     by_measure = measure is not ACCURACY
     figure = charts.leaderboard(
@@ -237,7 +237,7 @@ def _regions(result: JobResult) -> Drawn | None:
     # points of the plane are far from all rows, so a neighbor search skips little: 160^2 points take 15 s
     resolution = 160 if _winner(result, LinearFamily) is not None else 80 // min(step, 2)
     line = next(
-        (s for s in result.leaderboard if _takes(s, X)), None
+        (s for s in result.comparison.rows if _takes(s, X)), None
     )  # a blend takes raw rows, so its best member is drawn
     if line is None:
         return None
@@ -321,14 +321,11 @@ def _more_rows(result: JobResult) -> Drawn | None:
 def _mistakes_picture(result: JobResult) -> Drawn | None:
     if bool((result.evaluation.predicted == result.data.test_y).all()):
         return None
-    shape, mistakes = picture_shape(result), find_mistakes(result)
     text = (
         "The wrong predictions of highest confidence, with their nearest training rows. Blue neighbors have the true "
         "class, so the model is at fault. Orange neighbors have the predicted class, so a label may be wrong."
     )
-    if shape is None:
-        return Drawn(None, text, mistakes)
-    return Drawn(worst_mistakes(mistakes, shape, title=""), text)
+    return _draw_mistakes(result, find_mistakes(result), text)
 
 
 @picture("wrong-labels", "Suspicious labels")
@@ -336,16 +333,19 @@ def _wrong_labels(result: JobResult) -> Drawn | None:
     wrong = result.wrong_labels
     if wrong is None or not len(wrong.suspects.rows):
         return None
-    shape, mistakes = picture_shape(result), find_suspects(result)
     text = (
         f"{len(wrong.suspects.rows):,} of {wrong.judged:,} labels of training rows are suspicious: models that were "
         "not trained on these rows predict another class with confidence. Either the label or the model is wrong, so "
         "look at each row. The least probable labels come first; `true` is the label in the data. kway inspect writes "
         "all of them to a file."
     )
-    if shape is None:
-        return Drawn(None, text, mistakes)
-    return Drawn(worst_mistakes(mistakes, shape, title=""), text)
+    return _draw_mistakes(result, find_suspects(result), text)
+
+
+def _draw_mistakes(result: JobResult, mistakes: list[Mistake], text: str) -> Drawn:
+    """Draw mistakes if the rows are images; the page lists others as text."""
+    shape = picture_shape(result)
+    return Drawn(None, text, mistakes) if shape is None else Drawn(worst_mistakes(mistakes, shape, title=""), text)
 
 
 @picture("where", "Where the model looks")
@@ -396,5 +396,5 @@ def _winner(result: JobResult, kind: type) -> LeaderboardRow | None:
 def _most_folds(result: JobResult, kind: type) -> LeaderboardRow | None:
     """Return the family of a kind that was run on most folds, because one that was stopped early has no spread."""
     families = result.comparison.families
-    lines = [line for line in result.leaderboard if isinstance(families.get(line.model), kind)]
+    lines = [line for line in result.comparison.rows if isinstance(families.get(line.model), kind)]
     return max(lines, key=lambda line: len(line.fold_accuracy), default=None)

@@ -64,40 +64,43 @@ def find_mistakes(result: JobResult, max_mistakes: int = 6, k: int = 4) -> list[
     if not len(wrong):
         return []
     distances, nearest = _nearest_training_rows(result, result.test_X[wrong], min(k, result.data.n))
-    queries, neighbors = _as_drawn(result, result.data.test_rows, wrong, nearest)
-    confidence = result.evaluation.confidence
-    return [
-        Mistake(
-            queries[i],
-            str(y[row]),
-            str(predicted[row]),
-            neighbors[i],
-            [str(label) for label in result.data.y[nearest[i]].tolist()],
-            distances[i].tolist(),
-            None if confidence is None else float(confidence[row]),
-        )
-        for i, row in enumerate(wrong)
-    ]
+    confidence = None if result.evaluation.confidence is None else result.evaluation.confidence[wrong]
+    neighbors = nearest, distances
+    return _with_neighbors(result, result.data.test_rows, wrong, neighbors, y[wrong], predicted[wrong], confidence)
 
 
 def find_suspects(result: JobResult, max_suspects: int = 6, k: int = 4) -> list[Mistake]:
     """Return the training rows whose label is most probably wrong: `true` is the label, `predicted` the suggestion."""
     assert result.wrong_labels is not None
     suspects = result.wrong_labels.suspects.at(slice(max_suspects))
-    nearest = result.wrong_labels.near[:max_suspects, :k]
-    classes, codes = result.data.labels.classes, result.data.labels.codes
-    queries, neighbors = _as_drawn(result, result.data.rows, suspects.rows, nearest)
+    neighbors = result.wrong_labels.near[:max_suspects, :k], result.wrong_labels.distances[:max_suspects, :k]
+    label, suggested = (result.data.labels.classes[codes] for codes in (suspects.label, suspects.suggested))
+    return _with_neighbors(result, result.data.rows, suspects.rows, neighbors, label, suggested, suspects.p_suggested)
+
+
+def _with_neighbors(
+    result: JobResult,
+    rows: Any,
+    selected: NDArray,
+    neighbors: tuple[NDArray, NDArray],
+    true: NDArray,
+    predicted: NDArray,
+    confidence: NDArray | None,
+) -> list[Mistake]:
+    """Return mistakes on the selected rows, with the numbers and distances (m, k) of the nearest training rows."""
+    nearest, distances = neighbors
+    queries, drawn = _as_drawn(result, rows, selected, nearest)
     return [
         Mistake(
             queries[i],
-            str(classes[suspects.label[i]]),
-            str(classes[suspects.suggested[i]]),
-            neighbors[i],
-            [str(label) for label in classes[codes[nearest[i]]].tolist()],
-            result.wrong_labels.distances[i, :k].tolist(),
-            float(suspects.p_suggested[i]),
+            str(true[i]),
+            str(predicted[i]),
+            drawn[i],
+            [str(label) for label in result.data.y[nearest[i]].tolist()],
+            distances[i].tolist(),
+            None if confidence is None else float(confidence[i]),
         )
-        for i in range(len(suspects.rows))
+        for i in range(len(selected))
     ]
 
 

@@ -2,14 +2,13 @@
 
 weight_templates     rows of coef_ (R, d) as images (h, w) or (h, w, 3), all on one scale
 where_it_looks       drop in accuracy if part of the image is replaced (occlusion), drawn over the mean image
-decision_regions     the predictions of a classifier of two features around its data
-projected_regions    the same for any number of features, on the plane of the two principal components of the data
+projected_regions    the predictions of a classifier on the plane of the two principal components of its data
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -18,6 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 from kway.errors import InputError
 from kway.memory import BLOCK_BYTES, rows_per_block
 from kway.report import style
+from kway.threads import spans
+
+if TYPE_CHECKING:
+    from sklearn.decomposition import PCA
 
 
 def weight_templates(
@@ -156,36 +159,6 @@ def _percentage_points(change: float) -> str:
 # ---- decision regions
 
 
-def decision_regions(model: Any, X: ArrayLike, y: ArrayLike, title: str = "", resolution: int = 400) -> Figure:
-    """Draw the predictions of a classifier of two features around its data.
-
-    Parameters
-    ----------
-    model : fitted classifier
-        Classifier whose predictions are drawn.
-    X : array-like of shape (n_rows, 2)
-        Rows to draw.
-    y : array-like of shape (n_rows,)
-        Their labels.
-    title : str, default=""
-        Title of the figure.
-    resolution : int, default=400
-        Points of the raster per side.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The drawn figure.
-    """
-    array = np.asarray(X, dtype=np.float64)
-    if array.ndim != 2 or array.shape[1] != 2:
-        raise InputError(f"decision regions need rows of 2 columns, got shape {array.shape}; use projected_regions")
-    figure = _regions_figure(predict_around(model, array, np.asarray(y), resolution), model.classes_)
-    if title:
-        style.headline(figure, title)
-    return figure
-
-
 def projected_regions(
     model: Any, X: ArrayLike, y: ArrayLike, title: str = "", resolution: int = 240, max_rows: int = 1000
 ) -> Figure:
@@ -214,25 +187,20 @@ def projected_regions(
     matplotlib.figure.Figure
         The drawn figure.
     """
-    plane = principal_slice(model, X)
+    cut = principal_slice(model, X)
     step = -(-len(np.asarray(y)) // max_rows)
-    rows = plane.project(np.asarray(X)[::step])
-    figure = _regions_figure(predict_around(plane, rows, np.asarray(y)[::step], resolution), plane.classes_)
-    axes = figure.axes[0]
-    for axis, share, name in zip((axes.xaxis, axes.yaxis), plane.share, ("first", "second")):
-        text = f"{name} principal component, {share:.0%} of the variance"
-        axis.set_label_text(text, fontsize=style.TEXT, color=style.INK)
-    note = "a slice through the mean; rows are projected onto it" if len(plane.mean) > 2 else ""
-    style.headline(figure, title or f"{type(model).__name__} on two principal components", note)
-    return figure
-
-
-def _regions_figure(regions: Regions, classes: ArrayLike) -> Figure:
+    rows = cut.plane.transform(np.asarray(X, float)[::step])
     figure = style.figure(5.2, 5.9)
     axes = figure.subplots()
-    draw_regions(axes, regions, len(np.asarray(classes)))
+    draw_regions(axes, predict_around(cut, rows, np.asarray(y)[::step], resolution), len(cut.classes_))
     style.bare(axes)
-    style.class_legend(figure, classes)
+    style.class_legend(figure, cut.classes_)
+    shares = cut.plane.explained_variance_ratio_
+    for axis, share, name in zip((axes.xaxis, axes.yaxis), shares, ("first", "second")):
+        text = f"{name} principal component, {share:.0%} of the variance"
+        axis.set_label_text(text, fontsize=style.TEXT, color=style.INK)
+    note = "a slice through the mean; rows are projected onto it" if np.shape(X)[1] > 2 else ""
+    style.headline(figure, title or f"{type(model).__name__} on two principal components", note)
     return figure
 
 
@@ -286,27 +254,20 @@ def draw_regions(axes: Any, regions: Regions, n_classes: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Slice:
-    """A classifier of d features restricted to the plane mean + z @ axes, with z (n, 2) and axes (2, d)."""
+    """A classifier of d features, restricted to the plane of the two principal components of some rows."""
 
     model: Any
-    mean: NDArray
-    axes: NDArray
-    share: NDArray  # of the variance, per axis
+    plane: PCA
 
     @property
     def classes_(self) -> NDArray:
         """Return the classes of the model."""
         return np.asarray(self.model.classes_)
 
-    def project(self, X: NDArray) -> NDArray:
-        """Project rows (n, d) onto the plane (n, 2)."""
-        return (np.asarray(X, float) - self.mean) @ self.axes.T
-
     def predict(self, points: NDArray) -> NDArray:
         """Predict the labels at points (n, 2) of the plane, in blocks."""
-        step = rows_per_block(8 * len(self.mean), BLOCK_BYTES)
-        starts = range(0, len(points), step)
-        return np.concatenate([self.model.predict(self.mean + points[a : a + step] @ self.axes) for a in starts])
+        blocks = spans(len(points), rows_per_block(8 * self.plane.n_features_in_, BLOCK_BYTES))
+        return np.concatenate([self.model.predict(self.plane.inverse_transform(points[block])) for block in blocks])
 
 
 def principal_slice(model: Any, X: ArrayLike) -> Slice:
@@ -314,10 +275,6 @@ def principal_slice(model: Any, X: ArrayLike) -> Slice:
     rows = np.asarray(X, float)
     if rows.ndim != 2 or rows.shape[1] < 2:
         raise InputError(f"two principal components need rows of at least 2 columns, got shape {rows.shape}")
-    mean = rows.mean(axis=0)
-    centered = rows - mean
-    from sklearn.utils.extmath import randomized_svd
+    from sklearn.decomposition import PCA
 
-    _, values, axes = randomized_svd(centered, 2, n_iter=10, random_state=0)  # (2,), (2, d)
-    axes *= np.sign(axes[np.arange(2), np.abs(axes).argmax(axis=1)])[:, None]  # the same sign every time
-    return Slice(model, mean, axes, values**2 / max(float((centered**2).sum()), 1e-300))
+    return Slice(model, PCA(2, svd_solver="randomized", iterated_power=10, random_state=0).fit(rows))

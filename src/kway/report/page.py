@@ -13,6 +13,7 @@ from typing import Any
 
 import kway
 from kway.auto.columns import summarize_columns
+from kway.auto.evaluation import measured, verdict
 from kway.auto.hierarchy import job_levels, level_table
 from kway.auto.job import JobResult
 from kway.auto.multilabel import MultilabelResult
@@ -20,7 +21,6 @@ from kway.auto.race.pool import BLEND
 from kway.auto.race.scoring import setting_in_words
 from kway.auto.reasons import Reasons
 from kway.auto.refit import size_in_words
-from kway.auto.verdict import measured, verdict
 from kway.report.confusion import MAX_NAMED
 from kway.report.figures import PagePicture, draw_pictures, group_pictures
 from kway.tables.outputs import replacing
@@ -55,13 +55,12 @@ def write_page(
 
 def multilabel_values(result: MultilabelResult, command: str, max_labels: int) -> dict[str, Any]:
     """Return the values that the template of a job with several labels per row needs."""
-    scores = result.evaluation.scores
     return {
         "result": result,
         "data": result.data,
-        "test": scores,
+        "test": result.scores,
         "best": result.comparison.best,
-        "labels": sorted(scores.labels, key=lambda line: line["f1"])[:max_labels],
+        "labels": sorted(result.scores.labels, key=lambda line: line["f1"])[:max_labels],
         "command": command,
         "features": summarize_columns(result.features, result.data),
         "n_numbers": result.model.estimator_.n_features_in_,

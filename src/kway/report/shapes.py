@@ -86,16 +86,12 @@ def draw_shapes(shapes: list[Shape], classes: NDArray, max_classes: int = 4) -> 
     figure = style.figure(width=2.6 * len(shapes) + 0.6, height=3.0)
     panels = np.atleast_1d(figure.subplots(1, len(shapes), sharey=True))
     for axes, shape in zip(panels, shapes):
-        style.dress(
-            axes, style.literal(style.shorten(shape.column)), "", "probability" if axes is panels[0] else "", grid="y"
-        )
+        style.dress(axes, style.shorten(shape.column), "", "probability" if axes is panels[0] else "", grid="y")
         x = shape.values if shape.is_number else np.arange(len(shape.values))
         for color, c in zip(style.PALETTE, drawn):
-            name = style.literal(style.shorten(classes[c], 16))
-            axes.plot(x, shape.p[:, c], color=color, marker="o", markersize=3, label=name)
+            axes.plot(x, shape.p[:, c], color=color, marker="o", markersize=3, label=style.shorten(classes[c], 16))
         if not shape.is_number:
-            levels = [style.literal(style.shorten(level, 12)) for level in shape.values]
-            axes.set_xticks(x, levels, rotation=30, ha="right")
+            axes.set_xticks(x, [style.shorten(level, 12) for level in shape.values], rotation=30, ha="right")
         axes.set_ylim(0, None)
     style.legend(panels[-1])
     return figure

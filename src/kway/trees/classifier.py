@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from kway import validation
-from kway.base.class_rows import best_columns, lift_winners, probabilities
+from kway.base.class_rows import best_of_table, lift_winners, probabilities
 from kway.base.classifier import Classifier, on_own_threads
 from kway.base.contributions import Parts
 from kway.errors import InputError
@@ -219,8 +219,8 @@ class TreesClassifier(Classifier):
         def best(block: NDArray) -> TopK:
             f = self._raw(block)
             table = f if f.shape[1] > 1 and not stated else self._as_probabilities(f)
-            codes = best_columns(table, k)
-            return TopK(codes, np.take_along_axis(table, codes, axis=1).astype(block.dtype))
+            codes, values = best_of_table(table, k)
+            return TopK(codes, values.astype(block.dtype))
 
         return self._best_of_blocks(rows, best)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,6 @@ from kway.auto.race.neighbor_families import NO_MAP, NeighborsFamily
 from kway.auto.race.references import score_references
 from kway.auto.race.rounds import TOO_LATE, Race, Store
 from kway.auto.race.scoring import (
-    ACCURACY,
     FoldedRows,
     LeaderboardRow,
     Measure,
@@ -135,14 +134,7 @@ def compare_rows(
         forms[COLUMNS] = forms[COLUMNS]._replace(categories=tuple(categories))
     clock = clock or Clock(options.budget)
     clock.use_default(forms[""].size())
-    chosen = [family.configured(options.class_weight, options.device) for family in chosen_families(options, forms)]
-    skip_reasons = dict[str, str]()
-    if options.models is None:
-        skip_reasons = {family.name: family.skip_reason(forms.get(family.view, forms[""])) for family in chosen}
-    if weights is not None:
-        chosen = [_weighted(family, len(labels.codes)) for family in chosen]
-        skip_reasons |= {family.name: CANNOT_WEIGH for family in chosen if not family.weighs_rows}
-    families = {family.name: family for family in chosen if not skip_reasons.get(family.name)}
+    families, skip_reasons = _families(options, forms)
     if not families:
         raise InputError(_nothing_scored(skip_reasons))
     race = Race(forms, folds, families, measure, clock, blend, store, on_round)
@@ -150,8 +142,7 @@ def compare_rows(
     scored = race.scored()
     if not scored:
         raise InputError(_nothing_scored(race.problems))
-    also = () if clock.interrupted else options.also or ()
-    references, errors = score_references(forms[""], also, clock, measure)
+    references, errors = score_references(forms[""], () if clock.interrupted else options.also or (), clock, measure)
     unscored = {name: runner.note or TOO_LATE for name, runner in race.runners.items() if name not in scored}
     reasons = {**skip_reasons, **unscored}
     skipped = {name: reason for name, reason in reasons.items() if reason and reason != TOO_LATE}
@@ -168,6 +159,18 @@ def compare_rows(
         references=references,
         race=race,
     )
+
+
+def _families(options: FitOptions, views: Mapping[str, FoldedRows]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the families that take part, and the reasons of those that are left out; "" if they are not."""
+    chosen = [family.configured(options.class_weight, options.device) for family in chosen_families(options, views)]
+    skip_reasons = dict[str, str]()
+    if options.models is None:
+        skip_reasons = {family.name: family.skip_reason(views.get(family.view, views[""])) for family in chosen}
+    if views[""].weights is not None:
+        chosen = [_weighted(family, len(views[""].codes)) for family in chosen]
+        skip_reasons |= {family.name: CANNOT_WEIGH for family in chosen if not family.weighs_rows}
+    return {family.name: family for family in chosen if not skip_reasons.get(family.name)}, skip_reasons
 
 
 def chosen_families(options: FitOptions, views: Mapping[str, Any] | None = None) -> list[Any]:
@@ -226,7 +229,7 @@ class Comparison(Printed):
         Measure that decides.
     references : list of LeaderboardRow
         Classifiers of other libraries, scored on the same folds.
-    race : Race or None
+    race : Race
         The race, with the predictions of the families for the held-out rows.
     """
 
@@ -234,13 +237,13 @@ class Comparison(Printed):
     scans: dict[str, Scan]
     folds: NDArray[np.int64]
     classes: NDArray
-    finished: bool = True
-    families: dict[str, Family] = field(default_factory=dict)
-    problems: dict[str, str] = field(default_factory=dict)
-    skipped: dict[str, str] = field(default_factory=dict)
-    measure: Measure = ACCURACY
-    references: list[LeaderboardRow] = field(default_factory=list)
-    race: Race | None = field(default=None, repr=False)
+    finished: bool
+    families: dict[str, Family]
+    problems: dict[str, str]
+    skipped: dict[str, str]
+    measure: Measure
+    references: list[LeaderboardRow]
+    race: Race
 
     @property
     def best(self) -> LeaderboardRow:
@@ -254,7 +257,7 @@ class Comparison(Printed):
 
     def fit_seconds(self, model: str) -> float:
         """Return the expected seconds of one fit of this family on all rows, with one setting."""
-        return 0.0 if self.race is None else self.race.fit_seconds(model)
+        return self.race.fit_seconds(model)
 
     def records(self) -> list[dict[str, Any]]:
         """Return one dict of plain values per row."""

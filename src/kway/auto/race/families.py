@@ -13,18 +13,18 @@ is a `Family` (family.py).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kway.auto.fit_options import FAMILY_DESCRIPTIONS
-from kway.auto.race.family import EstimatorFamily, Stop
-from kway.auto.race.folds import FEW_ROWS, Split, weights_to_fit
+from kway.auto.race.family import Family, Stop
+from kway.auto.race.folds import FEW_ROWS, weights_to_fit
 from kway.auto.race.neighbor_families import SIGMA, NeighborsFamily
 from kway.auto.race.scoring import CATEGORIES, MOST_POOLED, FoldedRows, Predictions, predict_held_out
+from kway.confidence.splits import Split
 from kway.labels import Labels
 from kway.linear.fitting import weighted_rows
 from kway.linear.kernel_softmax import landmark_map
@@ -48,7 +48,7 @@ TEXT, NO_TEXT, EDGES, COLUMNS = "text", "no-text", "edges", "columns"
 
 
 @dataclass(frozen=True)
-class LinearFamily(EstimatorFamily):
+class LinearFamily(Family):
     """A linear loss over a path of alphas.
 
     Alphas are given as `alphas`, as `c_values` (values C of an SVM, with alpha = mean |x|^2 / (n C)), or else as
@@ -74,30 +74,35 @@ class LinearFamily(EstimatorFamily):
     ) -> Predictions:
         """Fit the active alphas, strong to weak, with warm starts."""
         begun = time.perf_counter()
-        rows = np.concatenate([split.train, split.held_out])
-        alphas = [settings[i]["alpha"] for i in active]
         predictions = Predictions.empty(len(split.held_out), len(settings))
-        path = self.path(data.X[rows], data.codes[rows], path_weights(data, split), len(split.train), alphas, stop)
-        predictions.predicted[:, active], predictions.losses[:, active] = path.predicted, path.losses
+        for X, positions in self._mapped_rows(data, split, settings, active, stop):
+            alphas = [settings[at]["alpha"] for at in positions]
+            path = self._path(X, data, split, alphas, stop)
+            predictions.predicted[:, positions], predictions.losses[:, positions] = path.predicted, path.losses
         return predictions._replace(seconds=time.perf_counter() - begun)
 
-    def path(
-        self,
-        X: Rows,
-        codes: NDArray[np.int64],
-        weights: NDArray | None,
-        n_train: int,
-        alphas: Sequence[float],
-        stop: Stop,
-    ) -> Path:
-        """Fit every alpha on the first `n_train` rows and predict the others."""
+    def _mapped_rows(
+        self, data: FoldedRows, split: Split, settings: Sequence[dict[str, Any]], active: Sequence[int], stop: Stop
+    ) -> Iterator[tuple[Rows, Sequence[int]]]:
+        """Yield the training rows and held-out rows, each time with the positions of settings that are fitted on them.
+
+        The rows are as given here; a subclass may map them.
+        """
+        yield data.X[np.concatenate(split)], active
+
+    def _path(self, X: Rows, data: FoldedRows, split: Split, alphas: Sequence[float], stop: Stop) -> Path:
+        """Fit every alpha on the training rows of a split and predict its held-out rows, which follow them in X."""
+        codes, n_held_out, weights = data.codes[np.concatenate(split)], len(split.held_out), None
+        if data.weights is not None:  # held-out rows are only predicted
+            weights = np.append(weights_to_fit(data.weights, split.train)["sample_weight"], np.ones(n_held_out))
         n_classes = int(codes.max()) + 1
         costs.check_fit(self.estimator, costs.softmax, costs.size_of(X, n_classes))
         one_score_per_class = n_classes == 2 or self._is_one_vs_all
         form = LOSSES[self.loss].columns if one_score_per_class else LOSSES[self.loss].joint
         labels = Labels(np.arange(n_classes), codes)
         weight = weighted_rows(X, labels, weights, self.params.get("class_weight")).weight
-        return alpha_path(X, codes, form, alphas, n_train, weight, _TOL, stop, self.params.get("device", "cpu"))
+        device = self.params.get("device", "cpu")
+        return alpha_path(X, codes, form, alphas, len(split.train), weight, _TOL, stop, device)
 
     @property
     def _is_one_vs_all(self) -> bool:
@@ -130,13 +135,6 @@ def _dual_seconds(size: Size) -> float:
     return 0.01 + 150 * size.values / Rates().product
 
 
-def path_weights(data: FoldedRows, split: Split) -> NDArray[np.float64] | None:
-    """Return the weights of the training rows, followed by ones for the held-out rows, which are only predicted."""
-    if data.weights is None:
-        return None
-    return np.append(weights_to_fit(data.weights, split.train)["sample_weight"], np.ones(len(split.held_out)))
-
-
 def mean_square(X: Rows) -> float:
     """Return the mean of |x|^2 over at most 20,000 of the rows; 1 if it is not a positive number."""
     rows = X[:: max(1, X.shape[0] // (40 * FEW_ROWS))]
@@ -161,25 +159,19 @@ class KernelFamily(LinearFamily):
         gammas = [float(f"{multiple * scale:.3g}") for multiple in self.gammas]
         return [{"gamma": gamma, "alpha": alpha} for gamma in gammas for alpha in self.alphas]
 
-    def fit_predict(
+    def _mapped_rows(
         self, data: FoldedRows, split: Split, settings: Sequence[dict[str, Any]], active: Sequence[int], stop: Stop
-    ) -> Predictions:
-        """Map the rows once per gamma, and fit the active alphas on the mapped rows."""
-        begun = time.perf_counter()
-        rows = np.concatenate([split.train, split.held_out])
-        predictions = Predictions.empty(len(split.held_out), len(settings))
+    ) -> Iterator[tuple[Rows, Sequence[int]]]:
+        """Yield the similarities of the rows to landmarks for each gamma, with the positions of its settings."""
         for gamma in dict.fromkeys(settings[at]["gamma"] for at in active):
             if stop():
-                break
+                return
             train_weights = weights_to_fit(data.weights, split.train).get("sample_weight")
             landmarks = landmark_map(data.X[split.train], self.n_landmarks, gamma, weight=train_weights)
-            positions = [at for at in active if settings[at]["gamma"] == gamma]
-            alphas = [settings[at]["alpha"] for at in positions]
-            mapped, weights = landmarks.apply(data.X[rows]), path_weights(data, split)
-            path = self.path(mapped, data.codes[rows], weights, len(split.train), alphas, stop)
-            predictions.predicted[:, positions] = path.predicted
-            predictions.losses[:, positions] = path.losses
-        return predictions._replace(seconds=time.perf_counter() - begun)
+            yield (
+                landmarks.apply(data.X[np.concatenate(split)]),
+                [at for at in active if settings[at]["gamma"] == gamma],
+            )
 
     def skip_reason(self, data: FoldedRows) -> str:
         """Leave out sparse rows and very many classes."""
@@ -210,7 +202,7 @@ def _sparse_or_many_classes(data: FoldedRows) -> str:
 
 
 @dataclass(frozen=True)
-class PlainFamily(EstimatorFamily):
+class PlainFamily(Family):
     """A classifier whose few settings are fitted one by one."""
 
     grid: tuple[dict[str, Any], ...] = ({},)

@@ -13,8 +13,8 @@ from typing import Any
 from sklearn.utils.validation import has_fit_parameter
 
 import kway
-from kway.auto.race.folds import Split
 from kway.auto.race.scoring import FoldedRows, Predictions
+from kway.confidence.splits import Split
 from kway.planning.costs import Size
 
 Stop = Callable[[], bool]  # called between two fits; True if the time is up
@@ -28,6 +28,8 @@ class Family:
     ----------
     name : str
         Name on the leaderboard.
+    estimator : str
+        Name of its estimator in `kway`.
     description : str
         Description in one line.
     view : str
@@ -37,23 +39,34 @@ class Family:
     """
 
     name: str
+    estimator: str
+    params: dict[str, Any] = field(default_factory=dict, kw_only=True)  # parameters of every setting
     description: str = field(default="", kw_only=True)
     view: str = field(default="", kw_only=True)
     for_blend: bool = field(default=False, kw_only=True)
 
     @property
     def weighs_classes(self) -> bool:
-        """Whether class weights change what it learns."""
-        return True
+        """Whether class weights change what it learns; nearest class means have none."""
+        return self.has("class_weight")
 
     @property
     def weighs_rows(self) -> bool:
         """Whether it learns with the weights of the rows (`FoldedRows.weights`)."""
-        return False
+        return has_fit_parameter(getattr(kway, self.estimator)(), "sample_weight")
+
+    def has(self, parameter: str) -> bool:
+        """Return whether the estimator has a parameter."""
+        return parameter in getattr(kway, self.estimator)().get_params()
 
     def configured(self, class_weight: str | None, device: str) -> Family:
-        """Return the family with a class weight and on a device, if its estimators have these parameters."""
-        raise NotImplementedError
+        """Return the family with a class weight and on a device, if its estimator has these parameters."""
+        params = dict(self.params)
+        if class_weight is not None and self.has("class_weight"):
+            params["class_weight"] = class_weight
+        if device != "cpu" and self.has("device"):
+            params["device"] = device
+        return replace(self, params=params)
 
     def skip_reason(self, data: FoldedRows) -> str:
         """Return why the family is left out on these rows, unless the user names it; "" if it is not left out."""
@@ -79,41 +92,6 @@ class Family:
         Only the settings at the positions `active` are used. A family ends early if `stop()` returns True between fits.
         """
         raise NotImplementedError
-
-    def make(self, setting: dict[str, Any], seed: int) -> Any:
-        """Return the estimator of a setting."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class EstimatorFamily(Family):
-    """A family whose settings are parameters of one public estimator, given by its name in `kway`."""
-
-    estimator: str
-    params: dict[str, Any] = field(default_factory=dict, kw_only=True)  # parameters of every setting
-
-    @property
-    def weighs_classes(self) -> bool:
-        """Whether the estimator has class weights; nearest class means have none."""
-        return self.has("class_weight")
-
-    @property
-    def weighs_rows(self) -> bool:
-        """Whether `fit` of the estimator takes the weights of the rows."""
-        return has_fit_parameter(getattr(kway, self.estimator)(), "sample_weight")
-
-    def has(self, parameter: str) -> bool:
-        """Return whether the estimator has a parameter."""
-        return parameter in getattr(kway, self.estimator)().get_params()
-
-    def configured(self, class_weight: str | None, device: str) -> Family:
-        """Return the family with a class weight and on a device, if its estimator has these parameters."""
-        params = dict(self.params)
-        if class_weight is not None and self.has("class_weight"):
-            params["class_weight"] = class_weight
-        if device != "cpu" and self.has("device"):
-            params["device"] = device
-        return replace(self, params=params)
 
     def make(self, setting: dict[str, Any], seed: int) -> Any:
         """Return the estimator of a setting."""

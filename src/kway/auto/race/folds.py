@@ -13,12 +13,13 @@ The samples of a race are the first rows of `stratified_order`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, train_test_split
 
+from kway.confidence.splits import Split
 from kway.errors import InputError
 from kway.parameters import SEED, whole
 
@@ -26,13 +27,6 @@ HELD_OUT_SHARE = 0.2  # share of the rows in the test set, in a calibration spli
 _MIN_SHARE_ALONE = 0.005  # a note is shown if more than this share of rows has no row of its class outside its fold
 ROWS_PER_CLASS = 10  # below this number of rows per class, families cannot be compared reliably
 FEW_ROWS = 250  # rows of a quick sample: for a timed prediction, or for permutation importance
-
-
-class Split(NamedTuple):
-    """Row numbers to learn from and to be scored on."""
-
-    train: NDArray[np.int64]
-    held_out: NDArray[np.int64]
 
 
 def split_test(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 import kway
 from kway.auto.race.family import Family, Stop
-from kway.auto.race.folds import ROWS_PER_CLASS, Split
+from kway.auto.race.folds import ROWS_PER_CLASS
 from kway.auto.race.scoring import TABLE_COLUMNS, FoldedRows, Predictions
+from kway.confidence.splits import Split
 from kway.errors import InputError
 from kway.neighbors.tuning import Electors, OutsideSearch, votes_of_every_k
 from kway.planning import costs
@@ -38,11 +39,17 @@ NO_MAP = ""
 class NeighborsFamily(Family):
     """A metric with every k and vote, on the columns as given or after learned maps of the columns."""
 
+    estimator: str = field(default="NeighborsClassifier", kw_only=True)
     metric: str | Metric
     votes: tuple[str, ...] = ("distance", "uniform")
     maps: tuple[str, ...] = (NO_MAP,)
     class_weight: str | None = None
     device: str = "cpu"
+
+    @property
+    def weighs_rows(self) -> bool:
+        """Return False: one search does not give the votes of every k for rows with weights (`weighted_neighbors`)."""
+        return False
 
     def configured(self, class_weight: str | None, device: str) -> NeighborsFamily:
         """Return the family with a class weight, on a device that can compute its metric."""
@@ -60,12 +67,7 @@ class NeighborsFamily(Family):
         ]  # fmt: skip
 
     def fit_predict(
-        self,
-        data: FoldedRows,
-        split: Split,
-        settings: Sequence[dict[str, Any]],
-        active: Sequence[int],
-        stop: Stop,
+        self, data: FoldedRows, split: Split, settings: Sequence[dict[str, Any]], active: Sequence[int], stop: Stop
     ) -> Predictions:
         """Search once per map, and count every vote for every k."""
         begun = time.perf_counter()
@@ -153,15 +155,11 @@ def _count_votes(
     k_max = neighbors.ids.shape[1]  # a sample may have fewer rows than k
     for vote in electors.votes:
         votes = votes_of_every_k(neighbors, codes, electors, vote)
-        at = np.array([i for i in active if _has(settings[i], vote, k_max)], np.int64)
+        of_vote = [i for i in active if settings[i]["weights"] == vote]
+        at = np.array([i for i in of_vote if settings[i]["n_neighbors"] <= k_max], np.int64)
         k = np.array([settings[i]["n_neighbors"] for i in at], np.int64)
         predictions.predicted[:, at] = votes.winners[:, k - 1]
         predictions.losses[:, at] = votes.losses[:, k - 1]
-
-
-def _has(setting: dict[str, Any], vote: str, k_max: int) -> bool:
-    """Return whether a setting has this vote, and a k of at most `k_max`."""
-    return bool(setting["weights"] == vote and setting["n_neighbors"] <= k_max)
 
 
 def _learn_maps(X: Rows, codes: NDArray[np.int64], kinds: Sequence[str]) -> dict[str, ColumnMap | None]:

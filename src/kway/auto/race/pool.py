@@ -64,8 +64,8 @@ def pool_of(race: Race, single: str, seed: int) -> Pool | None:
     if not names:
         return None
     n_folds = min(int(race.folds.max()) + 1, *(n_splits[name] for name in names))
-    rows = [race.splits[number].held_out for number in range(n_folds)]
-    codes, fold = race.codes[np.concatenate(rows)], np.repeat(np.arange(n_folds), [len(each) for each in rows])
+    codes = race.codes[race.held_out_rows(n_folds)]
+    fold = np.repeat(np.arange(n_folds), [len(split.held_out) for split in race.splits[:n_folds]])
     held_out = dict[str, HeldOut]()
     for name in names:
         with progress.stage(f"{name}: probabilities for the blend", left=race.clock.left()):
@@ -74,28 +74,35 @@ def pool_of(race: Race, single: str, seed: int) -> Pool | None:
             held_out[name] = predictions
     if len(held_out) < 2 or single not in held_out:
         return None
-    tables = [each.probabilities(codes) for each in held_out.values()]
+    tables = [each.probabilities() for each in held_out.values()]
     sample_weight = _sample_weight(race.runners[single], codes, race.weights_of(n_folds))
     weights = learn_weights(tables, codes, sample_weight)
     pooled = _cross_fitted(tables, codes, fold, weights, sample_weight)
     positive = {name: float(weight) for name, weight in zip(held_out, weights) if weight > 0}
     blend = _predictions(pooled, codes, race.weights_of(n_folds))
-    single_predictions = _predictions(held_out[single].probabilities(codes), codes, race.weights_of(n_folds))
+    single_predictions = _predictions(held_out[single].probabilities(), codes, race.weights_of(n_folds))
     is_worse = _is_worse(blend, single_predictions, codes, race.runners[single].measure)
     row = _leaderboard_row(blend, codes, fold, positive, race)
     return Pool(held_out, codes, fold, row, positive, sample_weight, is_worse)
 
 
-def n_complete_folds(runner: Runner, race: Race) -> int:
-    """Return the number of folds that a family has learned with all rows; at least 1."""
-    return min(len(runner.predictions), int(race.folds.max()) + 1) if runner.rows == race.all_rows else 1
+def own_predictions(race: Race, model: str, seed: int) -> tuple[HeldOut | None, NDArray[np.int64]]:
+    """Return the predictions of one family for the rows of the folds that it has learned, and the row numbers.
+
+    These are the folds that it has learned with all rows, and at least one.
+    """
+    runner, n_folds = race.runners[model], 1
+    if runner.rows == race.all_rows:
+        n_folds = min(len(runner.predictions), int(race.folds.max()) + 1)
+    return held_out_predictions(runner, race, n_folds, seed), race.held_out_rows(n_folds)
 
 
 def held_out_predictions(runner: Runner, race: Race, n_folds: int, seed: int) -> HeldOut | None:
     """Return the predictions of a family for the held-out rows of the folds; None if time or memory are too short."""
+    codes, weights = race.codes[race.held_out_rows(n_folds)], race.weights_of(n_folds)
     stored = [p for each in runner.predictions[:n_folds] if (p := each.probabilities) is not None]
     if len(stored) == n_folds:
-        return HeldOut(np.concatenate(stored), weights=race.weights_of(n_folds))
+        return HeldOut(np.concatenate(stored), codes, weights=weights)
     tables, source, seconds = list[NDArray](), LOGS, race.fit_seconds(runner.family.name)
     for number in range(n_folds):
         if race.clock.up(seconds):
@@ -112,7 +119,7 @@ def held_out_predictions(runner: Runner, race: Race, n_folds: int, seed: int) ->
             return None
         missing = table.min(initial=0.0) if source == SCORES else 0.0  # for classes without a training row
         tables.append(spread(table, model.classes_, race.n_classes, missing))
-    return HeldOut(np.concatenate(tables), source, race.weights_of(n_folds))
+    return HeldOut(np.concatenate(tables), codes, source, weights)
 
 
 def _sample_weight(runner: Runner, codes: NDArray[np.int64], weights: NDArray | None) -> NDArray[np.float64] | None:

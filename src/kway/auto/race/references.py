@@ -18,9 +18,9 @@ from sklearn.utils.validation import has_fit_parameter
 from kway import progress
 from kway.auto.race.clock import Clock
 from kway.auto.race.families import PlainFamily
-from kway.auto.race.folds import Split
 from kway.auto.race.runner import Runner
 from kway.auto.race.scoring import FoldedRows, LeaderboardRow, Measure, Predictions, leaderboard_row
+from kway.confidence.splits import Split
 from kway.errors import InputError
 from kway.trees.learn import few_openmp_threads
 
@@ -63,8 +63,9 @@ def score_references(
 
 
 def checked_references(also: Any) -> tuple[Any, ...]:
-    """Return one or several references as a tuple; raise InputError if one is not a classifier."""
-    references = (also,) if isinstance(also, str) or hasattr(also, "fit") else tuple(also)
+    """Return one or several references as a tuple, without "none"; raise InputError if one is not a classifier."""
+    given = (also,) if isinstance(also, str) or hasattr(also, "fit") else tuple(also)
+    references = tuple(each for each in given if not isinstance(each, str) or each != "none")
     for classifier in references:
         reference_of(classifier)
     return references

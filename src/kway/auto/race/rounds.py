@@ -28,10 +28,11 @@ from numpy.typing import NDArray
 from kway import progress
 from kway.auto.race.clock import REPORT_SECONDS, Clock
 from kway.auto.race.family import Family
-from kway.auto.race.folds import ROWS_PER_CLASS, Split, stratified_order
+from kway.auto.race.folds import ROWS_PER_CLASS, stratified_order
 from kway.auto.race.paired import CLEAR, paired_difference
 from kway.auto.race.runner import Runner
 from kway.auto.race.scoring import ACCURACY, STOPPED, FoldedRows, LeaderboardRow, Measure, Predictions, leaderboard_row
+from kway.confidence.splits import Split
 from kway.errors import InputError, KwayError
 from kway.rows.cluster.session import current
 from kway.rows.cluster.work import Task, begin, send
@@ -210,10 +211,13 @@ class Race:
         runner.out_of_time, runner.note = True, TOO_LATE
         self.clock.cut = True
 
+    def held_out_rows(self, n_splits: int) -> NDArray[np.int64]:
+        """Return the numbers of the held-out rows of the first splits, in this order."""
+        return np.concatenate([split.held_out for split in self.splits[:n_splits]])
+
     def weights_of(self, n_splits: int) -> NDArray | None:
         """Return the weights of the held-out rows of the first splits, in this order; None without weights."""
-        rows = np.concatenate([split.held_out for split in self.splits[:n_splits]])
-        return None if self.weights is None else self.weights[rows]
+        return None if self.weights is None else self.weights[self.held_out_rows(n_splits)]
 
     def _codes(self, split: int) -> NDArray[np.int64]:
         return self.codes[self.splits[split].held_out]

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.auto.race.family import Family
-from kway.auto.race.folds import Split
 from kway.auto.race.paired import paired_difference
 from kway.auto.race.scoring import ACCURACY, STOPPED, FoldedRows, Measure, Predictions, Scan
+from kway.confidence.splits import Split
 
 
 @dataclass
