@@ -128,7 +128,8 @@ class FitOptions:
     embed: Any = option(None, "Name or folder of a sentence-transformers model that turns text or images into vectors.")
     metric: str = option(
         "accuracy",
-        "Metric that decides which model is best: accuracy, balanced (mean recall per class), macro-f1 or log-loss.",
+        "Metric that ranks the families: accuracy (the log loss decides among equally good ones), balanced (mean "
+        "recall per class), macro-f1 or log-loss.",
         check=_metric,
         typed=str,
         metavar="NAME",

@@ -108,7 +108,7 @@ class LinearClassifier(Classifier):
     n_jobs : int or None, default=None
         Number of threads; None uses all cores.
     random_state : int, RandomState or None, default=None
-        Seed of everything that is drawn at random.
+        Seed of everything that is drawn at random; None is a fixed seed, too.
     verbose : int, default=0
         1 shows progress.
 

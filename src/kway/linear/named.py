@@ -59,7 +59,7 @@ class SoftmaxClassifier(LinearClassifier):
     n_jobs : int or None, default=None
         Number of threads; None uses all cores.
     random_state : int, RandomState or None, default=None
-        Seed of everything that is drawn at random.
+        Seed of everything that is drawn at random; None is a fixed seed, too.
     verbose : int, default=0
         1 shows progress.
 
@@ -170,7 +170,7 @@ class LogisticClassifier(LinearClassifier):
     n_jobs : int or None, default=None
         Number of threads; None uses all cores.
     random_state : int, RandomState or None, default=None
-        Seed of everything that is drawn at random.
+        Seed of everything that is drawn at random; None is a fixed seed, too.
     verbose : int, default=0
         1 shows progress.
 
@@ -276,7 +276,7 @@ class SVMClassifier(LinearClassifier):
     n_jobs : int or None, default=None
         Number of threads; None uses all cores.
     random_state : int, RandomState or None, default=None
-        Seed of everything that is drawn at random.
+        Seed of everything that is drawn at random; None is a fixed seed, too.
     verbose : int, default=0
         1 shows progress.
 
@@ -387,7 +387,7 @@ class PerceptronClassifier(LinearClassifier):
     n_jobs : int or None, default=None
         Number of threads; None uses all cores.
     random_state : int, RandomState or None, default=None
-        Seed of everything that is drawn at random.
+        Seed of everything that is drawn at random; None is a fixed seed, too.
     verbose : int, default=0
         1 shows progress.
 
@@ -500,7 +500,7 @@ class LeastSquaresClassifier(LinearClassifier):
     n_jobs : int or None, default=None
         Number of threads; None uses all cores.
     random_state : int, RandomState or None, default=None
-        Seed of everything that is drawn at random.
+        Seed of everything that is drawn at random; None is a fixed seed, too.
     verbose : int, default=0
         1 shows progress.
 
