@@ -21,7 +21,7 @@ FAMILY_DESCRIPTIONS = {
     "centroid": "nearest class mean, by Euclidean distance or cosine",
     "softmax": "softmax (multinomial logistic) regression with an L2 penalty",
     "naive-bayes": "multinomial naive Bayes for word counts and TF-IDF",
-    "svm-smooth": "one-vs-all linear SVM with a smoothed hinge loss, for sparse rows such as texts",
+    "svm-smooth": "one-vs-all linear SVM with the rounded hinge loss, for sparse rows such as texts",
     "svm-one-vs-all": "one linear SVM per class against all others, with the hinge loss",
     "neighbors": "k nearest neighbors by Euclidean distance",
     "neighbors-cosine": "k nearest neighbors by cosine similarity",
