@@ -45,6 +45,7 @@ def names() -> str:
         if inspect.ismodule(value):  # its page has no heading of its own
             continue
         text = (inspect.getdoc(value) or "").strip().split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+        text = re.sub(r" ?\[\d+\]_", "", text)  # the footnotes are below the description
         lines.append(f"| [`{name.rpartition('.')[2]}`][{name}] | {text} |")
     return "\n".join(lines)
 

@@ -156,7 +156,10 @@ class Fitted(Printed):
         return self.model.predict_node(X)
 
     def explain(self) -> Reasons:
-        """Return the features and words that are evidence for each class, as `kway.explain` does."""
+        """Return the features and words that are evidence for each class, as `kway.explain` does.
+
+        `model.explain(rows)` explains the predictions of single rows.
+        """
         if self.result.reasons is not None:
             return self.result.reasons.strongest()
         return explain(self.result.model, self.result.data.test_rows, self.result.data.test_y)
@@ -237,7 +240,8 @@ def fit(data: Any, target: Any = None, *, test: Any = None, **options: Any) -> F
     embed : str, default=None
         Name or folder of a sentence-transformers model that turns text or images into vectors.
     metric : {"accuracy", "balanced", "macro-f1", "log-loss"}, default="accuracy"
-        Metric that decides which model is best.
+        Metric that ranks the families. With "accuracy", the lowest log loss decides among families that are equally
+        good, and the log loss decides whether the blend is kept.
     class_weight : "balanced" or None, default=None
         "balanced" gives every class the same total weight. With None, every row has the same weight.
     folds : int, default=5

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -98,6 +101,49 @@ def test_formulas_become_mathml():
     assert 'display="block"' in shown
     assert "<mfrac>" in shown
     assert "arithmatex" not in shown
+
+
+def test_sections_and_pages_for_users_count_more_in_the_search_box(tmp_path):
+    hook = tool("site_search")
+    boosts = {}
+    for path, meta in ("howto/fit.md", {}), ("design.md", {}), ("faq.md", {"search": {"boost": 2}}):
+        page = SimpleNamespace(file=SimpleNamespace(src_uri=path), meta=meta)
+        hook.on_page_markdown("", page=page)
+        boosts[path] = page.meta.get("search", {}).get("boost")
+    assert boosts["faq.md"] == 2 > boosts["howto/fit.md"] > 1 > boosts["design.md"]
+    (tmp_path / "search").mkdir()
+    index = tmp_path / "search" / "search_index.json"
+    index.write_text('{"docs": [{"location": "a.html"}, {"location": "a.html#b", "boost": 2}]}')
+    hook.on_post_build({"site_dir": str(tmp_path)})
+    assert [entry.get("boost") for entry in json.loads(index.read_text())["docs"]] == [None, 2 * hook.SECTION]
+
+
+def test_footnotes_of_docstrings_have_no_marks():
+    hook, page = tool("site_search"), SimpleNamespace(file=SimpleNamespace(src_uri="reference/trees.md"))
+    html = hook.on_page_content("<p>Trees [1]_.</p><p>.. [1] Ke. .. [2] Ho.</p><code>x[1]</code>", page=page)
+    assert html == "<p>Trees [1].</p><p>[1] Ke.<br>[2] Ho.</p><code>x[1]</code>"
+    assert "]_" not in tool("site_api").names()
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+@pytest.mark.parametrize(
+    ("typed", "searched"),
+    [
+        ("--seed", "seed^4 seed options^4"),
+        ("Can I cite this?", "cite^4 cite"),
+        ('"predict_proba" -x', "predict^4 predict proba^4 proba"),
+        ("regularize classes", "regularize^4 regular classes^4 class"),
+        ("how to", "how^4 how to^4 to"),
+    ],
+)
+def test_a_typed_query_becomes_words(typed, searched):
+    program = (
+        "globalThis.window = { Worker: class extends EventTarget { postMessage(m) { console.log(m.data) } } };"
+        f"require({json.dumps(str(DOCS / 'javascripts' / 'search-query.js'))});"
+        f"new window.Worker().postMessage({{ type: 2, data: {json.dumps(typed)} }});"
+    )
+    done = subprocess.run(["node", "-e", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == searched
 
 
 def test_a_page_that_fetches_from_elsewhere_is_refused():

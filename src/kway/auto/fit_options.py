@@ -21,7 +21,7 @@ FAMILY_DESCRIPTIONS = {
     "centroid": "nearest class mean, by Euclidean distance or cosine",
     "softmax": "softmax (multinomial logistic) regression with an L2 penalty",
     "naive-bayes": "multinomial naive Bayes for word counts and TF-IDF",
-    "svm-smooth": "one-vs-all linear SVM with a smoothed hinge loss, for sparse rows such as texts",
+    "svm-smooth": "one-vs-all linear SVM with the rounded hinge loss, for sparse rows such as texts",
     "svm-one-vs-all": "one linear SVM per class against all others, with the hinge loss",
     "neighbors": "k nearest neighbors by Euclidean distance",
     "neighbors-cosine": "k nearest neighbors by cosine similarity",
@@ -127,7 +127,8 @@ class FitOptions:
     embed: Any = option(None, "Name or folder of a sentence-transformers model that turns text or images into vectors.")
     metric: str = option(
         "accuracy",
-        "Metric that decides which model is best: accuracy, balanced (mean recall per class), macro-f1 or log-loss.",
+        "Metric that ranks the families: accuracy (the log loss decides among equally good ones), balanced (mean "
+        "recall per class), macro-f1 or log-loss.",
         check=_metric,
         typed=str,
         metavar="NAME",

@@ -121,8 +121,9 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
     estimator : classifier, default=None
         Any classifier with `predict_proba`; None means `SoftmaxClassifier()`.
     coverage : float, default=0.9
-        Guaranteed probability that a set contains the correct label, between 0 and 1. A set can leave out a class only
-        if at least coverage / (1 - coverage) rows are held out.
+        Guaranteed probability that a set contains the correct label, between 0 and 1. This needs at least
+        coverage / (1 - coverage) held-out rows, such as 9 rows for 0.9, 19 for 0.95 and 99 for 0.99 (of each class if
+        `per_class`). With fewer rows, every set contains all classes.
     method : {"lac", "aps"}, default="lac"
         "lac" gives the smallest sets on average; sets of "aps" grow with the difficulty of the row.
     per_class : bool, default=False
@@ -132,7 +133,8 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
     cv : float, splitter, list of one pair or "prefit", default=0.2
         Share of the rows to hold out; the estimator is trained on the others. Or a splitter of scikit-learn with one
         split, or one pair [(train, calibration)] of row numbers, for new rows that differ from rows drawn at random.
-        With "prefit" the estimator is fitted already, on other rows, and all given rows are held out.
+        Pass "prefit" if the estimator is already fitted. All rows that are passed to `fit` are then held-out rows, so
+        the estimator must have been fitted on other rows.
     random_state : int, RandomState or None, default=None
         Seed of the held-out rows (None means 0), and of the numbers u of APS in `predict_set`, where None
         draws new numbers in each call. A seed repeats the same numbers, so rows that are passed one by one all get the
@@ -147,7 +149,8 @@ class ConformalClassifier(DelegatedAnswers, ConfidenceWrapper):
     thresholds_ : ndarray of shape (n_classes,)
         The threshold q of each class.
     guarantee_ : CoverageGuarantee
-        The guarantee; `str()` describes it in a sentence, and states whether too few rows were held out.
+        The guarantee. `print(model.guarantee_)` prints it as a sentence, with the number of held-out rows, and states
+        whether they were too few.
 
     References
     ----------

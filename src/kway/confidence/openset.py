@@ -107,9 +107,10 @@ class OpenSetClassifier(DelegatedAnswers, ConfidenceWrapper):
         Number of groups of classes that are left out in turn to measure false accepts, one fit each; 0 skips this.
     cv : float, splitter, list of one pair or "prefit", default=0.2
         Share of the rows to hold out for the threshold; the estimator is trained on the others. Or a splitter of
-        scikit-learn with one split, or one pair [(train, calibration)] of row numbers. With "prefit" the estimator is
-        fitted already, on other rows, and all given rows are held out; then no class can be left out, and "auto" is the
-        first of distance, energy, max-probability and margin that the estimator supports.
+        scikit-learn with one split, or one pair [(train, calibration)] of row numbers. Pass "prefit" if the estimator
+        is already fitted. All rows that are passed to `fit` are then held-out rows, so the estimator must have been
+        fitted on other rows. In this case no class can be left out, and "auto" is the first of distance, energy,
+        max-probability and margin that the estimator supports.
     metric : str or Metric, default="euclidean"
         Metric of the distance score, if the estimator has no `kneighbors`.
     n_neighbors : int, default=5
@@ -130,7 +131,8 @@ class OpenSetClassifier(DelegatedAnswers, ConfidenceWrapper):
     threshold_ : float
         Rows with a lower score are rejected.
     guarantee_ : OpenSetGuarantee
-        The guarantee; `str()` describes it in a sentence.
+        The guarantee. `print(model.guarantee_)` prints it as a sentence: the largest share of rows of known classes
+        that are rejected, the number of held-out rows, and the measured false accepts.
     false_accepts_ : tuple of FalseAccepts
         The result of each score against impostors, the best first.
 

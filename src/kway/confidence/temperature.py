@@ -63,8 +63,9 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
         Any classifier with `predict_proba` or `decision_function`; None means `SoftmaxClassifier()`.
     cv : int, float, splitter, list of pairs or "prefit", default=5
         A number of folds; or the share of the rows to hold out; or a splitter of scikit-learn, or pairs (train,
-        calibration) of row numbers. With "prefit" the estimator is fitted already, on other rows, and all given rows
-        are held out. In all other cases `estimator_` is fitted on all rows in the end.
+        calibration) of row numbers. In these cases `estimator_` is fitted on all rows in the end. Pass "prefit" if the
+        estimator is already fitted. The temperature is then learned on all rows that are passed to `fit`, so the
+        estimator must have been fitted on other rows.
     random_state : int, RandomState or None, default=None
         Seed of the splits; None means 0.
 

@@ -69,7 +69,8 @@ class LinearClassifier(Classifier):
     penalty : {"l2", "l1", "elasticnet", "none"}, default="l2"
         Penalty on the weights. The bias is never penalized.
     alpha : float, default=1e-4
-        Weight of the penalty relative to the mean loss, so that it does not depend on the number of rows.
+        Weight of the penalty, which is added to the mean loss. Raise it to regularize more. As the loss is a mean, the
+        same value suits any number of rows.
     solver : str or solver object, default="auto"
         "auto", "lbfgs", "proximal", "least-squares", "dual", "gradient", "sgd", "sampled", or an object such as
         `SGD(momentum=0.9)`. "auto" chooses the fastest solver for the loss, the penalty and the rows.
@@ -107,7 +108,7 @@ class LinearClassifier(Classifier):
     n_jobs : int or None, default=None
         Number of threads; None uses all cores.
     random_state : int, RandomState or None, default=None
-        Seed of everything that is drawn at random.
+        Seed of everything that is drawn at random; None is a fixed seed, too.
     verbose : int, default=0
         1 shows progress.
 

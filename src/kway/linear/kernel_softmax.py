@@ -108,8 +108,8 @@ class KernelSoftmaxClassifier(Classifier):
     gamma : float or "scale", default="scale"
         Inverse width of the kernel exp(-gamma |x - z|^2). "scale" means 1 / (n_features * X.var()).
     alpha : float, default=1e-5
-        Weight of the L2 penalty. It multiplies the penalty against the mean loss, so its effect does not depend on the
-        number of rows.
+        Weight of the L2 penalty, which is added to the mean loss. Raise it to regularize more. As the loss is a mean,
+        the same value suits any number of rows.
     max_iter : int, default=1000
         Maximum number of iterations of the solver.
     tol : float, default=1e-3

@@ -24,7 +24,8 @@ class SoftmaxClassifier(LinearClassifier):
     penalty : {"l2", "l1", "elasticnet", "none"}, default="l2"
         Penalty on the weights. The bias is never penalized.
     alpha : float, default=1e-4
-        Weight of the penalty relative to the mean loss, so that it does not depend on the number of rows.
+        Weight of the penalty, which is added to the mean loss. Raise it to regularize more. As the loss is a mean, the
+        same value suits any number of rows.
     solver : str or solver object, default="auto"
         "auto", "lbfgs", "proximal", "least-squares", "dual", "gradient", "sgd", "sampled", or an object such as
         `SGD(momentum=0.9)`. "auto" chooses the fastest solver for the loss, the penalty and the rows.
@@ -58,7 +59,7 @@ class SoftmaxClassifier(LinearClassifier):
     n_jobs : int or None, default=None
         Number of threads; None uses all cores.
     random_state : int, RandomState or None, default=None
-        Seed of everything that is drawn at random.
+        Seed of everything that is drawn at random; None is a fixed seed, too.
     verbose : int, default=0
         1 shows progress.
 
@@ -132,7 +133,8 @@ class LogisticClassifier(LinearClassifier):
     penalty : {"l2", "l1", "elasticnet", "none"}, default="l2"
         Penalty on the weights. The bias is never penalized.
     alpha : float, default=1e-4
-        Weight of the penalty relative to the mean loss, so that it does not depend on the number of rows.
+        Weight of the penalty, which is added to the mean loss. Raise it to regularize more. As the loss is a mean, the
+        same value suits any number of rows.
     solver : str or solver object, default="auto"
         "auto", "lbfgs", "proximal", "least-squares", "dual", "gradient", "sgd", "sampled", or an object such as
         `SGD(momentum=0.9)`. "auto" chooses the fastest solver for the loss, the penalty and the rows.
@@ -168,7 +170,7 @@ class LogisticClassifier(LinearClassifier):
     n_jobs : int or None, default=None
         Number of threads; None uses all cores.
     random_state : int, RandomState or None, default=None
-        Seed of everything that is drawn at random.
+        Seed of everything that is drawn at random; None is a fixed seed, too.
     verbose : int, default=0
         1 shows progress.
 
@@ -241,7 +243,8 @@ class SVMClassifier(LinearClassifier):
     penalty : {"l2", "l1", "elasticnet", "none"}, default="l2"
         Penalty on the weights. The bias is never penalized.
     alpha : float, default=1e-4
-        Weight of the penalty relative to the mean loss, so that it does not depend on the number of rows.
+        Weight of the penalty, which is added to the mean loss. Raise it to regularize more. As the loss is a mean, the
+        same value suits any number of rows.
     solver : str or solver object, default="auto"
         "auto", "lbfgs", "proximal", "least-squares", "dual", "gradient", "sgd", "sampled", or an object such as
         `SGD(momentum=0.9)`. "auto" chooses the fastest solver for the loss, the penalty and the rows.
@@ -273,7 +276,7 @@ class SVMClassifier(LinearClassifier):
     n_jobs : int or None, default=None
         Number of threads; None uses all cores.
     random_state : int, RandomState or None, default=None
-        Seed of everything that is drawn at random.
+        Seed of everything that is drawn at random; None is a fixed seed, too.
     verbose : int, default=0
         1 shows progress.
 
@@ -351,7 +354,8 @@ class PerceptronClassifier(LinearClassifier):
     penalty : {"l2", "l1", "elasticnet", "none"}, default="none"
         Penalty on the weights. The bias is never penalized.
     alpha : float, default=1e-4
-        Weight of the penalty relative to the mean loss, so that it does not depend on the number of rows.
+        Weight of the penalty, which is added to the mean loss. Raise it to regularize more. As the loss is a mean, the
+        same value suits any number of rows.
     solver : str or solver object, default="auto"
         "auto", "lbfgs", "proximal", "least-squares", "dual", "gradient", "sgd", "sampled", or an object such as
         `SGD(momentum=0.9)`. "auto" chooses the fastest solver for the loss, the penalty and the rows.
@@ -383,7 +387,7 @@ class PerceptronClassifier(LinearClassifier):
     n_jobs : int or None, default=None
         Number of threads; None uses all cores.
     random_state : int, RandomState or None, default=None
-        Seed of everything that is drawn at random.
+        Seed of everything that is drawn at random; None is a fixed seed, too.
     verbose : int, default=0
         1 shows progress.
 
@@ -463,7 +467,8 @@ class LeastSquaresClassifier(LinearClassifier):
     penalty : {"l2", "l1", "elasticnet", "none"}, default="l2"
         Penalty on the weights. The bias is never penalized.
     alpha : float, default=1e-4
-        Weight of the penalty relative to the mean loss, so that it does not depend on the number of rows.
+        Weight of the penalty, which is added to the mean loss. Raise it to regularize more. As the loss is a mean, the
+        same value suits any number of rows.
     solver : str or solver object, default="auto"
         "auto", "lbfgs", "proximal", "least-squares", "dual", "gradient", "sgd", "sampled", or an object such as
         `SGD(momentum=0.9)`. "auto" chooses the fastest solver for the loss, the penalty and the rows.
@@ -495,7 +500,7 @@ class LeastSquaresClassifier(LinearClassifier):
     n_jobs : int or None, default=None
         Number of threads; None uses all cores.
     random_state : int, RandomState or None, default=None
-        Seed of everything that is drawn at random.
+        Seed of everything that is drawn at random; None is a fixed seed, too.
     verbose : int, default=0
         1 shows progress.
 

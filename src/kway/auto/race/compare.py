@@ -70,7 +70,8 @@ def compare(X: Any, y: Any, models: Any = None, *, groups: Any = None, order: An
     embed : str, default=None
         Sentence-transformers model for text or images; used by `kway.fit` only.
     metric : {"accuracy", "balanced", "macro-f1", "log-loss"}, default="accuracy"
-        Measure that decides.
+        Metric that ranks the families. With "accuracy", the lowest log loss decides among families that are equally
+        good.
     class_weight : "balanced" or None, default=None
         "balanced" gives all classes the same total weight.
     folds : int, default=5
@@ -226,7 +227,8 @@ class Comparison(Printed):
     skipped : dict of str to str
         Reasons of the families that were left out, by name. Name them in `models` to run them.
     measure : Measure
-        Measure that decides.
+        Metric that ranks the families. With "accuracy", the lowest log loss decides among families that are equally
+        good.
     references : list of LeaderboardRow
         Classifiers of other libraries, scored on the same folds.
     race : Race
