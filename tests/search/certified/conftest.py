@@ -35,7 +35,7 @@ def brute(rows, queries, distance):
 
 
 class Truth:
-    """Brute force's values (q, n) and order of the rows; that of the last problems is kept, as many searches share it."""
+    """Brute force's values (q, n) and order of the rows, kept for other searches of the last problems."""
 
     def __init__(self):
         self.problems = {}
