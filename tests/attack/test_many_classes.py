@@ -22,7 +22,7 @@ from kway import SoftmaxClassifier
 SMALL = 4e6  # rows x columns x classes of the problems in the short run
 
 
-@pytest.mark.parametrize("first", [0, 10, 20])
+@pytest.mark.parametrize("first", [0, *(pytest.param(at, marks=pytest.mark.slow) for at in range(10, 100, 10))])
 def test_small_problems_converge(first):
     for seed in range(first, first + 10):
         verdict = judge_many(draw_many(seed, SMALL))

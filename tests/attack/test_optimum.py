@@ -46,7 +46,7 @@ def test_no_larger_fit_misses_silently():
     181 by gradient descent, 21 tol above, was proved to be within by products that its diagonal alone preconditioned;
     607 by proximal steps ended 1.4 tol above, when estimates were all that it had.
     """
-    verdicts = [judge_larger(draw_larger(seed)) for seed in (*range(3), 181, 607, 714)]
+    verdicts = [judge_larger(draw_larger(seed)) for seed in (0, 181, 607, 714)]
     assert not [v for v in verdicts if v.silent_miss], report(verdicts)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from kway.auto.race.paired import CLEAR, SURE, paired_difference
 
-DRAWS = 20_000
+DRAWS = 8_000
 
 
 def drawn_excluded(n, draw, threshold=0.0, seed=0):

@@ -241,7 +241,7 @@ def test_the_job_ends_in_a_blend_that_is_saved_and_explained(blended, tmp_path):
 
 
 def test_single_keeps_one_family_and_so_do_guarantees():
-    X, y = blobs(300, spread=2.5)
+    X, y = blobs(200, spread=2.5)
     one = kway.fit(X, y, single=True, budget=600)
     assert one.result.best.model != BLEND
     assert one.result.weights == {}

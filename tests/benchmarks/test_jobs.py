@@ -19,7 +19,7 @@ from benchmarks.models import extreme
 def small(monkeypatch):
     monkeypatch.delenv("KWAY_DATA", raising=False)
     monkeypatch.setattr(race, "SHORT_PAUSE", 0.0)
-    monkeypatch.setattr(run, "QUICK", datasets.Limit(rows=300, queries=40))
+    monkeypatch.setattr(run, "QUICK", datasets.Limit(rows=200, queries=40))
     monkeypatch.setattr(wide, "SHAPES", ((20, 2000),))
     monkeypatch.setattr(wide, "ALPHAS", (1e-2,))
     race.begin(race.Pass(pause=0.0))

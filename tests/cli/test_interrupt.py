@@ -10,7 +10,9 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+from tests.helpers.rows import blobs
 
 PATIENCE = 600.0  # seconds until the live view must have shown what is waited for; on a quiet machine some
 
@@ -44,7 +46,10 @@ def read_until(ours, words, child):
 
 
 def test_ctrl_c_keeps_the_best_so_far():
-    child, ours = start("fit", "digits", "--json", "--budget", "10m")
+    X, y = blobs(1000, 12, 8)
+    names = ",".join([*(f"x{j}" for j in range(12)), "label"])
+    np.savetxt("t.csv", np.c_[X, y], delimiter=",", header=names, comments="", fmt=[*["%.4f"] * 12, "c%d"])
+    child, ours = start("fit", "t.csv", "-t", "label", "--json", "--budget", "10m")
     seen = read_until(ours, "extra-trees: ", child)
     assert "Ctrl-C keeps the best so far" in seen
     child.send_signal(signal.SIGINT)

@@ -19,7 +19,7 @@ import kway
 
 DEFAULTS = [pytest.param(e(), marks=pytest.mark.slow) if e is kway.BlendClassifier else e() for e in ESTIMATORS]
 MORE = [
-    small(kway.BlendClassifier, cv=5),
+    small(kway.BlendClassifier, cv=3),
     kway.LinearClassifier(loss="hinge", multiclass="one-vs-all"),
     kway.LinearClassifier(penalty="l1", alpha=1e-3),
     kway.LinearClassifier(solver="sgd"),

@@ -29,7 +29,12 @@ PASS_ON |= {"states_probabilities", "_check_probabilities", "inner_has", "_unfit
 PASS_ON |= {"_learns_by_epochs", "_learns_in_pieces", "_has_partial_fit"}
 
 MODELS = [
-    *(small(e, n_jobs=1) for e in ESTIMATORS if "n_jobs" in inspect.signature(e).parameters),
+    *(
+        small(e, n_jobs=1)
+        for e in ESTIMATORS
+        if "n_jobs" in inspect.signature(e).parameters and e is not kway.TreesClassifier
+    ),
+    *(kway.TreesClassifier(kind, n_trees=5, n_jobs=1) for kind in ("boosted", "extra")),
     *(kway.NeighborsClassifier(metric=metric, n_jobs=1) for metric in ("manhattan", "cosine", "dot")),
     *(kway.NeighborsClassifier(index=index, n_jobs=1) for index in ("landmarks", "lsh", "kdtree")),
     kway.CentroidClassifier(index="landmarks", n_jobs=1),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import sklearn
+from tests.helpers.models import small
 
 import kway
 from kway import ExemplarClassifier, SoftmaxClassifier
@@ -32,8 +33,8 @@ def test_weights_change_the_fit_or_are_refused(cls):
         with pytest.raises(KindError, match="sample_weight"):
             cls().fit(X, Y, sample_weight=WEIGHT)
         return
-    same, weighted = (cls().fit(X, Y, sample_weight=w) for w in (np.ones(90), np.where(Y == 0, 20.0, 1.0)))
-    np.testing.assert_allclose(scores(cls().fit(X, Y)), scores(same), atol=1e-5)
+    same, weighted = (small(cls).fit(X, Y, sample_weight=w) for w in (np.ones(90), np.where(Y == 0, 20.0, 1.0)))
+    np.testing.assert_allclose(scores(small(cls).fit(X, Y)), scores(same), atol=1e-5)
     assert np.abs(scores(weighted) - scores(same)).max() > 1e-3
 
 
@@ -43,12 +44,12 @@ def test_labels_that_mix_none_and_text_are_refused(cls):
     y[0] = None
     for labels in (y, y.tolist()):
         with pytest.raises(InputError, match="NaN or None"):
-            cls().fit(X, labels)
+            small(cls).fit(X, labels)
 
 
 @every_classifier
 def test_the_predicted_label_is_the_most_probable_one(cls):
-    model = cls().fit(X.astype(np.float32), Y)
+    model = small(cls).fit(X.astype(np.float32), Y)
     if hasattr(model, "predict_proba"):
         best = model.classes_[model.predict_proba(X.astype(np.float32)).argmax(axis=1)]
         np.testing.assert_array_equal(model.predict(X.astype(np.float32)), best)

@@ -41,7 +41,7 @@ def crowded(seed: int) -> Crowded:
     return Crowded(sp.csr_matrix(X) if rng.random() < 0.5 else X, y, alpha, tol)
 
 
-@pytest.mark.parametrize("first", range(0, 40, 8))
+@pytest.mark.parametrize("first", [8, 16, 32, *(pytest.param(at, marks=pytest.mark.slow) for at in (0, 24))])
 def test_a_fit_of_few_rows_a_class_is_at_its_optimum_or_says_so(first: int) -> None:
     for seed in range(first, first + 8):
         problem = crowded(seed)

@@ -28,6 +28,18 @@ def digits(tmp_path_factory):
     return run_job(read_train_test(str(path)), FitOptions(["softmax", "neighbors", "centroid"]))
 
 
+@pytest.fixture(scope="module")
+def flowers():
+    """A result that is quicker to draw."""
+    return run_job(read_train_test("iris"), FitOptions(["softmax", "neighbors", "centroid"]))
+
+
+@pytest.fixture(scope="module")
+def hurried(digits):
+    """The figures of the digits, after the budget was spent."""
+    return draw_pictures(replace(digits, hurried=True))
+
+
 class Reader(HTMLParser):
     """Tags that must be closed, and every address."""
 
@@ -99,26 +111,26 @@ def test_words_from_the_data_are_escaped(tmp_path):
     assert "&lt;i&gt;" in text
 
 
-def test_a_figure_that_fails_is_left_out_with_the_reason(digits, monkeypatch):
+def test_a_figure_that_fails_is_left_out_with_the_reason(flowers, monkeypatch):
     def fail(*_, **__):
         raise ValueError("no ink")
 
     monkeypatch.setattr("kway.report.confusion.confusion_of", fail)
-    drawn = {p.name: p for p in draw_pictures(digits)}
+    drawn = {p.name: p for p in draw_pictures(flowers)}
     assert drawn["confusion"].svg is None
     assert "no ink" in drawn["confusion"].text
     assert drawn["leaderboard"].svg is not None
 
 
-def test_a_file_that_fails_is_told_when_the_page_is_written(digits, tmp_path):
+def test_a_file_that_fails_is_told_when_the_page_is_written(flowers, tmp_path):
     (tmp_path / "figures").write_text("a file")
     with pytest.raises(OSError, match="exists") as told:
-        write_page(tmp_path / "r.html", digits, "", tmp_path / "figures")
+        write_page(tmp_path / "r.html", flowers, "", tmp_path / "figures")
     assert told.value.filename == str(tmp_path / "figures")
     assert "Written by kway" in (tmp_path / "r.html").read_text()
 
 
-def test_a_new_figure_needs_no_other_change(digits, tmp_path, monkeypatch):
+def test_a_new_figure_needs_no_other_change(flowers, tmp_path, monkeypatch):
     from kway.report import charts
 
     monkeypatch.setattr("kway.report.figures.PICTURES", {**PICTURES})
@@ -128,7 +140,7 @@ def test_a_new_figure_needs_no_other_change(digits, tmp_path, monkeypatch):
     def _added(result):
         return Drawn(charts.history({"loss": [2.0, 1.0, 0.5]}), "The text of the added figure.")
 
-    write_page(tmp_path / "r.html", replace(digits, hurried=True))
+    write_page(tmp_path / "r.html", replace(flowers, hurried=True))
     text = (tmp_path / "r.html").read_text()
     section = text[text.index('<section id="added">') :]
     assert section.index("<svg") < section.index("</section>")
@@ -139,17 +151,16 @@ def test_a_new_figure_needs_no_other_change(digits, tmp_path, monkeypatch):
     assert len(places) >= 8
 
 
-def test_every_figure_is_in_one_group(digits):
-    drawn = draw_pictures(replace(digits, hurried=True))
-    groups = group_pictures(drawn)
-    assert [each for group in groups for each in group] == drawn
+def test_every_figure_is_in_one_group(hurried):
+    groups = group_pictures(hurried)
+    assert [each for group in groups for each in group] == hurried
     assert ["neighbors", "alpha"] in [[each.name for each in group] for group in groups]
-    assert group_pictures(drawn[2:])[0] == drawn[2:3]  # the figure that it is put beside is missing
+    assert group_pictures(hurried[2:])[0] == hurried[2:3]  # the figure that it is put beside is missing
     assert all(each.beside in (None, *PICTURES) for each in PICTURES.values())
 
 
-def test_a_spent_budget_leaves_out_what_is_slow_to_draw(digits):
-    drawn = {p.name: p for p in draw_pictures(replace(digits, hurried=True))}
+def test_a_spent_budget_leaves_out_what_is_slow_to_draw(hurried):
+    drawn = {p.name: p for p in hurried}
     assert drawn["regions"].svg is None
     assert "budget" in drawn["regions"].text
     assert drawn["mistakes"].svg is not None
@@ -163,13 +174,13 @@ def test_the_picture_of_alphas_is_of_folds_and_settings_run_with_each_other():
     assert (folds.tolist(), run.tolist()) == ([0], [0, 1, 2])
 
 
-def test_nothing_half_written(digits, tmp_path, monkeypatch):
+def test_nothing_half_written(flowers, tmp_path, monkeypatch):
     from kway.report import page
 
     (tmp_path / "r.html").write_text("old")
     monkeypatch.setattr(page, "template_values", lambda *_: {})
     with pytest.raises(Exception, match="undefined"):
-        write_page(tmp_path / "r.html", replace(digits, hurried=True))
+        write_page(tmp_path / "r.html", replace(flowers, hurried=True))
     assert [(f.name, f.read_text()) for f in tmp_path.iterdir()] == [("r.html", "old")]
 
 
