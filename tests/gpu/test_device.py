@@ -1,5 +1,8 @@
 """Devices: what each word means, arrays there and back, errors that say what to do."""
 
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -151,3 +154,13 @@ def test_bfloat16_rows_count_as_float32():
     for model in (SoftmaxClassifier(device="cpu"), NeighborsClassifier(device="cpu")):
         model.fit(rows, y)
         np.testing.assert_array_equal(model.predict(rows).numpy(), model.predict(rows.float().numpy()))
+
+
+def test_copies_in_many_threads_leave_the_filters_of_warnings_alone():
+    pytest.importorskip("torch")
+    device, rows = Device("cpu"), np.ones((2, 2))
+    rows.flags.writeable = False
+    before = list(warnings.filters)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: device.put(rows), range(2000)))
+    assert warnings.filters == before

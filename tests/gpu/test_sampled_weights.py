@@ -8,8 +8,8 @@ torch = pytest.importorskip("torch")
 import kway  # noqa: E402
 from kway.errors import BudgetError, CombinationError  # noqa: E402
 from kway.linear import plan as planning  # noqa: E402
-from kway.linear.solvers import registry  # noqa: E402
 from kway.linear.solvers.sampled import Sampled  # noqa: E402
+from kway.planning import costs  # noqa: E402
 from kway.rows.gpu.device import ChosenDevice, Device  # noqa: E402
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")]
@@ -98,8 +98,8 @@ def test_soft_targets_are_refused():
 
 @pytest.mark.parametrize(("hours", "name"), [(False, "sgd"), (True, "sampled")])
 def test_auto_sums_over_all_classes_until_that_takes_hours(hours, name, monkeypatch):
-    monkeypatch.setattr(registry.costs, "exceeds_softmax", lambda size: True)
-    monkeypatch.setattr(registry.costs, "exceeds_gpu_steps", lambda size: hours)
+    monkeypatch.setattr(costs, "exceeds_softmax", lambda size: True)
+    monkeypatch.setattr(costs, "exceeds_gpu_steps", lambda size: hours)
     X, y = many()
     assert kway.SoftmaxClassifier(device="cuda", max_iter=2, batch_size=32).fit(X, y).solver_ == name
 

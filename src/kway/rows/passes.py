@@ -38,7 +38,7 @@ RowPasses: TypeAlias = "BlockRows | ClusterRows | GpuRows"
 SteppingRows: TypeAlias = "GpuRows"  # rows with the capabilities STEPS and CLASS_FACTOR
 
 IN_MEMORY = "rows.in-memory"  # X is an array or a CSR matrix in the memory of this process
-FETCHED = "rows.fetched"  # np.asarray(X) may copy the rows into the memory of this process
+FETCHED = "rows.fetched"  # np.asarray(X) copies the rows into the memory of this process, which suits small problems
 QUICK = "rows.quick"  # passes are bound by computation: no rows are read from a file
 DISTINCT = "rows.distinct"  # equal rows can be found (`keys`, `equal`) and merged into one
 STEPS = "rows.steps"  # the rows object takes stochastic steps itself (`batch_steps`, `sampled_weights`)

@@ -217,9 +217,14 @@ def sample_size(objective: Objective) -> int:
 
 
 def is_small(objective: Objective, max_work: float | None = None) -> bool:
+    """Return whether the rows are in memory and few enough for `has_cheap_dense_steps`."""
+    return objective.in_memory and has_cheap_dense_steps(objective, max_work)
+
+
+def has_cheap_dense_steps(objective: Objective, max_work: float | None = None) -> bool:
     """Return whether a step with the dense Hessian takes at most `max_work` multiplications (default QUICK_WORK)."""
     o = objective
-    if not (o.in_memory and has_hessian(o)) or 8 * o.n * (o.d + 1) > BLOCK_BYTES:
+    if not has_hessian(o) or 8 * o.n * (o.d + 1) > BLOCK_BYTES:
         return False
     return dense_step_work(o) <= (QUICK_WORK if max_work is None else max_work)
 

@@ -24,7 +24,16 @@ from numpy.typing import NDArray
 from kway.errors import CombinationError, InputError
 from kway.linear.equivalent import RowSpan, StandardColumns, row_span, scale_columns, standard_columns
 from kway.linear.objective import Objective
-from kway.linear.solvers.base import MAX_WORK, Control, Solution, Solver, check_needs, is_small, list_properties
+from kway.linear.solvers.base import (
+    MAX_WORK,
+    Control,
+    Solution,
+    Solver,
+    check_needs,
+    has_cheap_dense_steps,
+    is_small,
+    list_properties,
+)
 from kway.linear.solvers.dual import Dual
 from kway.linear.solvers.gradient_descent import GradientDescent
 from kway.linear.solvers.interior_point import ROUNDED, is_small_with_kinks
@@ -36,7 +45,7 @@ from kway.linear.solvers.sampled import Sampled
 from kway.linear.solvers.sgd import SGD
 from kway.linear.solvers.stopping import min_tol_scale, tol_scale
 from kway.planning.costs import MAX_FACTOR_BYTES
-from kway.rows.passes import IN_MEMORY, QUICK
+from kway.rows.passes import FETCHED, IN_MEMORY, QUICK
 
 SOLVERS: dict[str, Solver] = {
     solver.name: solver for solver in (LeastSquares(), LBFGS(), Proximal(), Dual(), GradientDescent(), SGD(), Sampled())
@@ -137,8 +146,13 @@ def prepare(objective: Objective, solver: Any) -> Task:
 
 
 def _suits_dense_steps(objective: Objective) -> bool:
-    """Return whether steps with the dense Hessian are cheap; with an L1 part they pay earlier, as others are slow."""
-    return is_small(objective, MAX_WORK if objective.penalty.lasso else None)
+    """Return whether steps with the dense Hessian are cheap; with an L1 part they pay earlier, as others are slow.
+
+    With an L1 part, rows on a GPU are copied to this process for such steps.
+    """
+    if not objective.penalty.lasso:
+        return is_small(objective)
+    return (objective.in_memory or FETCHED in objective.rows.offers) and has_cheap_dense_steps(objective, MAX_WORK)
 
 
 # ---------------------------------------------------------------- the run

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.util import find_spec
 from threading import Lock
 from typing import Any, NamedTuple
@@ -100,9 +100,8 @@ class Device:
         torch = self.torch
         if isinstance(array, torch.Tensor):
             return array.to(self.name, dtype)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # about read-only arrays; nothing writes to them
-            return torch.from_numpy(np.ascontiguousarray(array)).to(self.name, dtype)
+        _warn_about_read_only_arrays_here(torch)
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self.name, dtype)
 
     def fetch(self, tensor: Tensor) -> NDArray:
         """Return a tensor as a numpy array, which shares memory with a tensor that is on the CPU."""
@@ -228,6 +227,20 @@ def load_torch() -> Any:
             f"computing on a GPU needs PyTorch, which is not installed ({error}); {_INSTALL}, or use device='cpu'"
         ) from error
     return torch
+
+
+@cache
+def _warn_about_read_only_arrays_here(torch: Any) -> None:
+    """Let torch give its warning about read-only arrays, which it gives once per process, where nobody sees it.
+
+    kway writes to no array that it shares with torch. Ignoring the warning at each copy would not work, because
+    `warnings.catch_warnings` changes the filters of all threads.
+    """
+    array = np.zeros(1)
+    array.flags.writeable = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        torch.from_numpy(array)
 
 
 def is_tensor(array: Any) -> bool:

@@ -53,7 +53,7 @@ class GpuRows:
             return GpuRows(X)
         X = _dense(X)
         with device.room("copying the rows", X.nbytes + 2 * GPU_BLOCK_BYTES):
-            return GpuRows(TensorRows(device.put(X), copied=True))
+            return GpuRows(TensorRows(device.put(X)))
 
     @property
     def n(self) -> int:
@@ -67,9 +67,8 @@ class GpuRows:
 
     @property
     def offers(self) -> frozenset[str]:
-        """Capabilities; only rows that were copied from the host may be copied back."""
-        offered = frozenset({QUICK, DISTINCT, STEPS, CLASS_FACTOR})
-        return offered | {FETCHED} if self.X.copied else offered
+        """Capabilities."""
+        return frozenset({QUICK, DISTINCT, STEPS, CLASS_FACTOR, FETCHED})
 
     @property
     def max_rows_in_memory(self) -> int:

@@ -27,7 +27,6 @@ class TensorRows:
     """Rows in a tensor of float32 or float64 that stays on its device."""
 
     tensor: Tensor
-    copied: bool = False  # copied from an array of the caller, so that these rows may be copied back to the host
 
     @property
     def device(self) -> Device:
@@ -63,7 +62,7 @@ class TensorRows:
         return len(self.tensor)
 
     def __getitem__(self, rows: Any) -> TensorRows:
-        return TensorRows(self.tensor[self.device.put(rows) if isinstance(rows, np.ndarray) else rows], self.copied)
+        return TensorRows(self.tensor[self.device.put(rows) if isinstance(rows, np.ndarray) else rows])
 
     def __matmul__(self, other: NDArray) -> NDArray:
         with self.device.full_precision():

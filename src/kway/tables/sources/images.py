@@ -6,7 +6,7 @@ channel if all of them are gray, else three (RGB).
 
 from __future__ import annotations
 
-import warnings
+import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -129,11 +129,13 @@ def _open(path: Path) -> Any:
     if not path.is_file():  # reading a pipe could wait forever
         raise _unreadable(path, OSError("it is not a regular file"))
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)  # a small file that becomes huge
-            return Image.open(path, formats=_FORMATS)
+        image = Image.open(path, formats=_FORMATS)
     except Exception as error:
         raise _unreadable(path, error) from error
+    if image.width * image.height > (Image.MAX_IMAGE_PIXELS or math.inf):  # a small file that becomes huge
+        image.close()
+        raise _unreadable(path, ValueError(f"it has {image.width:,} x {image.height:,} pixels"))
+    return image
 
 
 def _eight_bits(image: Any) -> Any:
