@@ -6,9 +6,7 @@ from sklearn.datasets import make_classification
 from sklearn.metrics import balanced_accuracy_score, f1_score
 
 import kway
-from kway.auto.learning_curve import learning_curve
-from kway.auto.race.clock import Clock
-from kway.auto.race.scoring import ACCURACY, FoldedRows, Predictions
+from kway.auto.race.scoring import Predictions
 from kway.measures import class_scores
 
 
@@ -48,18 +46,18 @@ def test_scores_of_every_family_are_those_of_single_fits(uneven, metric, theirs,
 
 
 def test_a_curve_of_what_can_be_learned_rises(uneven):
-    X, y = uneven
-    found = kway.compare(X, y, ["neighbors"], folds=3)
-    data = FoldedRows(X, y, found.folds)
-    curve = learning_curve(found.estimator, found.best, data, ACCURACY, 0.001, Clock())[0]
+    curve = kway.fit(*uneven, models="neighbors", folds=3).result.curve
     assert curve is not None
     assert curve.scores.shape == (3, 2)
     assert (np.diff(curve.rows) > 0).all()
     assert curve.scores[-1].mean() > curve.scores[0].mean()
     assert "ore rows would help" in str(curve)
-    none, why = learning_curve(found.estimator, found.best, data, ACCURACY, 1e4, Clock(60.0))
-    assert none is None
-    assert why
+
+
+def test_a_budget_that_is_used_up_leaves_out_the_curve(uneven):
+    result = kway.fit(*uneven, models="neighbors", folds=3, budget=1e-3).result
+    assert result.curve is None
+    assert any("curve" in note for note in result.notes), result.notes
 
 
 def test_without_held_out_rows_no_setting_was_run():
