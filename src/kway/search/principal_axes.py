@@ -14,7 +14,10 @@ from kway.threads import pmap, shares, single_blas, spans
 
 
 def leading_axes(values: NDArray[np.float32], count: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Return about the `count` leading principal axes (d, count) of values Z (s, d), by subspace iteration on Z'Z."""
+    """Return about the `count` leading principal axes (d, count) of values Z (s, d).
+
+    Few axes are found by subspace iteration on Z'Z, more than half of them by its eigendecomposition.
+    """
 
     forms_gram = values.shape[1] <= len(values)  # then Z'Z takes no more memory than Z
     gram = _cross(values, values) if forms_gram else values[:0]
@@ -24,6 +27,10 @@ def leading_axes(values: NDArray[np.float32], count: int, rng: np.random.Generat
         return pooled_product(gram, basis) if forms_gram else _cross(values, pooled_product(values, basis))
 
     with single_blas():  # BLAS threads would slow down qr and eigh; the pool computes the products
+        if forms_gram and 2 * count > values.shape[1]:  # all axes then take no longer than half of them
+            return np.ascontiguousarray(
+                eigh(gram.astype(np.float64), driver="evd")[1][:, : -count - 1 : -1], np.float32
+            )
         basis = rng.standard_normal((values.shape[1], count)).astype(np.float32)
         basis = qr(multiply(multiply(basis)).astype(np.float64), mode="economic", overwrite_a=True)[0]
         rotation = eigh(basis.T @ multiply(basis.astype(np.float32)), driver="evd", overwrite_a=True)[1]

@@ -126,7 +126,8 @@ def certify(scan: BlockScan, seed: int = 0, always: bool = False) -> BoundedScan
 def _euclidean(job: Job) -> ChosenSpace | None:
     variant = best_variant(tiles.L2_VARIANTS)
     max_axes = min(job.rows.shape[1], tiles.MAX_DIMS)
-    n_axes = min(max_axes, tiles.MAX_DIMS // 3)  # enough for most data; the loop doubles it if not
+    # all axes of few columns; else what is enough for most data, and the loop doubles it if not
+    n_axes = max_axes if job.rows.shape[1] <= tiles.MAX_DIMS else tiles.MAX_DIMS // 3
     while True:
         axes = leading_axes(job.sample.values, n_axes, job.rng)
         choice = choose_axes(job.sample, axes, tiles.L2_VARIANTS[variant].words_per_second, tiles.MAX_DIMS)
