@@ -42,7 +42,7 @@ QUESTIONS = {  # words that a user types into the search box: the heading of the
     "save model without pickle": "How do I save a model without pickle?",
     "gpu out of memory": "What do I do if the GPU is out of memory?",
     "class imbalance": "How do I deal with class imbalance?",
-    "overfits regularize more": "My model overfits (training accuracy high, test accuracy low). How do I regularize more?",
+    "regularize more": "My model overfits (high training accuracy, low test accuracy). How do I regularize more?",
     "explain prediction one row": "How do I explain a prediction of one row?",
     "continue training new rows": "How do I continue training with new rows (`partial_fit`)?",
     "kernel svm rbf": 'Is there a kernel SVM, like `SVC(kernel="rbf")`?',
