@@ -42,7 +42,7 @@ QUESTIONS = {  # words that a user types into the search box: the heading of the
     "save model without pickle": "How do I save a model without pickle?",
     "gpu out of memory": "What do I do if the GPU is out of memory?",
     "class imbalance": "How do I deal with class imbalance?",
-    "regularize more": "How do I regularize more?",
+    "regularize more": "My model overfits (high training accuracy, low test accuracy). How do I regularize more?",
     "explain prediction one row": "How do I explain a prediction of one row?",
     "continue training new rows": "How do I continue training with new rows (`partial_fit`)?",
     "kernel svm rbf": 'Is there a kernel SVM, like `SVC(kernel="rbf")`?',
@@ -104,6 +104,7 @@ def test_formulas_become_mathml():
 
 
 def test_sections_and_pages_for_users_count_more_in_the_search_box(tmp_path):
+    pytest.importorskip("mkdocs")
     hook = tool("site_search")
     boosts = {}
     for path, meta in ("howto/fit.md", {}), ("design.md", {}), ("faq.md", {"search": {"boost": 2}}):
@@ -118,7 +119,19 @@ def test_sections_and_pages_for_users_count_more_in_the_search_box(tmp_path):
     assert [entry.get("boost") for entry in json.loads(index.read_text())["docs"]] == [None, 2 * hook.SECTION]
 
 
+def test_cells_of_tables_are_separated_in_the_search_index_only():
+    pytest.importorskip("mkdocs")
+    mark, restore = tool("site_search").on_page_context.methods
+    html = "<table><tr><th>a</th><th>b</th></tr><tr><td>1</td>\n<td>2</td></tr></table>"
+    page = SimpleNamespace(content=html)
+    mark({}, page=page)
+    assert page.content == "<table><tr><th>a |</th><th>b;</th></tr><tr><td>1 |</td>\n<td>2;</td></tr></table>"
+    restore({}, page=page)
+    assert page.content == html
+
+
 def test_footnotes_of_docstrings_have_no_marks():
+    pytest.importorskip("mkdocs")
     hook, page = tool("site_search"), SimpleNamespace(file=SimpleNamespace(src_uri="reference/trees.md"))
     html = hook.on_page_content("<p>Trees [1]_.</p><p>.. [1] Ke. .. [2] Ho.</p><code>x[1]</code>", page=page)
     assert html == "<p>Trees [1].</p><p>[1] Ke.<br>[2] Ho.</p><code>x[1]</code>"
@@ -134,6 +147,9 @@ def test_footnotes_of_docstrings_have_no_marks():
         ('"predict_proba" -x', "predict^4 predict proba^4 proba"),
         ("regularize classes", "regularize^4 regular classes^4 class"),
         ("how to", "how^4 how to^4 to"),
+        ("Ensemble vs. nearest neighbours", "blend^4 blend nearest^4 nearest neighbors^4 neighbor"),
+        ("1% positives", "imbalanced^4 imbalanc classes^4 class"),
+        ("multi-label", "multilabel^4 multilabel"),
     ],
 )
 def test_a_typed_query_becomes_words(typed, searched):
