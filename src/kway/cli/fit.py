@@ -123,8 +123,8 @@ def fit(
     """Find the best classifier for DATA, test it, save it and write a report.
 
     kway sets test rows aside, compares families of classifiers on the other
-    rows by cross-validation, and blends the best ones, unless the best single
-    family is better. The final model is scored once, on the test rows.
+    rows by cross-validation, and blends the best ones, unless a test shows that
+    the best single family is better. The final model is scored once, on the test rows.
 
     A family is one kind of classifier, such as softmax or neighbors, together
     with the settings that kway tries for it. The families are listed below.
