@@ -1,6 +1,6 @@
 # Every target works from a fresh clone: the first one makes .venv and installs what it needs.
 #   make demo    kway fit digits: compare families, keep the best, write model.kway and report.html (a minute)
-#   make test    the tests (seven minutes)    make slow    the long ones
+#   make test    the tests (six minutes)    make slow    the long ones
 #   make test-cluster  the tests on a Ray cluster of three local nodes (some minutes)
 #   make check   lint, format, types, import rules, sizes, public names and docstrings   make bench   timings beside other libraries
 #   make test-gpu   what runs on a GPU, on one where there is one, else by torch on the processor (two minutes)

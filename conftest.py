@@ -3,8 +3,8 @@
 - Modules of rows/gpu import torch and Triton, which `make test-gpu` installs: without them nothing is collected.
 - Processes that test side by side share the cores: with all of them for the BLAS and OpenMP of each, threads of one
   wait in a busy loop for cores that the other has (tests/linear/test_newton.py: 39 s of CPU, 20 s with one thread).
-- What the collection of the tests makes lives until the end. The garbage collector does not look at it again: half a
-  second each time, a tenth of the run.
+- The objects that the collection of the tests makes live until the end, so the garbage collector leaves them out. It
+  would otherwise take a tenth of the run.
 """
 
 import gc
@@ -22,7 +22,7 @@ if beside:  # numpy is not imported yet, and looks at this when it is
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Collect no garbage while the tests are collected, and leave out what is there then."""
+    """Stop the garbage collector while the tests are collected, and leave out the objects that then exist."""
     gc.disable()
     try:
         return (yield)
@@ -32,5 +32,5 @@ def pytest_collection():
 
 
 def pytest_unconfigure():
-    """Give back what was left out: extensions complain of objects that are never freed."""
+    """Give the objects back to the garbage collector, because some extensions complain if objects are never freed."""
     gc.unfreeze()

@@ -13,6 +13,7 @@ import argparse
 import datetime
 import json
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -139,7 +140,7 @@ def main() -> None:
         "target": "gpu_flashlib",
         "date": datetime.date.today().isoformat(),
         "device": torch.cuda.get_device_name(),
-        "flashlib": "0.4.0",
+        "flashlib": metadata.version("flashlib"),
         "torch": torch.__version__,
         "k": K,
         "unit": "ms, median between two events; tensors in, ids out",

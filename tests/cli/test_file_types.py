@@ -78,7 +78,7 @@ def test_a_workbook_without_its_library_says_what_to_install(cli, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "python_calamine", None)
     code, _, err = cli("compare", "one.xlsx", "-t", "kind", *FIT)
     assert code == 1
-    assert "pip install 'kway[excel]', or save the sheet as csv" in err
+    assert "pip install python-calamine, or save the sheet as csv" in err
 
 
 def test_a_damaged_file_is_named(cli):

@@ -73,7 +73,7 @@ def test_searches_and_fits_on_a_numbered_gpu_leave_the_current_one_alone():
 
 def test_without_torch_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "torch", None)  # importing it fails
-    with pytest.raises(InputError, match=r"kway\[gpu\].*device='cpu'"):
+    with pytest.raises(InputError, match=r"pip install torch.*device='cpu'"):
         load_torch()
 
 

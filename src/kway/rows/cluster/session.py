@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from kway.errors import ClusterError, InputError
 
-_INSTALL = "pip install 'kway[cluster]'"
+_INSTALL = "pip install 'ray[client,data]'"
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def _dataset(make: Callable[[], Worker], items: Sequence[Any]) -> Any:
     try:
         from ray import data
     except ImportError as error:
-        raise ClusterError(f"streaming needs Ray's data library ({error}); pip install 'kway[cluster]'") from error
+        raise ClusterError(f"streaming needs Ray's data library ({error}); pip install 'ray[client,data]'") from error
 
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     data.DataContext.get_current().enable_progress_bars = False  # kway draws its own

@@ -31,7 +31,8 @@ from kway.parameters import DEVICE
 from kway.threads import spans
 
 Tensor = Any  # torch.Tensor; torch is not a dependency
-_INSTALL = "pip install 'kway[gpu]'"
+_INSTALL = "pip install torch"
+_warning_lock = Lock()
 MAX_NEIGHBORS = 2048  # neighbors that a device lists per query; the CPU computes longer lists (benchmark gpu_search)
 # bytes of a block of scores, keys or copied rows, so large that launches cost little (gpu_search, gpu_softmax)
 GPU_BLOCK_BYTES = 2**29
@@ -100,7 +101,8 @@ class Device:
         torch = self.torch
         if isinstance(array, torch.Tensor):
             return array.to(self.name, dtype)
-        _warn_about_read_only_arrays_here(torch)
+        with _warning_lock:
+            _silence_read_only_warning()
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.name, dtype)
 
     def fetch(self, tensor: Tensor) -> NDArray:
@@ -230,17 +232,18 @@ def load_torch() -> Any:
 
 
 @cache
-def _warn_about_read_only_arrays_here(torch: Any) -> None:
-    """Let torch give its warning about read-only arrays, which it gives once per process, where nobody sees it.
+def _silence_read_only_warning() -> None:
+    """Ignore torch's warning about read-only arrays; kway never writes to an array that it shares with torch.
 
-    kway writes to no array that it shares with torch. Ignoring the warning at each copy would not work, because
-    `warnings.catch_warnings` changes the filters of all threads.
+    torch warns once per process, so one warning is caused and ignored before the first copy. The warning is not ignored
+    at each copy, because `warnings.catch_warnings` changes the filters of all threads: if copies overlap in two
+    threads, the filter of one of them would stay.
     """
     array = np.zeros(1)
     array.flags.writeable = False
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        torch.from_numpy(array)
+        load_torch().from_numpy(array)
 
 
 def is_tensor(array: Any) -> bool:
@@ -252,17 +255,13 @@ def is_tensor(array: Any) -> bool:
 def on_host(array: Any) -> Any:
     """Return a tensor as a numpy array on the host, and anything else unchanged.
 
-    Floats that numpy has no type for, bfloat16 for example, become float32, which holds them exactly.
+    Floats that numpy has no type for, such as bfloat16, become float32, which holds them exactly.
     """
     if not is_tensor(array):
         return array
-    exact = array.detach().cpu()
-    has_numpy_type = not exact.is_floating_point() or str(exact.dtype) in (
-        "torch.float16",
-        "torch.float32",
-        "torch.float64",
-    )
-    return (exact if has_numpy_type else exact.float()).numpy()
+    tensor = array.detach().cpu()
+    has_numpy_type = hasattr(np, str(tensor.dtype).removeprefix("torch."))
+    return (tensor if has_numpy_type else tensor.float()).numpy()
 
 
 def as_tensor(device: Device, values: NDArray) -> Any:

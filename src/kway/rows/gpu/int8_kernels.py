@@ -46,9 +46,14 @@ _NO_ROW = tl.constexpr(2147483647)  # sorts behind every row
 @triton.jit
 def rotate_queries(
     queries, center, rotation, operands, n_queries, D, CENTERED: tl.constexpr, BY_ANGLE: tl.constexpr,
-    WIDTH: tl.constexpr, QUERIES: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr,
+    WIDTH: tl.constexpr, QUERIES: tl.constexpr,
 ):  # fmt: skip
-    """Write the operands of queries (q, D) times the rotation (D, WIDTH) to `operands` (q, WIDTH), all float64."""
+    """Write the operands of queries (q, D) times the rotation (D, WIDTH) to `operands` (q, WIDTH), all float64.
+
+    A program computes QUERIES rows and 2 QUERIES columns, and sums over 2 QUERIES products at a time.
+    """
+    COLUMNS: tl.constexpr = 2 * QUERIES
+    BLOCK: tl.constexpr = 2 * QUERIES
     q = (tl.program_id(0) * QUERIES + tl.arange(0, QUERIES)).to(tl.int64)
     exists = (q < n_queries)[:, None]
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)

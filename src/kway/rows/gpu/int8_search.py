@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from kway.kernels.float32 import FLOAT32_SAFE
 from kway.rows.gpu.device import Device, Tensor, row_blocks, rows_that_fit
 from kway.rows.gpu.exact_search import METRICS, DeviceMetric, ExactRows, NearestRows, all_within
-from kway.rows.gpu.tile_plans import TILE, Int8Plan, plan_int8
+from kway.rows.gpu.tile_plans import ROTATED, TILE, Int8Plan, plan_int8
 
 FLOAT32_EPS = float(np.finfo(np.float32).eps)  # also the finest step, relative to the largest norm
 EPS = 32 * FLOAT32_EPS  # relative error of each term of a bound: eight roundings by eps / 2, times eight
@@ -145,9 +145,10 @@ class Int8Tiles:
             flags=device.empty(q, "uint8"),
         )
         operands = device.empty((q, width), "float64")
-        rotate_queries[(-(-q // 16), width // 32)](
-            queries, self.rotation if self.center is None else self.center, self.rotation, operands, q, d,
-            self.center is not None, self.metric.name == "cosine", width, 16, 32, 32, num_warps=4,
+        centered, by_angle = self.center is not None, self.metric.name == "cosine"
+        rotate_queries[(-(-q // ROTATED), width // (2 * ROTATED))](
+            queries, self.center if centered else self.rotation, self.rotation, operands, q, d, centered, by_angle,
+            width, ROTATED, num_warps=4,
         )  # fmt: skip
         quantize_queries[(padded,)](
             queries, operands, int8.digits[0], int8.digits[1], int8.constants, int8.norms, int8.steps, int8.counts,

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 TILE = 128  # rows, queries and bytes of a row that one step of the int8 kernels reads (benchmark gpu_search)
 TILE_CLASSES, TILE_DEPTH = 256, 64  # columns and depth of a tile of a bfloat16 product (benchmark gpu_softmax)
+ROTATED = 16  # queries of a tile of the float64 product that rotates them; it has twice as many columns (gpu_flashlib)
 MAX_STAGES = 4  # pipeline stages; more do not help (benchmark gpu_softmax)
 SPARE_BYTES = 1024  # barriers and reductions, in addition to tiles; tests/gpu/test_tile_plans.py compiles the kernels
 

@@ -36,7 +36,7 @@ EmbedFunction = Callable[[Any], Any]
 _CHUNK = (
     256  # texts or images per call of the model, then stored: an interrupted run loses at most these (test_embedder)
 )
-_INSTALL = "pip install 'kway[embed]'"
+_INSTALL = "pip install sentence-transformers"
 
 
 @dataclass(frozen=True)

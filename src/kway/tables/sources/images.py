@@ -125,7 +125,7 @@ def _open(path: Path) -> Any:
     try:
         from PIL import Image
     except ImportError as error:
-        raise InputError(f"images need the package pillow ({error}); install it: pip install 'kway[images]'") from error
+        raise InputError(f"images need the package pillow ({error}); install it: pip install pillow") from error
     if not path.is_file():  # reading a pipe could wait forever
         raise _unreadable(path, OSError("it is not a regular file"))
     try:

@@ -61,8 +61,8 @@ def _excel(path: Path, form: TextForm) -> Any:
         import python_calamine
     except ImportError as error:
         raise InputError(
-            f"{path.name} needs the package python-calamine ({error}); install it: pip install 'kway[excel]', or save "
-            "the sheet as csv"
+            f"{path.name} needs the package python-calamine ({error}); install it: pip install python-calamine, or "
+            "save the sheet as csv"
         ) from error
     with python_calamine.load_workbook(str(path)) as book:
         sheets = {name: book.get_sheet_by_name(name).to_python() for name in book.sheet_names}
