@@ -135,6 +135,15 @@ def merge(distances, ids, more_distances, more_ids):
 
 
 @kernel
+def merge_distinct(distances, ids, more_distances, more_ids):
+    """Insert lists like `merge`, but leave out the rows that a heap already contains."""
+    for i in range(len(ids)):
+        for j in range(more_ids.shape[1]):
+            if more_ids[i, j] >= 0 and more_ids[i, j] != NO_ROW and not np.any(ids[i] == more_ids[i, j]):
+                push(distances[i], ids[i], more_distances[i, j], more_ids[i, j])
+
+
+@kernel
 def measure(code, queries, rows, found, distances):
     """Compute distances (q, k) of queries (q, d) to rows found[i]; EMPTY for entries of found (q, k) without a row."""
     for i in range(len(found)):

@@ -42,7 +42,7 @@ from kway.kernels.codes.first_filter import (
 from kway.kernels.codes.row_tiles import TABLE_FEATURES
 from kway.kernels.jit import frozen
 from kway.kernels.lanes import chosen
-from kway.kernels.topk import EMPTY, NO_ROW, merge
+from kway.kernels.topk import EMPTY, merge, merge_distinct
 from kway.rows.gpu.device import Device
 from kway.search.block_scan import Scan, measured_rows
 from kway.search.codecs.bits import BitFrame, BitRows
@@ -168,10 +168,7 @@ def _count_weights(weights: NDArray[np.float32]) -> NDArray[np.int64]:
 
 def _merge_selected(heaps: Heaps, selected: NDArray[np.int64], scanned: Heaps) -> None:
     """Merge heaps of another scan into the heaps of the selected queries; a row that both contain is kept once."""
-    earlier = Heaps(heaps.distances[selected], heaps.ids[selected])
-    for earlier_ids, ids in zip(earlier.ids, scanned.ids):
-        earlier_ids[np.isin(earlier_ids, ids)] = NO_ROW
-    merge(*scanned, *earlier)
+    merge_distinct(*scanned, heaps.distances[selected], heaps.ids[selected])
     heaps.distances[selected], heaps.ids[selected] = scanned
 
 
