@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.svm import SVC, LinearSVC
+from tests.helpers.rows import blobs
 
 from kway.errors import CombinationError, NotSeparableError
 from kway.linear.losses import LOSSES, Targets
@@ -385,3 +386,14 @@ def test_sparse_rows_that_are_swept_stay_sparse():
     work = prepare(few, "auto")
     assert work.solver.name == "dual"
     assert work.objective is few
+
+
+def test_interior_points_take_over_from_long_sweeps(monkeypatch):
+    """Weak penalties need thousands of sweeps; a step of interior points is too dear for an early change."""
+    monkeypatch.setattr(dual, "MAX_WORK", 0)
+    monkeypatch.setattr(dual, "QUICK_WORK", 0)
+    monkeypatch.setattr(dual, "NEWTON_FEATURES", 0)
+    X, y = blobs(n=300, d=40, K=3, distance=1.0)
+    found = solve(problem(X.astype(np.float64), y, ridge=1e-7), max_iter=10_000)
+    assert found.converged
+    assert dual.PATIENCE * 40 < found.n_iter < dual.PATIENCE * 40 + 100

@@ -14,7 +14,7 @@ from kway import datasets
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
-from kway.linear.solvers import base, lbfgs
+from kway.linear.solvers import base, lbfgs, stopping
 from kway.linear.solvers.base import Control, check_needs
 from kway.linear.solvers.lbfgs import LBFGS
 from kway.linear.solvers.registry import prepare
@@ -305,3 +305,23 @@ def test_raw_pixels_that_are_separable_take_factors_where_the_rows_bend():
     assert found.converged
     assert found.n_iter <= 250
     assert excess(raw, found, best=3.1655214654e-06) <= found.rel_excess + 1e-6  # newton_optimum(raw), which takes 12 s
+
+
+def test_bounds_that_fail_are_tried_again_only_from_time_to_time(monkeypatch):
+    """A bound costs as much as many iterations. Tried in each of them, it once took most of the time of a fit."""
+    digits = load_digits()
+    X = np.hstack([digits.data, digits.data**2 / 16]) / 16
+    images = problem(X, digits.target, alpha=1e-6)
+    tried, decrement = [], stopping.decrement
+
+    def useless(*arguments):
+        tried.append(1)
+        step = decrement(*arguments)
+        return step._replace(direction=0.01 * step.direction, excess=np.inf)
+
+    monkeypatch.setattr(stopping, "decrement", useless)
+    monkeypatch.setattr(lbfgs.Schedule, "turn_exact", lambda *_: None)
+    found = lbfgs.solve_smooth(images, images.zeros(), Control(max_iter=150), prove=True)
+    assert not found.converged
+    assert found.n_iter > 50
+    assert 0 < len(tried) < found.n_iter / 4

@@ -9,6 +9,7 @@ from sklearn.metrics import log_loss
 from kway.linear.classifier import LinearClassifier
 from kway.linear.losses import LOSSES
 from kway.linear.path import alpha_path
+from kway.linear.solvers.preconditioners import Moments
 
 ALPHAS = (1e-3, 1e-1, 1e-2)  # in no order
 
@@ -61,3 +62,14 @@ def test_a_weak_alpha_of_wide_rows_is_reached_from_nothing_too():
         whole = alpha_path(X[rows], y[rows], loss, np.logspace(-2, -7, 11), 72)
         alone = alpha_path(X[rows], y[rows], loss, [1e-7], 72)
         assert alone.objective[0] == pytest.approx(whole.objective[-1], rel=0.05)
+
+
+def test_factors_per_class_are_kept_from_alpha_to_alpha(monkeypatch):
+    computed, per_class = [], Moments.per_class
+    monkeypatch.setattr(Moments, "per_class", lambda *args, **kwargs: computed.append(1) or per_class(*args, **kwargs))
+    X, y = load_digits(return_X_y=True)
+    alphas = np.logspace(-2, -7, 12)
+    found = alpha_path(np.hstack([X, X**2 / 16]).astype(np.float32) / 16, y, LOSSES["softmax"].joint, alphas, 1500)
+    assert np.isfinite(found.objective).all()
+    assert (np.diff(found.objective) <= 0).all()
+    assert 0 < len(computed) < len(alphas)  # after as many iterations as they cost, over all alphas

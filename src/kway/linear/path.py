@@ -3,8 +3,8 @@
 Each fit uses the plan, the columns and the solvers of the estimator (`prepare`, `Task.solve`), with two exceptions that
 save time: `tol` is relative to at least a share of the objective at theta = 0 (`MIN_SCALE`), and linear SVMs on sparse
 rows stop after `MAX_SWEEPS` sweeps. The solver is chosen at the first alpha. A fit starts at the solution of the
-previous alpha, and the solver keeps the state that does not depend on alpha (`Carry`): the second moments of the rows,
-normal equations, or dual variables.
+previous alpha, and the solver keeps the state that depends little on alpha (`Carry`): the second moments of the rows,
+preconditioners and pairs, normal equations, or dual variables.
 
 No solution is passed between folds, because the other folds were trained on the held-out rows of this one. A solver
 that stops within its tolerance still depends on its start, so a warm start from their weights would leak these rows,

@@ -4,8 +4,9 @@
     2  Run at most 30 iterations of L-BFGS on the sample to find a start.
     3  Run L-BFGS on all rows, with a preconditioner per class that follows the curvature (preconditioners.py).
     4  When the quadratic model predicts little further gain, compute a Newton step by conjugate gradients. It bounds
-       the excess over the optimum (stopping.py). Stop if the bound is below tol, else take the step. Rounded hinges
-       are straight at most rows, so their bound is the duality gap, which every iteration gives.
+       the excess over the optimum (stopping.py). Stop if the bound is below tol, else take the step. If it gains less
+       than half of what the model predicts, take a quarter more iterations before the next bound. Rounded hinges are
+       straight at most rows, so their bound is the duality gap, which every iteration gives.
 
 In a small problem each iteration is a Newton step with the dense Hessian, which gives the bound at no extra cost.
 
@@ -50,6 +51,7 @@ class PathState:
     moments: Moments
     pairs: Pairs
     ridge: float = 0.0
+    schedule: Schedule | None = None
 
 
 @dataclass(frozen=True)
@@ -74,12 +76,14 @@ class LBFGS(Solver):
             return solve_smoothed(objective, theta, control, partial(solve_smooth, known_moments=known_moments))
 
     def _solve_next(self, objective: Objective, theta: NDArray, control: Control, carry: Carry) -> Solution:
-        """Minimize with the moments and pairs of the previous ridge; only the first fit of a path is proved."""
+        """Minimize with the state of the previous ridge; only the first fit of a path is proved."""
         past = carry.get(objective, lambda: PathState(quick_moments(objective, sample_rows(objective)), Pairs()))
-        first, change = past.ridge == 0, objective.penalty.ridge - past.ridge
-        past.pairs.change_ridge(change)
+        past.pairs.change_ridge(objective.penalty.ridge - past.ridge)
         past.ridge = objective.penalty.ridge
-        return solve_smooth(objective, theta, control, past.moments, past.pairs, prove=first)
+        descent = Descent(objective, control, past.pairs, prove=past.schedule is None)
+        solution = descent.run(theta, past.moments, past.schedule)
+        past.schedule = descent.schedule
+        return solution
 
 
 def solve_smooth(
@@ -109,12 +113,18 @@ def solve_smooth(
 # ---------------------------------------------------------------- the start
 
 
-def start_from(objective: Objective, theta: NDArray, known_moments: Moments | None) -> tuple[Point, Schedule]:
+def start_from(
+    objective: Objective, theta: NDArray, known_moments: Moments | None, earlier: Schedule | None
+) -> tuple[Point, Schedule]:
     """Return the start of the descent on all rows, and the schedule of its preconditioners.
 
-    The start is theta if it is a good one. Otherwise a descent from theta on a sample of the rows finds it.
+    The start is theta if it is a good one. Otherwise a descent from theta on a sample of the rows finds it. An earlier
+    schedule, of another ridge, goes on.
     """
     theta = objective.rows.with_layout(theta)
+    if earlier is not None:
+        earlier.change_ridge(objective, theta)
+        return Point.centered_at(objective, theta), earlier
     if is_small(objective):
         schedule = Schedule(objective, Moments(np.empty(0), objective), lambda gradient: gradient)
         return Point.centered_at(objective, theta), schedule
@@ -162,13 +172,16 @@ class Descent:
     schedule: Schedule = field(init=False)
     history: list[float] = field(default_factory=list)
     next_biases: int = 0  # iteration before which the biases are not moved again
+    next_proof: int = 0  # iteration before which no bound is computed
     excess: float = np.inf  # F minus its minimum: a bound if `proved`, else an estimate
     proved: bool = False
 
-    def run(self, theta: NDArray, known_moments: Moments | None = None) -> Solution:
+    def run(
+        self, theta: NDArray, known_moments: Moments | None = None, earlier: Schedule | None = None
+    ) -> Solution:  # fmt: skip
         """Iterate from theta until the excess is below tol, no step lowers the value, or max_iter is reached."""
         o = self.objective
-        point, self.schedule = start_from(o, theta, known_moments)
+        point, self.schedule = start_from(o, theta, known_moments, earlier)
         self.has_decrement = self.prove and stopping.has_decrement(self.objective)
         self.has_gap = self.prove and not self.has_decrement and stopping.has_gap(self.objective)
         self.history.append(point.value)
@@ -189,6 +202,8 @@ class Descent:
             self.pairs.add(point, new)
             self.history.append(new.value)
             done = self._is_done(step, point, new)
+            if self.proved and point.value - new.value < step.slope / 4:  # half of what the quadratic model predicts
+                self.next_proof = iteration + 1 + iteration // 4
             point = new
             if self.control.should_stop(iteration, point.value, point.theta):
                 self.excess = 0.0
@@ -223,10 +238,11 @@ class Descent:
             step = newton_step(o, point.theta, o.center_scores(gradient) if o.loss.shift_free else gradient)
             self.proved, self.excess = self.has_decrement, step.excess
             return step
-        factor = self.schedule.at(iteration, point)
+        factor = self.schedule.at(point)
         step = self.pairs.step(point, factor)
         self.proved, self.excess = False, step.slope / 2
-        if not self.has_decrement or PROOF_FACTOR * step.slope / 2 > self._allowed_excess(point):
+        due = self.has_decrement and iteration >= self.next_proof
+        if not due or PROOF_FACTOR * step.slope / 2 > self._allowed_excess(point):
             return step
         factor = self.schedule.for_proof(iteration, point) or factor
         proved = stopping.decrement(self.objective, point, factor, self._allowed_excess(point))

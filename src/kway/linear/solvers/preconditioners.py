@@ -19,7 +19,7 @@ Letters: n rows, d features, D = d + 1 (d without a bias), R scores per row, h (
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
@@ -340,7 +340,8 @@ class Schedule:
 
     A small problem uses the dense Hessian at every point. Other problems recompute the factors per class from time to
     time, because rows that are classified correctly lose their curvature. New factors cost as much as `gap` iterations,
-    so they are computed after `gap` iterations, and the gap doubles each time. If the iterations so far have cost as
+    so they are computed after `gap` iterations, and the gap doubles each time. The fits of a path of ridges count their
+    iterations together, and keep the factors. If the iterations so far have cost as
     much as one step with the dense Hessian, and that step is affordable, the rest of the fit is Newton's method.
     Problems with few rows per class and a weak penalty need this.
     """
@@ -348,8 +349,10 @@ class Schedule:
     objective: Objective
     moments: Moments
     factor: Factor
+    iterations: int = 0  # on all rows, without exact steps
     gap: float = field(init=False)
     next_update: float = field(init=False)  # iteration of the next factors
+    updated: bool = False  # whether the factor was computed by the schedule
     exact: bool = field(init=False)  # whether every step is the Newton step of the dense Hessian
 
     def __post_init__(self) -> None:
@@ -362,12 +365,21 @@ class Schedule:
         gradients = dense_step_work(o) / (2.0 * o.n * (o.d + 1) * o.n_scores)
         self.exact = self.exact or (iteration > max(SLOW_ITERATIONS, gradients) and is_small(o, MAX_WORK))
 
-    def at(self, iteration: int, point: Point) -> Factor:
+    def change_ridge(self, objective: Objective, theta: NDArray) -> None:
+        """Go on with the same rows under another ridge, from theta."""
+        self.objective, self.moments = objective, replace(self.moments, objective=objective)
+        self.exact = is_small(objective)
+        if not self.updated:
+            self.factor = self.moments.best_at(objective, theta, objective)
+
+    def at(self, point: Point) -> Factor:
         """Return the factor to use at a point of a problem that is not small."""
-        if iteration >= self.next_update:
+        self.iterations += 1
+        if self.iterations >= self.next_update:
             self.gap *= 2
-            self.next_update = iteration + self.gap
+            self.next_update = self.iterations + self.gap
             self.factor = self.moments.per_class(self.objective, point.theta)
+            self.updated = True
         return self.factor
 
     def for_proof(self, iteration: int, point: Point) -> Factor | None:
