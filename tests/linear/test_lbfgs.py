@@ -325,3 +325,15 @@ def test_bounds_that_fail_are_tried_again_only_from_time_to_time(monkeypatch):
     assert not found.converged
     assert found.n_iter > 50
     assert 0 < len(tried) < found.n_iter / 4
+
+
+def test_a_fit_that_ends_at_max_iter_needs_a_bound_to_count_as_converged(monkeypatch):
+    """An estimate was enough, if the bound was not due at the last iteration."""
+    digits = load_digits()
+    X = np.hstack([digits.data, digits.data**2 / 16]) / 16
+    images = problem(X, digits.target, alpha=1e-6)
+    decrement = stopping.decrement
+    monkeypatch.setattr(stopping, "decrement", lambda *arguments: decrement(*arguments)._replace(excess=np.inf))
+    monkeypatch.setattr(lbfgs.Schedule, "turn_exact", lambda *_: None)
+    for max_iter in (55, 60, 65):
+        assert not lbfgs.solve_smooth(images, images.zeros(), Control(max_iter=max_iter), prove=True).converged

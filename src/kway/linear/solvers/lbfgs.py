@@ -210,7 +210,17 @@ class Descent:
                 return self._end(point)
             if done:
                 break
+        if self.excess <= self._allowed_excess(point):
+            self._bound(point)
         return self._end(point)
+
+    def _bound(self, point: Point) -> None:
+        """Replace an estimate of the excess by a bound, if the objective has one."""
+        if self.has_decrement and not self.proved:
+            bound = stopping.decrement(self.objective, point, self.schedule.factor, self._allowed_excess(point)).excess
+            self.proved, self.excess = True, bound
+        elif self.has_gap:
+            self.proved, self.excess = True, stopping.duality_gap(self.objective, point)
 
     def _is_done(self, step: NewtonStep, old: Point, new: Point) -> bool:
         """Return whether the new point is within tol of the optimum; update the excess.
@@ -274,13 +284,9 @@ class Descent:
         return gap.point
 
     def _end_stuck(self, point: Point, step: NewtonStep) -> Solution:
-        """Return the solution when rounding hides any further fall; compute the bound if it is missing."""
-        if self.has_decrement and not self.proved:
-            bound = stopping.decrement(self.objective, point, self.schedule.factor, self._allowed_excess(point)).excess
-            self.proved, self.excess = True, bound
-        elif self.has_gap:
-            self.proved, self.excess = True, stopping.duality_gap(self.objective, point)
-        elif not self.has_decrement:
+        """Return the solution when rounding hides any further fall."""
+        self._bound(point)
+        if not (self.has_decrement or self.has_gap):
             gain = self.history[max(0, len(self.history) - 2 - len(self.history) // 3)] - point.value
             self.excess = max(min(step.slope / 2, gain), loss_rounding(point) * abs(point.value))
         return self._end(point, ADVICE_ROUNDING)
