@@ -109,8 +109,7 @@ def test_the_other_kernels_of_the_search_compile():
     assert compiled(kernels.set_thresholds, pointers, {"K": 64, "SIZE": MAX_SAMPLE, "EPS": 1e-6}, 16)
     for kind in range(3):
         pointers = "rows:*fp32 queries:*fp32 counts:*i32 lists:*i32 distances:*fp64 D:i32"
-        constants = {"KIND": kind, "CAPACITY": 4096, "ROWS": 32, "BLOCK": 128}
-        assert compiled(kernels.measure_candidates, pointers, constants, 4)
+        assert compiled(kernels.measure_candidates, pointers, {"KIND": kind, "CAPACITY": 4096}, 4)
         pointers = "counts:*i32 lists:*i32 distances:*fp64 best_ids:*i64 best_distances:*fp64 flags:*u8"
         pointers += " constants:*fp32 norms:*fp64 steps:*fp64 n_padded:i32"
         constants = {"EPS": 1e-6, "KIND": kind, "ROUND": kind > 0, "K": 11, "CAPACITY": 4096, "SIZE": 512}

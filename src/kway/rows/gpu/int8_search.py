@@ -415,11 +415,10 @@ class _Batch:
     def _keep_nearest(self) -> None:
         """Measure the candidates in float64, keep the k nearest per query, and tighten the thresholds."""
         (q, d), kind, int8 = self.queries.shape, _KINDS[self.rows.metric.name], self.int8
-        columns = min(128, max(16, 1 << (d - 1).bit_length()))
-        programs = max(1, min(16, 2048 // q))  # per query, so that a few queries occupy the GPU as well
+        programs = max(2, min(16, 4096 // q))  # per query, so that a few queries occupy the GPU as well
         self.kernels.measure_candidates[(q, programs)](
-            self.rows.rows, self.queries, int8.counts, self.lists, self.distances, d, kind, LIST_SIZE,
-            min(128, 4096 // columns), columns, num_warps=4, enable_fp_fusion=False,
+            self.rows.rows, self.queries, int8.counts, self.lists, self.distances, d, kind, LIST_SIZE, num_warps=4,
+            enable_fp_fusion=False,
         )  # fmt: skip
         self.kernels.keep_nearest[(q,)](
             int8.counts, self.lists, self.distances, *self.nearest, int8.flags, int8.constants, int8.norms, int8.steps,
