@@ -17,8 +17,6 @@ from pathlib import Path
 
 from optimum_attack.campaign import one, one_of_many_classes, one_race, run, told
 
-RACES = 40  # problems of many classes that scikit-learn fits as well
-
 
 def main() -> int:
     """Run the campaign of the command line."""
@@ -29,12 +27,14 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after this long")
     parser.add_argument("--larger", action="store_true", help="beyond the oracle: long runs stand for the optimum")
     parser.add_argument("--many", action="store_true", help="100 to 2,000 classes; counts warnings")
+    parser.add_argument("--races", type=int, default=40, help="problems of --many that scikit-learn fits as well")
     parser.add_argument("--out", type=Path, help="JSON file for the results of --many")
     given = parser.parse_args()
     seeds, tell = range(given.first, given.first + given.n), partial(print, flush=True)
     if given.many:
         fits = run(one_of_many_classes, seeds, given.processes, given.seconds, tell)
-        races = run(one_race, seeds[:RACES], given.processes, given.seconds, tell)
+        _tell_many(fits, [], given.out)  # written before the races, so that an interruption does not lose the fits
+        races = run(one_race, seeds[: given.races], given.processes, given.seconds, tell)
         return _tell_many(fits, races, given.out)
     found = run(partial(one, larger=given.larger), seeds, given.processes, given.seconds, tell)
     told(found, given.n)
@@ -54,7 +54,8 @@ def _tell_many(fits: list[dict], races: list[dict], out: Path | None) -> int:
     print(f"{len(races)} timed next to scikit-learn, {len(slow)} took more than 3 times as long {slow}")
     if out:
         totals = {"fits": len(fits), "warned": len(warned), "races": len(races), "slow": len(slow)}
-        columns, parts = {"fits": list(fits[0]), "races": list(races[0])}, {"fits": fits, "races": races}
+        parts = {"fits": fits, "races": races}
+        columns = {name: list(part[0]) for name, part in parts.items() if part}
         lists = {name: [list(row.values()) for row in sorted(part, key=_seed)] for name, part in parts.items()}
         lines = [f'"{name}": [\n' + ",\n".join(map(json.dumps, rows)) + "\n]" for name, rows in lists.items()]
         head = f'"totals": {json.dumps(totals)},\n"columns": {json.dumps(columns)}'
