@@ -133,14 +133,17 @@ class EstimatorInside(PassesRowsOn):
         inner = self._unfitted()
         if list(params) != ["sample_weight"]:
             raise KindError(f"{type(self).__name__}.fit accepts X, y and sample_weight, got {', '.join(params)} too")
-        if not (isinstance(inner, EstimatorInside) or has_fit_parameter(inner, "sample_weight")):
+        if not (isinstance(inner, PassesRowsOn) or has_fit_parameter(inner, "sample_weight")):
             raise KindError(
                 f"{type(inner).__name__} does not accept sample_weight; omit it, or use an estimator that does, "
                 "such as SoftmaxClassifier"
             )
         weight = np.asarray(params["sample_weight"])
-        if weight.shape not in ((), (n,)):
-            raise InputError(f"sample_weight has shape {weight.shape}, expected ({n},); give every row one weight")
+        if weight.shape not in ((), (n,)) or weight.dtype.kind not in "fiub":
+            raise InputError(
+                f"sample_weight has dtype {weight.dtype} and shape {weight.shape}, expected numbers of shape ({n},); "
+                "give every row one weight"
+            )
         return {"sample_weight": np.broadcast_to(weight, (n,))}
 
     def _adopt(self, fitted: Any, source: Any = None) -> None:
