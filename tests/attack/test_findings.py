@@ -333,7 +333,11 @@ def test_wrappers_pass_weights_on(wrapper):
     plain, weighted, same = (sklearn.clone(wrapper).fit(X, Y, sample_weight=w) for w in (None, weight, np.ones(90)))
     assert abs(plain.estimator_.coef_ - weighted.estimator_.coef_).max() > 1e-3
     np.testing.assert_allclose(plain.estimator_.coef_, same.estimator_.coef_, atol=1e-6)
-    for bad, error in ((weight[1:], "shape"), (-weight, "Negative|above zero for fewer")):
+    for bad, error in (
+        (weight[1:], "shape"),
+        (np.full(90, "x"), "could not convert"),
+        (-weight, "Negative|above zero for fewer"),
+    ):
         with pytest.raises(InputError, match=error):
             sklearn.clone(wrapper).fit(X, Y, sample_weight=bad)
     with pytest.raises(TypeError, match="unknown"):

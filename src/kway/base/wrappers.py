@@ -23,6 +23,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from kway import validation
 from kway.base.class_rows import best_of_table
 from kway.base.classifier import Classifier, on_own_threads
 from kway.errors import InputError, KindError, ModelFileError
@@ -133,15 +134,12 @@ class EstimatorInside(PassesRowsOn):
         inner = self._unfitted()
         if list(params) != ["sample_weight"]:
             raise KindError(f"{type(self).__name__}.fit accepts X, y and sample_weight, got {', '.join(params)} too")
-        if not (isinstance(inner, EstimatorInside) or has_fit_parameter(inner, "sample_weight")):
+        if not (isinstance(inner, PassesRowsOn) or has_fit_parameter(inner, "sample_weight")):
             raise KindError(
                 f"{type(inner).__name__} does not accept sample_weight; omit it, or use an estimator that does, "
                 "such as SoftmaxClassifier"
             )
-        weight = np.asarray(params["sample_weight"])
-        if weight.shape not in ((), (n,)):
-            raise InputError(f"sample_weight has shape {weight.shape}, expected ({n},); give every row one weight")
-        return {"sample_weight": np.broadcast_to(weight, (n,))}
+        return {"sample_weight": validation.weights(params["sample_weight"], np.empty((n, 0)))}
 
     def _adopt(self, fitted: Any, source: Any = None) -> None:
         """Store a fitted estimator; the features are those of `source`, or of the estimator if None."""

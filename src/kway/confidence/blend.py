@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -237,6 +237,9 @@ class BlendClassifier(PassesRowsOn):
     estimators_: list[Any]
     reasons_: dict[str, Any] | None = None  # what counts for each class, as `kway.fit` measured it
     _background: dict[int, NDArray | None]  # training rows per member without an explanation of its own, if known
+    _dropped_refuses_nan: bool = False  # whether NaN was refused in fit by a member that the blend dropped
+
+    __metadata_request__fit: ClassVar = {"sample_weight": None}  # scikit-learn does not see it in the signature of fit
 
     def __init__(
         self, estimators: Any = None, cv: Any = 5, n_jobs: int | None = None, random_state: Any = None
@@ -316,6 +319,8 @@ class BlendClassifier(PassesRowsOn):
             for member, held, member_weight in zip(members, held_out, weights)
         ]
         self._set_members(rows.labels.classes, [member.name for member in members], fitted, weights, rows.X)
+        dropped = [member.estimator for member, kept in zip(members, fitted) if kept is None]
+        self._dropped_refuses_nan = any(_refuses_nan(estimator) for estimator in dropped)
         return self
 
     def _members(self) -> list[Member]:
@@ -342,7 +347,8 @@ class BlendClassifier(PassesRowsOn):
             return tables
 
         at, tables = score_held_out(splits, [len(classes)] * len(members), rng, score)
-        return at, [HeldOut(table, codes[at], source) for table, source in zip(tables, sources)]
+        weights = None if weight is None else weight[at]
+        return at, [HeldOut(table, codes[at], source, weights) for table, source in zip(tables, sources)]
 
     def _set_members(
         self, classes: NDArray, names: Sequence[str], estimators: Sequence[Any], weights: NDArray, rows: Any
@@ -377,6 +383,13 @@ class BlendClassifier(PassesRowsOn):
         if isinstance(X, Mapping | list) and is_table(X) and not sp.issparse(X):  # DOK matrices are dicts
             return as_table(X)
         return np.asarray(X) if isinstance(X, list | tuple) else X
+
+    def _rows(self, X: Any) -> Any:
+        """Return X in the form that the members accept; refuse NaN in an array if a dropped member would refuse it."""
+        rows = super()._rows(X)
+        if self._dropped_refuses_nan and isinstance(rows, np.ndarray) and rows.dtype.kind == "f":
+            validation.plain_rows(rows)
+        return rows
 
     def _scores(self, rows: Any) -> NDArray[np.float64]:
         """Return log p (n, K)."""
@@ -460,10 +473,12 @@ class BlendClassifier(PassesRowsOn):
             manifests.append(manifest)
             arrays |= member_arrays
         facts = {"members": manifests, "names": self.names_, "weights": self.weights_.tolist()}
+        facts["dropped_refuses_nan"] = self._dropped_refuses_nan
         return facts | ({} if self.reasons_ is None else {"reasons": self.reasons_}), arrays
 
     def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
         self.names_, self.weights_ = list(facts["names"]), np.array(facts["weights"], np.float64)
+        self._dropped_refuses_nan = facts["dropped_refuses_nan"]
         self.estimators_ = [
             unpack_inside(f"members.{j}.", manifest, arrays) for j, manifest in enumerate(facts["members"])
         ]
@@ -504,6 +519,11 @@ def _named(estimators: Any) -> list[Member]:
             raise InputError(f"two members have the name {name!r}; give each member its own name")
         members.append(Member(f"{name}-{len(members) + 1}" if name in taken else str(name), estimator))
     return members
+
+
+def _refuses_nan(estimator: Any) -> bool:
+    """Return whether the fit of an estimator raises an error for NaN in an array; features accept missing values."""
+    return not isinstance(estimator, FeaturedClassifier) and not get_tags(estimator).input_tags.allow_nan
 
 
 def _fit(member: Member, rows: LabeledRows, weight: NDArray | None) -> Any:
