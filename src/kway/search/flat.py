@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 
 from kway.errors import CombinationError, ModelFileError
 from kway.kernels.topk import merge
+from kway.parameters import DEVICE, check_parameters
 from kway.rows.gpu.device import MAX_NEIGHBORS, ChosenDevice, Device, is_tensor, names_gpu, resolve
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.block_scan import RowSearch, Scan
-from kway.search.codecs.stores import Store, StoredRows
+from kway.search.codecs.stores import STORE, Store, StoredRows
 from kway.search.distances import DISTANCES
 from kway.search.index import Index, Recipe
 from kway.search.metrics import Metric, pick_metric
@@ -69,6 +70,14 @@ class Flat(Recipe):
     name = "flat"
     distances = DISTANCES
     sparse = True
+
+    def __post_init__(self) -> None:
+        check_parameters(self, store=STORE, device=DEVICE)
+
+    @property
+    def on_cpu(self) -> Flat:
+        """The same recipe, searched on the CPU."""
+        return replace(self, device="cpu")
 
     @property
     def exact(self) -> bool:

@@ -38,7 +38,7 @@ from kway.search.cells import (
     learn_projection,
     projection_sample,
 )
-from kway.search.codecs.stores import Store, StoredRows
+from kway.search.codecs.stores import STORE, Store, StoredRows
 from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE
 from kway.search.index import NO_GUARANTEE, Index, Recipe
 from kway.search.kmeans import ROUNDS, kmeans_sample, nearest_centers, place_centers
@@ -93,7 +93,7 @@ class Landmarks(Recipe):
     narrow = True
 
     def __post_init__(self) -> None:
-        check_parameters(self, n_landmarks=AUTO | whole(1), probes=AUTO | whole(1), seed=whole(0))
+        check_parameters(self, n_landmarks=AUTO | whole(1), probes=AUTO | whole(1), seed=whole(0), store=STORE)
 
     @property
     def exact(self) -> bool:
