@@ -215,7 +215,11 @@ class Store(ABC):
         Scan or None
             The search; None if this store needs the rows.
         """
-        return None
+        from kway.search.codecs.block_codes import encode_blocks
+
+        if self.rerank:
+            return None
+        return self.scan(StoredRows(None, encode_blocks(blocks, self, metric, folder)), metric.distance)
 
     def table(self) -> type[CellTable] | type[BitCells]:
         """Return the type of table that stores rows in landmark cells.
