@@ -118,8 +118,9 @@ class Recipe:
     def build_blocks(self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None) -> Index:
         """Build the live index over rows that come in blocks.
 
-        An index that stores full rows keeps them all in memory. With `store=Bits(1, rerank=False)`, Flat and Landmarks
-        keep only codes and one block.
+        An index that stores full rows keeps them all in memory. With a store and `rerank=False`, such as
+        `Bits(1, rerank=False)`, Flat and Landmarks keep only codes and one block. Flat with `Bits` and `rerank=True`
+        requires one array of floats (a memory map if it is large), because a search measures full rows.
 
         Parameters
         ----------
@@ -138,6 +139,12 @@ class Recipe:
         """
         from kway.search.codecs.block_codes import iterate_blocks
 
+        picked = pick_metric(metric)
+        self.check(picked)
+        index = self._index_of_codes(blocks, picked, folder)
+        if index is not None:
+            index.unit = Unit.from_exponent(0, _SINGLE, picked.distance, self._narrow)  # blocks are not scaled
+            return index
         if folder is not None:
             raise CombinationError(f"folder= needs an index that stores only codes, got {self}; omit folder")
         if hasattr(blocks, "shape"):
@@ -147,6 +154,10 @@ class Recipe:
             widths = sorted({part.shape[1] for part in parts})
             raise InputError(f"blocks must have the same number of columns, got {widths or 'no blocks'}")
         return self.build(np.concatenate(parts), metric)
+
+    def _index_of_codes(self, blocks: Any, metric: Metric, folder: str | Path | None) -> Index | None:
+        """Return the index over blocks of rows of which only codes are stored; None if the rows have to be stored."""
+        return None
 
     @property
     def _narrow(self) -> bool:
