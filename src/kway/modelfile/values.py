@@ -47,10 +47,7 @@ _PARTS = {  # package -> name -> module in the package
         "Sampled": "solvers.sampled",
         **dict.fromkeys(("Constant", "Decay", "Cosine"), "solvers.schedules"),
     },
-    "kway.neighbors": {
-        **dict.fromkeys(("Uniform", "InverseDistance", "Similarity"), "votes"),
-        "Target": "agreement",
-    },
+    "kway.neighbors": {"Target": "agreement"},
 }
 _INTERNAL = {
     "CostSensitiveClassifier": "kway.confidence.costs",
