@@ -52,22 +52,18 @@ def edited(path, model, change):
     return path
 
 
-def settings_of(value):
-    """Yield all lists [name, value] of a manifest, at any depth."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list):
-        if len(value) == 2 and isinstance(value[0], str):
-            yield value
-        for entry in value:
-            yield from settings_of(entry)
-
-
 def set_values(**wanted):
-    def change(manifest, _):
-        for entry in settings_of(manifest):
-            if entry[0] in wanted:
-                entry[1] = wanted[entry[0]]
+    """Set the values of these names, in lists [name, value] and in the fields of recipes, at any depth."""
+
+    def change(value, _=None):
+        if isinstance(value, dict):
+            value.update({name: wanted[name] for name in value if name in wanted})
+            value = list(value.values())
+        if isinstance(value, list):
+            if len(value) == 2 and isinstance(value[0], str) and value[0] in wanted:
+                value[1] = wanted[value[0]]
+            for entry in value:
+                change(entry)
 
     return change
 
