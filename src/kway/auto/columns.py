@@ -40,9 +40,7 @@ def summarize_columns(features: Features, data: TrainTest, example_length: int =
     for record in features.explain():
         name = record["column"]
         form = formats.get(name)
-        example = data.first_cells.get(name) or (form.example if form else _example(data.rows, name))
-        if form and not any(c.isdigit() for c in example):  # a value such as n/a, which does not show the format
-            example = form.example
+        example = form.example if form else _example(data.rows, name)
         summaries.append(
             ColumnSummary(
                 column=name,

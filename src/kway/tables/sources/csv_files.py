@@ -233,7 +233,7 @@ def _code_columns(table: Any, file: _CsvFile, form: TextForm) -> list[str]:
     Only columns with a leading zero in the first rows are read again.
     """
     integers = {c for c in table.column_names if str(table.schema.field(c).type) == "int64"}
-    rows = head_rows(file.content, form, len(table.column_names)) if integers else ()
+    rows = _head_rows(file.content, form, len(table.column_names)) if integers else ()
     padded = {
         column
         for row in rows
@@ -247,7 +247,7 @@ def _code_columns(table: Any, file: _CsvFile, form: TextForm) -> list[str]:
     return [c for c in candidates if are_codes(present(trimmed(as_text.column(c))))]
 
 
-def head_rows(content: Path | bytes, form: TextForm, width: int) -> Iterator[list[str]]:
+def _head_rows(content: Path | bytes, form: TextForm, width: int) -> Iterator[list[str]]:
     """Yield the rows of `width` cells among the first bytes as text, without the header."""
     head = head_of(content)
     lines = io.StringIO(head_text(head, str(form.encoding)), newline="")
@@ -255,14 +255,6 @@ def head_rows(content: Path | bytes, form: TextForm, width: int) -> Iterator[lis
     for _, cells in islice(csv_rows(lines, str(form.sep), skipped), int(bool(form.header)), None):
         if len(cells) == width:
             yield cells
-
-
-def first_cells(content: Path | bytes, form: TextForm, columns: Sequence[str]) -> dict[str, str]:
-    """Return the first non-empty cell of each column, verbatim, such as 2.180e+02."""
-    cells: dict[str, str] = {}
-    for row in head_rows(content, form, len(columns)):
-        cells |= {c: cell.strip() for c, cell in zip(columns, row) if c not in cells and cell.strip()}
-    return cells
 
 
 # ---- rows with more or fewer cells than the first
