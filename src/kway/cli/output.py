@@ -7,9 +7,7 @@ If a stream cannot encode a character (PYTHONIOENCODING=ascii, old terminals), a
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
 import os
 import re
 import sys
@@ -20,7 +18,7 @@ from io import BufferedIOBase
 from typing import Any, BinaryIO
 
 from kway.progress import News, watched
-from kway.text_tables import printable
+from kway.text_tables import plain, printable
 
 
 def emit_json(value: Any) -> None:
@@ -55,23 +53,6 @@ def silence_stdout() -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON types: arrays as lists, infinity and NaN as null, other objects as text."""
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if hasattr(value, "tolist"):  # numpy arrays and scalars
-        return plain(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return repr(value)
-    return str(value)
 
 
 def safe(text: object) -> str:
