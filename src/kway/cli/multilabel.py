@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kway.cli.fit_output import data_facts
 from kway.cli.output import emit_json, safe, say, say_note, show_table
 from kway.text_tables import clipped, count
 
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 def multilabel_facts(result: MultilabelResult) -> dict[str, Any]:
     """Return what `kway fit --json` prints, without the names of the files."""
-    data, best = result.data, result.comparison.best
+    best = result.comparison.best
+    data = data_facts(result.data, result.model.estimator_.n_features_in_, len(result.model.classes_))
+    data["labels"] = data.pop("classes")
     return {
         "best": best.model,
         "setting": dict(best.setting),
@@ -27,15 +30,7 @@ def multilabel_facts(result: MultilabelResult) -> dict[str, Any]:
         "baseline": result.baseline,
         "notes": list(result.notes),
         "seconds": result.seconds,
-        "data": {
-            "name": data.name,
-            "train_rows": data.n,
-            "test_rows": len(data.test_y),
-            "test_part": data.test_part,
-            "features": result.model.estimator_.n_features_in_,
-            "labels": len(result.model.classes_),
-            "notes": list(data.notes),
-        },
+        "data": data,
     }
 
 

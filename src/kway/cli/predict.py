@@ -24,7 +24,6 @@ from kway.cli.options import (
     JsonOption,
     ModelArgument,
     RowsArgument,
-    as_usage,
     flag,
     on_cluster,
     with_options,
@@ -153,8 +152,7 @@ def _checked_format(
     from kway.tables.outputs import Output, check_places, is_predictions
     from kway.tables.sources.writing import format_of
 
-    with as_usage():
-        output_format = format_of(Path("stdout.csv") if out is None else out, format)
+    output_format = format_of(Path("stdout.csv") if out is None else out, format)
     if out is not None:
         is_ours = partial(is_predictions, kept=_kept_columns(str(inputs["MODEL"]), reading))
         check_places([Output("--out", out, "file of these predictions", is_ours)], inputs, force)

@@ -122,9 +122,7 @@ def _arrow_column(values: Any, name: Any) -> Any:
 
 
 def _plain_column(column: Any, values: Any) -> Any:
-    """Return durations as seconds, and types that only pandas has (periods, intervals) as text."""
-    if kinds.is_duration(column.type):
-        return pa.array([None if v is None else v.total_seconds() for v in column.to_pylist()], pa.float64())
+    """Return types that only pandas has (periods, intervals) as text."""
     value_type = column.type.value_type if kinds.is_dictionary(column.type) else column.type
     is_nested = value_type is not column.type and kinds.is_nested(value_type)
     if (isinstance(value_type, pa.BaseExtensionType) or is_nested) and hasattr(values, "isna"):

@@ -23,7 +23,7 @@ import pyarrow.parquet
 import pyarrow.types as kinds
 from numpy.typing import NDArray
 
-from kway.errors import InputError
+from kway.errors import InputError, UsageError
 from kway.suggest import listing
 from kway.tables.outputs import refuse_missing_folder, replacing
 from kway.tables.sources.frames import is_text, plain_floats
@@ -42,11 +42,11 @@ def format_of(path: Path, asked: str | None = None) -> str:
     """Return the format that was asked for, or the one of the ending of the file name."""
     if asked is not None:
         if asked not in FORMATS:
-            raise InputError(f"format is {asked!r}; it must be {listing(FORMATS)}")
+            raise UsageError(f"format is {asked!r}; it must be {listing(FORMATS)}")
         return asked
     known = [ending for ending in WRITTEN if path.name.lower().endswith(ending)]
     if not known:
-        raise InputError(f"cannot write {path.name}: its name must end in {listing(WRITTEN)}")
+        raise UsageError(f"cannot write {path.name}: its name must end in {listing(WRITTEN)}")
     return _BY_ENDING[max(known, key=len)]
 
 
