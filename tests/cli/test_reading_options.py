@@ -118,7 +118,7 @@ def test_dates_that_could_be_either_are_said_and_settled(cli):
     Path("t.csv").write_text("when,k\n" + "\n".join(rows) + "\n")
     assert "types={'when': 'month-first'} to change it" in cli("compare", "t.csv", "-t", "k", "--model", "centroid")[2]
     cli("fit", "t.csv", "-t", "k", "--model", "centroid", "--types", "when=month-first")
-    assert kway.modelfile.info("model.kway").notes["reading"]["written"] == {"when": "%m/%d/%Y"}
+    assert kway.load("model.kway").features_.written_ == {"when": "%m/%d/%Y"}
 
 
 def test_dates_that_are_none_are_shown(cli):
