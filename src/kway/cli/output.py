@@ -24,8 +24,7 @@ from kway.text_tables import plain, printable
 def emit_json(value: Any) -> None:
     """Print `value` as one JSON object on one line."""
     try:
-        sys.stdout.write(json.dumps(plain(value), allow_nan=False) + "\n")
-        sys.stdout.flush()
+        print(json.dumps(plain(value), allow_nan=False), flush=True)
     except OSError as error:
         lose_output(error)
 
