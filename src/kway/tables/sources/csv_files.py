@@ -203,21 +203,11 @@ class _CsvFile:
 
 
 def _dotted_columns(table: Any, file: _CsvFile, form: TextForm) -> list[str]:
-    """Return the columns that were read as fractions and may be whole numbers with dots between thousands."""
-    fractions = [c for c in table.column_names if _has_thousandths(table.column(c))]
-    if not fractions:
-        return []
-    as_text = file.read(form, text_columns=fractions, columns=fractions)
-    return [c for c in fractions if are_dotted_thousands(present(trimmed(as_text.column(c))))]
-
-
-def _has_thousandths(column: Any) -> bool:
-    """Return whether a column has non-integers, all with at most three decimals."""
-    if str(column.type) != "double":
-        return False
-    values = np.asarray(column.drop_null().to_numpy())
-    thousandths = 1000 * values[values != np.floor(values)]
-    return thousandths.size > 0 and np.allclose(thousandths, np.round(thousandths), rtol=0, atol=1e-6)
+    """Return the columns of fractions that, by the first rows, may be whole numbers with dots between thousands."""
+    fractions = {c for c in table.column_names if str(table.schema.field(c).type) == "double"}
+    cells = zip(*_head_rows(file.content, form, len(table.column_names))) if fractions else ()
+    columns = zip(table.column_names, map(pa.array, cells))
+    return [c for c, words in columns if c in fractions and are_dotted_thousands(trimmed(words))]
 
 
 def _thousands_note(column: str) -> str:
