@@ -41,11 +41,7 @@ def summarize_columns(features: Features, data: TrainTest, example_length: int =
     for record in features.explain():
         name = record["column"]
         form = formats.get(name)
-        example = data.first_cells.get(name) or (form.example if form else "")
-        if not example and name in in_table:
-            example = _example(data.rows.column(name))
-        if form and not any(c.isdigit() for c in example):  # a value such as n/a, which does not show the format
-            example = form.example
+        example = form.example if form else _example(data.rows.column(name)) if name in in_table else ""
         summaries.append(
             ColumnSummary(
                 column=name,

@@ -150,8 +150,7 @@ class JobResult:
 def data_notes(data: TrainTest, target: str | None, id: str | None = None) -> dict[str, Any]:
     """Return facts about the data; `reading` is the text format and the id column of later rows."""
     form = {key: value for key, value in vars(data.form).items() if value is not None}
-    values = {"form": form, "written": {w.column: w.how for w in data.written}, "id": id}
-    reading = {key: value for key, value in values.items() if value} or None
+    reading = {key: value for key, value in (("form", form), ("id", id)) if value} or None
     shape = {} if data.hierarchy is None else {"hierarchy": data.hierarchy}
     return {"data": data.name, "target": target, "reading": reading, **shape}
 
