@@ -30,25 +30,16 @@ _HOME = {
     "transfer": "transfer",
 }
 
-__all__ = [
-    "TIES",
-    "VOTES",
-    "Agreement",
-    "CentroidClassifier",
-    "ExemplarClassifier",
-    "Explanation",
-    "NeighborsClassifier",
-    "Target",
-    "Transferred",
-    "transfer",
-]
+if TYPE_CHECKING:  # "as" tells type checkers that the names are public
+    from kway.neighbors.agreement import Agreement as Agreement
+    from kway.neighbors.agreement import Target as Target
+    from kway.neighbors.centroid import CentroidClassifier as CentroidClassifier
+    from kway.neighbors.classifier import NeighborsClassifier as NeighborsClassifier
+    from kway.neighbors.exemplar import ExemplarClassifier as ExemplarClassifier
+    from kway.neighbors.transfer import Transferred as Transferred
+    from kway.neighbors.transfer import transfer as transfer
+    from kway.neighbors.votes import TIES as TIES
+    from kway.neighbors.votes import VOTES as VOTES
+    from kway.neighbors.votes import Explanation as Explanation
 
-if TYPE_CHECKING:
-    from kway.neighbors.agreement import Agreement, Target
-    from kway.neighbors.centroid import CentroidClassifier
-    from kway.neighbors.classifier import NeighborsClassifier
-    from kway.neighbors.exemplar import ExemplarClassifier
-    from kway.neighbors.transfer import Transferred, transfer
-    from kway.neighbors.votes import TIES, VOTES, Explanation
-
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__getattr__, __dir__, __all__ = lazy_names(__name__, _HOME)
