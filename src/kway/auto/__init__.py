@@ -12,7 +12,7 @@ checkpoint           the best model so far and the predictions of the folds, to 
 refit                fit the families of the leaderboard on all rows
 calibration          probabilities, prediction sets and "unknown", from held-out rows
 costs                the costs of mistakes, and the saving by decisions of lowest expected cost
-trained_rows         hashes of training rows, for `kway evaluate`
+trained_rows         which rows are training rows, by hashes that a model file keeps for `kway evaluate`
 evaluation           scores of a model on labeled rows, and whether they are better than the most frequent class
 hierarchy            accuracy per level of labels that are paths
 wrong_labels         rows whose label is probably wrong
