@@ -37,7 +37,7 @@ from kway.confidence import (
 )
 from kway.confidence.blend import HeldOut
 from kway.confidence.class_offsets import validated_offsets
-from kway.confidence.splits import LabeledRows, Split, hold_out, make_folds
+from kway.confidence.splits import LabeledRows, Split, hold_out, make_folds, splits_of
 from kway.confidence.temperature import SCORES, score_columns
 from kway.errors import InputError, KwayError
 from kway.labels import encode_as
@@ -92,7 +92,7 @@ def _splits(chosen: DataComparison, row: LeaderboardRow, clock: Clock) -> list[S
     seconds = n_folds * chosen.comparison.fit_seconds(row.model)
     once = HELD_OUT_SHARE * data.n > _CALIBRATION_ROWS or clock.up(seconds)
     if data.keeps_groups_or_order:  # random held-out rows would be easier to predict than new rows
-        splits = [Split(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in range(int(folds.max()) + 1)]
+        splits = splits_of(folds)
         return splits[:1] if once else splits
     codes, rng = data.labels.codes, np.random.RandomState(chosen.options.seed)
     return [hold_out(codes, HELD_OUT_SHARE, rng)] if once else make_folds(codes, n_folds, rng)
@@ -153,8 +153,8 @@ def with_guarantees(chosen: DataComparison, row: LeaderboardRow) -> Any:
     The innermost of these is the winner with its temperature, the next one predicts "unknown", and the outermost sets.
     With groups or order, the calibration rows of the outermost classifier are fold 0.
     """
-    data, options, is_held_out = chosen.data, chosen.options, chosen.folds == 0
-    split = Split(np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)) if data.keeps_groups_or_order else None
+    data, options = chosen.data, chosen.options
+    split = splits_of(chosen.folds)[0] if data.keeps_groups_or_order else None
     cv: Any = HELD_OUT_SHARE if split is None else [split]
     model: Any = TemperatureScaledClassifier(clone(row.fitted), HELD_OUT_SHARE, options.seed)
     if options.unknown is not None:

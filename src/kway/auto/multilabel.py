@@ -44,7 +44,7 @@ from kway.confidence.multilabel import (
     label_matrix,
     neighbor_logits,
 )
-from kway.confidence.splits import Split
+from kway.confidence.splits import Split, splits_of
 from kway.errors import BudgetError, UsageError
 from kway.labels import encode
 from kway.memory import available_bytes, has_room
@@ -386,7 +386,7 @@ class Search:
 
     def _logits(self, kind: str) -> SettingLogits:
         """Yield settings with the logits (m, K) of the held-out rows."""
-        parts = [Split(np.flatnonzero(self.folds != f), np.flatnonzero(self.folds == f)) for f in range(self.n_folds)]
+        parts = splits_of(self.folds)
         yield from (self._linear(parts) if kind == "logistic" else self._neighbors(kind, parts))
 
     def _linear(self, parts: list[Split]) -> SettingLogits:

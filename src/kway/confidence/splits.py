@@ -133,7 +133,12 @@ def make_folds(codes: NDArray[np.int64], n_folds: int, rng: np.random.RandomStat
     fold[order] = np.arange(len(codes)) % n_folds
     counts = np.bincount(codes)
     fold[counts[codes] < 2] = -1
-    return [Split(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(n_folds)]
+    return splits_of(fold)
+
+
+def splits_of(folds: NDArray[np.int64]) -> list[Split]:
+    """Return one split per fold, from the fold of each row (n,); rows of fold -1 are only learned from."""
+    return [Split(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in range(int(folds.max()) + 1)]
 
 
 class LabeledRows(NamedTuple):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kway.auto.race.family import Family
 from kway.auto.race.paired import paired_difference
 from kway.auto.race.scoring import ACCURACY, STOPPED, FoldedRows, Measure, Predictions, Scan
-from kway.confidence.splits import Split
+from kway.confidence.splits import splits_of
 
 
 @dataclass
@@ -55,12 +55,11 @@ class Runner:
 
     def add_folds(self, stop: Callable[[], bool]) -> None:
         """Learn every setting outside each fold of the data, until `stop()` returns True."""
-        for fold in range(self.data.n_folds):
-            inside = self.data.folds == fold
-            split = Split(np.flatnonzero(~inside), np.flatnonzero(inside))
+        for split in splits_of(self.data.folds):
             predictions = self.family.fit_predict(self.data, split, self.settings, self.active, stop)
             if predictions.has_run.any():
-                self.add(predictions.weighted(self.data, inside), self.data.codes[inside], len(self.data.codes))
+                held_out, n = split.held_out, len(self.data.codes)
+                self.add(predictions.weighted(self.data, held_out), self.data.codes[held_out], n)
 
     @property
     def scan(self) -> Scan:
