@@ -5,7 +5,6 @@ train_test           read DATA, encode its labels, split it into training and te
 larger_than_memory   DATA of which memory holds only a part
 columns              how each column was read
 leaks                rows and columns that reveal the label in DATA, but not in new rows
-suspects             the search for possible leaks in the training rows
 compare_data         learn features and compare the families on them
 race/                the comparison: families, folds, rounds, scores
 checkpoint           the best model so far and the predictions of the folds, to resume a job
