@@ -38,11 +38,10 @@ from kway.confidence import (
 from kway.confidence.blend import HeldOut
 from kway.confidence.class_offsets import validated_offsets
 from kway.confidence.splits import LabeledRows, Split, hold_out, make_folds, splits_of
-from kway.confidence.temperature import SCORES, score_columns
-from kway.errors import InputError, KwayError
+from kway.confidence.temperature import SCORES
+from kway.errors import KwayError
 from kway.labels import encode_as
 from kway.memory import CACHE_BYTES, rows_per_block
-from kway.rows.blocks import take_rows
 from kway.suggest import listing
 
 ADJUSTED = (
@@ -64,12 +63,12 @@ def calibrate(
         return held_out.scaled(model), ""
     if data.weights is not None:  # TemperatureScaledClassifier counts every held-out row once
         return model, "probabilities are not calibrated, because there was no time or memory for weighted predictions"
-    X, splits = chosen.view(row.model).X, _splits(chosen, row, clock)
+    scaled = TemperatureScaledClassifier(clone(model), _splits(chosen, row, clock), options.seed)
+    rows = LabeledRows(chosen.view(row.model).X, data.labels)
     try:
         if options.weighs_rows_equally and _is_one_vs_all_svm(model):
-            return _adjusted_and_scaled(model, X, data.y, splits)
-        scaled = TemperatureScaledClassifier(clone(model), splits, options.seed)
-        scaled._calibrate(model, LabeledRows(X, data.labels))
+            return _adjusted_and_scaled(scaled, model, rows)
+        scaled._calibrate(model, rows)
         return _without_rows(scaled), ""
     except (KwayError, MemoryError, AttributeError) as error:
         return model, f"probabilities are not calibrated: {error}"
@@ -109,24 +108,15 @@ def _is_one_vs_all_svm(model: Any) -> bool:
     return svm and len(model.classes_) > 2 and getattr(model, "device", "cpu") == "cpu"
 
 
-def _adjusted_and_scaled(model: Any, X: Any, y: NDArray, splits: list[Split]) -> tuple[Any, str]:
+def _adjusted_and_scaled(scaled: TemperatureScaledClassifier, model: Any, rows: LabeledRows) -> tuple[Any, str]:
     """Return a copy of the fitted SVMs with a temperature, and with adjusted intercepts if these help on held-out rows.
 
-    Temperature and intercepts are learned from models that are fitted on the training part of each split and score the
-    other part. `model` itself is not changed.
+    `scaled` scores the held-out rows by models that it fits without them. `model` itself is not changed.
     """
-    max_rows = max(1, rows_per_block(8 * len(model.classes_) * len(splits), 4 * CACHE_BYTES))
-    split_scores, split_codes = [], []
-    for train, held_out in splits:
-        partial_model = clone(model).fit(take_rows(X, train), y[train])
-        if len(partial_model.classes_) < len(model.classes_):
-            raise InputError(
-                "a class has no training row left if some of its rows are held out; add rows of this class"
-            )
-        sample = held_out[:: max(1, -(-len(held_out) // max_rows))]
-        split_scores.append(score_columns(partial_model, take_rows(X, sample)))
-        split_codes.append(encode_as(y[sample], model.classes_))
-    scores, codes = np.concatenate(split_scores), np.concatenate(split_codes)
+    scaled._adopt(model)
+    scores, codes = scaled._score_calibration_rows(rows, SCORES, scaled._rng())
+    few = slice(None, None, -(-len(codes) // rows_per_block(8 * scores.shape[1], 4 * CACHE_BYTES)) or 1)
+    scores, codes = scores[few], codes[few]
     offsets = validated_offsets(scores, codes)
     adjusted = copy(model)
     adjusted.intercept_ = (model.intercept_ + offsets).astype(model.intercept_.dtype)
