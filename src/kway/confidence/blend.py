@@ -53,7 +53,7 @@ from kway.confidence.temperature import (
     score_held_out,
 )
 from kway.errors import CombinationError, InputError
-from kway.labels import Labels, refuse_one_class
+from kway.labels import refuse_one_class
 from kway.measures import MIN_PROBABILITY
 from kway.parameters import checked_rng
 from kway.pipelines import FeaturedClassifier
@@ -307,12 +307,13 @@ class BlendClassifier(PassesRowsOn):
         rows = check_rows(type(self).__name__, self._passed(X), y)
         refuse_one_class(rows.labels, type(self).__name__)
         weight = _sample_weight(fit_params, members, len(rows.labels.codes))
-        at, held_out = self._held_out(members, rows, weight)
+        rows = rows if weight is None else rows._replace(params={"sample_weight": weight})
+        at, held_out = self._held_out(members, rows)
         codes = rows.labels.codes[at]
         tables = [each.probabilities() for each in held_out]
         weights = learn_weights(tables, codes, None if weight is None else weight[at])
         fitted = [
-            held.with_probabilities(_fit(member, rows, weight)) if member_weight else None
+            held.with_probabilities(rows.fit(clone(member.estimator))) if member_weight else None
             for member, held, member_weight in zip(members, held_out, weights)
         ]
         self._set_members(rows.labels.classes, [member.name for member in members], fitted, weights, rows.X)
@@ -321,9 +322,7 @@ class BlendClassifier(PassesRowsOn):
     def _members(self) -> list[Member]:
         return _named(_default_members() if self.estimators is None else self.estimators)
 
-    def _held_out(
-        self, members: list[Member], rows: LabeledRows, weight: NDArray | None
-    ) -> tuple[NDArray[np.int64], list[HeldOut]]:
+    def _held_out(self, members: list[Member], rows: LabeledRows) -> tuple[NDArray[np.int64], list[HeldOut]]:
         """Return row numbers (n,), and the probabilities or scores (n, K) of each member, fitted without these rows."""
         codes, classes = rows.labels.codes, rows.labels.classes
         rng = checked_rng(0 if self.random_state is None else self.random_state)
@@ -332,13 +331,11 @@ class BlendClassifier(PassesRowsOn):
 
         def score(split: Split) -> list[NDArray[np.float64]]:
             check_classes_in_training(codes, split, classes)
-            train, held_out = split
-            train_rows = LabeledRows(take_rows(rows.X, train), Labels(classes, codes[train]))
-            held_out_rows, tables = take_rows(rows.X, held_out), []
+            train_rows, held_out_rows, tables = rows.take(split.train), take_rows(rows.X, split.held_out), []
             for j, member in enumerate(members):
-                fitted = _fit(member, train_rows, None if weight is None else weight[train])
+                fitted = train_rows.fit(clone(member.estimator))
                 sources[j] = _source(member.name, fitted)
-                tables.append(score_blocks(fitted, held_out_rows, sources[j], len(held_out)))
+                tables.append(score_blocks(fitted, held_out_rows, sources[j], len(split.held_out)))
             return tables
 
         at, tables = score_held_out(splits, [len(classes)] * len(members), rng, score)
@@ -504,13 +501,6 @@ def _named(estimators: Any) -> list[Member]:
             raise InputError(f"two members have the name {name!r}; give each member its own name")
         members.append(Member(f"{name}-{len(members) + 1}" if name in taken else str(name), estimator))
     return members
-
-
-def _fit(member: Member, rows: LabeledRows, weight: NDArray | None) -> Any:
-    """Return a copy of a member, fitted to these rows."""
-    y = rows.labels.classes[rows.labels.codes]
-    weights = {} if weight is None else {"sample_weight": weight}
-    return clone(member.estimator).fit(rows.X, y, **weights)
 
 
 def _source(name: str, fitted: Any) -> str:

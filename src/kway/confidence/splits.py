@@ -155,6 +155,10 @@ class LabeledRows(NamedTuple):
         some = {name: take_rows(value, positions) if of_rows[name] else value for name, value in self.params.items()}
         return LabeledRows(take_rows(self.X, positions), labels, some)
 
+    def fit(self, estimator: Any) -> Any:
+        """Fit an estimator to the rows, and return it."""
+        return estimator.fit(self.X, self.labels.classes[self.labels.codes], **self.params)
+
 
 def _length(value: Any) -> int | None:
     return len(value) if hasattr(value, "__len__") and not isinstance(value, str) else None
@@ -229,7 +233,7 @@ class ConfidenceWrapper(EstimatorInside):
 
     def _fit_copy(self, rows: LabeledRows) -> Any:
         """Return a copy of the estimator, fitted on these rows."""
-        return self._fresh().fit(rows.X, rows.labels.classes[rows.labels.codes], **rows.params)
+        return rows.fit(self._fresh())
 
     def _fit_and_hold_out(self, rows: LabeledRows, rng: np.random.RandomState) -> LabeledRows:
         """Fit a copy of the estimator on a part of the rows and return the others; all rows if it is prefit."""
