@@ -14,8 +14,7 @@ costs                the costs of mistakes, and the saving by decisions of lowes
 trained_rows         which rows are training rows, by hashes that a model file keeps for `kway evaluate`
 evaluation           scores of a model on labeled rows, and whether they are better than the most frequent class
 hierarchy            accuracy per level of labels that are paths
-wrong_labels         rows whose label is probably wrong
-inspection           wrong labels, near-duplicates and shared test rows, for `kway inspect`
+wrong_labels         rows whose label is probably wrong, near-duplicates and shared test rows (`kway inspect`)
 drift                which columns of new rows differ from the training rows
 suggest              which unlabeled rows to label next
 multilabel           the job for rows with several labels
