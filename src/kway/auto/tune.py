@@ -13,10 +13,9 @@ import numpy as np
 from sklearn.base import clone
 
 from kway.auto.race.families import LinearFamily
-from kway.auto.race.family import Family
+from kway.auto.race.family import Family, Runner
 from kway.auto.race.folds import fold_numbers
 from kway.auto.race.neighbor_families import NeighborsFamily
-from kway.auto.race.runner import Runner
 from kway.auto.race.scoring import ACCURACY, FoldedRows, Scan
 from kway.errors import CombinationError
 from kway.labels import encode

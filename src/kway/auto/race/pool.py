@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway import progress
+from kway.auto.race.family import Runner
 from kway.auto.race.folds import weights_to_fit
 from kway.auto.race.paired import CLEAR, paired_difference
 from kway.auto.race.rounds import Race
-from kway.auto.race.runner import Runner
 from kway.auto.race.scoring import (
     ACCURACY,
     MEASURES,

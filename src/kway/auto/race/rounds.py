@@ -27,10 +27,9 @@ from numpy.typing import NDArray
 
 from kway import progress
 from kway.auto.race.clock import REPORT_SECONDS, Clock
-from kway.auto.race.family import Family
+from kway.auto.race.family import Family, Runner
 from kway.auto.race.folds import ROWS_PER_CLASS, stratified_order
 from kway.auto.race.paired import CLEAR, paired_difference
-from kway.auto.race.runner import Runner
 from kway.auto.race.scoring import ACCURACY, STOPPED, FoldedRows, LeaderboardRow, Measure, Predictions, leaderboard_row
 from kway.confidence.splits import Split, splits_of
 from kway.errors import InputError, KwayError
