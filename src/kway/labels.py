@@ -33,6 +33,11 @@ class Labels(NamedTuple):
         """K."""
         return len(self.classes)
 
+    def at(self, rows: NDArray) -> Labels:
+        """Return the labels of some rows, with the classes that occur among them."""
+        present, codes = np.unique(self.codes[rows], return_inverse=True)
+        return Labels(self.classes[present], codes.astype(np.int64, copy=False))
+
 
 def encode(y: Any) -> Labels:
     """Encode labels of one type (numbers, booleans, strings, ...).

@@ -130,7 +130,7 @@ def _split_off_test(data: TrainTest, seed: int, strata: NDArray[np.int64] | None
         larger = replace(larger, read=larger.read[train])
     tested = data.at(test)
     return replace(
-        data.at(train), labels=labels_at(data.labels, train), test_rows=tested.rows, test_y=tested.required_labels(),
+        data.at(train), labels=data.labels.at(train), test_rows=tested.rows, test_y=tested.required_labels(),
         test_weights=tested.weights, test_part=part, larger=larger,
     )  # fmt: skip
 
@@ -222,12 +222,6 @@ def check_paths(classes: NDArray, sep: str, what: str) -> None:
         raise InputError(
             f"{what} has no label with {sep!r}, so there is no hierarchy; pass the separator of its levels: hierarchy="
         )
-
-
-def labels_at(labels: Labels, rows: NDArray[np.int64]) -> Labels:
-    """Return the labels of some rows, with the classes that occur among them."""
-    present, codes = np.unique(labels.codes[rows], return_inverse=True)
-    return Labels(labels.classes[present], codes.astype(np.int64, copy=False))
 
 
 def _odd_labels(rows: dict[Any, int], what: str) -> Iterator[str]:

@@ -36,7 +36,7 @@ from kway.auto.race.folds import FEW_ROWS
 from kway.auto.race.pool import Pool, own_predictions, pool_of
 from kway.auto.race.scoring import spread
 from kway.auto.train_test import TrainTest, as_training_rows, checked_labels, read_test_rows
-from kway.confidence.blend import log_probabilities
+from kway.confidence.blend import pool_probabilities
 from kway.errors import InputError
 from kway.labels import Labels, encode, encode_as
 from kway.neighbors import NeighborsClassifier
@@ -44,7 +44,6 @@ from kway.neighbors.agreement import without_self
 from kway.pipelines import features_of
 from kway.planning import costs
 from kway.planning.rates import Rates
-from kway.probabilities import softmax
 from kway.rows.blocks import count_rows, take_rows
 from kway.search.results import Neighbors
 from kway.tables.read_options import ReadOptions
@@ -141,9 +140,7 @@ def out_of_fold(chosen: DataComparison, pool: Pool | None) -> OutOfFold | None:
     race = chosen.comparison.race
     if pool is not None:
         rows = race.held_out_rows(int(pool.fold.max()) + 1)
-        tables = [pool.held_out[name].probabilities() for name in pool.weights]
-        weighted = [weight * log_probabilities(p) for weight, p in zip(pool.weights.values(), tables)]
-        p = softmax(np.sum(weighted, axis=0))
+        p = pool_probabilities(pool.weights.values(), [pool.held_out[name].probabilities() for name in pool.weights])
     else:
         held_out, rows = own_predictions(race, chosen.comparison.best.model, chosen.options.seed)
         if held_out is None:

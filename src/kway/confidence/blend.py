@@ -20,7 +20,7 @@ References
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,6 +106,11 @@ def log_probabilities(p: NDArray) -> NDArray[np.float64]:
     """Return log p (n, K), where p is raised to at least MIN_PROBABILITY and normalized."""
     bounded = np.maximum(p, MIN_PROBABILITY, dtype=np.float64)
     return np.log(bounded / bounded.sum(axis=1, keepdims=True))
+
+
+def pool_probabilities(weights: Iterable[float], tables: Iterable[NDArray]) -> NDArray[np.float64]:
+    """Return the probabilities (n, K) of a blend from those of its members."""
+    return softmax(np.asarray(sum(weight * log_probabilities(table) for weight, table in zip(weights, tables))))
 
 
 def _minimize(logs: NDArray, codes: NDArray[np.int64], share: NDArray, lower: float = 0.0) -> NDArray[np.float64]:
@@ -329,17 +334,17 @@ class BlendClassifier(PassesRowsOn):
         splits = make_splits(self.cv, rows.X, codes, rng)
         sources = [LOGS] * len(members)
 
-        def score(split: Split) -> list[NDArray[np.float64]]:
+        def score(split: Split) -> NDArray[np.float64]:
             check_classes_in_training(codes, split, classes)
             train_rows, held_out_rows, tables = rows.take(split.train), take_rows(rows.X, split.held_out), []
             for j, member in enumerate(members):
                 fitted = train_rows.fit(clone(member.estimator))
                 sources[j] = _source(member.name, fitted)
                 tables.append(score_blocks(fitted, held_out_rows, sources[j], len(split.held_out)))
-            return tables
+            return np.stack(tables, axis=1)
 
-        at, tables = score_held_out(splits, [len(classes)] * len(members), rng, score)
-        return at, [HeldOut(table, codes[at], source) for table, source in zip(tables, sources)]
+        at, scores = score_held_out(splits, (len(members), len(classes)), rng, score)
+        return at, [HeldOut(scores[:, j], codes[at], source) for j, source in enumerate(sources)]
 
     def _set_members(
         self, classes: NDArray, names: Sequence[str], estimators: Sequence[Any], weights: NDArray, rows: Any
