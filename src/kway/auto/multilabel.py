@@ -369,7 +369,7 @@ class Search:
         """Return the score on all held-out rows, the score of each fold, and the log loss."""
         p, _, thresholds = self._decisions(z)
         names = np.arange(self.Y.shape[1])
-        measure = {"accuracy": "micro_f1", "macro-f1": "macro_f1", "log-loss": "log_loss"}[self.options.metric]
+        measure = _MEASURES[self.options.metric].lower().replace(" ", "_")  # a field of LabelSetScores
         whole = score_sets(p, self.Y[self.held], names, thresholds)
         folds = [
             getattr(score_sets(p[part], self.Y[self.held][part], names, thresholds), measure)

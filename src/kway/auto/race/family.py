@@ -158,7 +158,7 @@ class Runner:
             accuracy = np.array([ACCURACY.of(predictions, codes) for predictions, codes in pairs])
             losses = np.array([predictions.loss() for predictions in self.predictions])
             best = self._choose(scores.mean(axis=0), losses.mean(axis=0))
-            self._scan = Scan(self.settings, accuracy, losses, scores, self.measure, best, self.rows, self.seconds)
+            self._scan = Scan(self.settings, accuracy, losses, scores, self.measure, best, self.seconds)
         return self._scan
 
     def _choose(self, scores: NDArray, losses: NDArray) -> int:

@@ -162,7 +162,6 @@ def _leaderboard_row(
         scores=np.array([measure.of(*pair) for pair in pairs]),
         measure=measure,
         best=0,
-        rows=race.all_rows,
         seconds=0.0,
     )
     return leaderboard_row(BLEND, scan, "", len(race.splits))
