@@ -121,6 +121,21 @@ def joined(parts: Sequence[NDArray]) -> NDArray:
     return np.concatenate(some)
 
 
+def check_given(y: Any, who: str) -> None:
+    """Raise InputError if y is None; `who` is the name of the estimator."""
+    if y is None:
+        raise InputError(f"{who} requires y to be passed, but the target y is None; pass one label per row")
+
+
+def check_length(labels: Labels, n: int) -> None:
+    """Raise InputError unless there are as many labels as rows."""
+    if len(labels.codes) != n:
+        raise InputError(
+            f"Found input variables with inconsistent numbers of samples: X has {n} rows, y has {len(labels.codes)}; "
+            "pass one label per row"
+        )
+
+
 def refuse_one_class(labels: Labels, who: str) -> None:
     """Raise InputError unless there are at least two classes."""
     if labels.n_classes < 2:

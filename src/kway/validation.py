@@ -27,7 +27,7 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_array, validate_data
 
 from kway.errors import InputError, KindError
-from kway.labels import Labels, encode, encode_soft, encode_tensor, refuse_masked
+from kway.labels import Labels, check_given, check_length, encode, encode_soft, encode_tensor, refuse_masked
 from kway.memory import BLOCK_BYTES, CACHE_BYTES, rows_per_block
 from kway.rows.blocks import FEW_VALUES, ConvertedRows, ValidatedRows, row_blocks
 from kway.rows.gpu.device import Device, is_tensor, on_host
@@ -155,11 +155,7 @@ def rows_and_labels(
 
     `gaps` allows NaN in X. With a `device` a tensor X is moved there.
     """
-    if y is None:
-        raise InputError(
-            f"{type(estimator).__name__} requires y to be passed, but the target y is None; "
-            "pass one label per row: requires y"
-        )
+    check_given(y, type(estimator).__name__)
     within = squared and _ready(X) and _within_squares(X)
     X = rows(estimator, X, reset=reset, sparse=sparse, finite=within, gaps=gaps, device=device)
     if squared and not within:
@@ -174,11 +170,7 @@ def labels_of(y: Any, n: int, soft: bool = False) -> Labels:
     else:
         y = on_host(y)
         labels = encode_soft(y) if soft and _is_soft(y) else encode(y)
-    if len(labels.codes) != n:
-        raise InputError(
-            f"Found input variables with inconsistent numbers of samples: X has {n} rows, "
-            f"y has {len(labels.codes)}; pass one label per row"
-        )
+    check_length(labels, n)
     return labels
 
 

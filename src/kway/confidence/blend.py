@@ -34,7 +34,7 @@ from kway import validation
 from kway.base.class_rows import lift_winners
 from kway.base.classifier import Classifier, has_contributions, on_own_threads
 from kway.base.contributions import Parts, background_sample, check_room, pick_scores, shapley
-from kway.base.wrappers import PassesRowsOn, pack_inside, unpack_inside
+from kway.base.wrappers import PassesRowsOn, checked_classifier, pack_inside, unpack_inside
 from kway.confidence.splits import (
     LabeledRows,
     Split,
@@ -498,9 +498,7 @@ def _named(estimators: Any) -> list[Member]:
     members = list[Member]()
     for each in estimators:
         name, estimator = each if isinstance(each, tuple) and len(each) == 2 else (type(each).__name__, each)
-        has_methods = all(hasattr(estimator, method) for method in ("fit", "predict", "get_params"))
-        if isinstance(estimator, type) or not has_methods:
-            raise InputError(f"member {name!r} must be a classifier with fit and predict, got {estimator!r:.100}")
+        checked_classifier(estimator, f"member {name!r}")
         taken = [member.name for member in members]
         if name in taken and isinstance(each, tuple):
             raise InputError(f"two members have the name {name!r}; give each member its own name")

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kway.base.wrappers import EstimatorInside
 from kway.errors import InputError, KindError
-from kway.labels import Labels, encode, encode_as
+from kway.labels import Labels, check_given, check_length, encode, encode_as
 from kway.memory import BLOCK_BYTES, rows_per_block
 from kway.parameters import between, checked_rng, whole
 from kway.rows.blocks import count_rows, split_rows, take_rows
@@ -166,19 +166,14 @@ def _length(value: Any) -> int | None:
 
 def check_rows(who: str, X: Any, y: Any, to_labels: Callable[[Any], Labels] = encode) -> LabeledRows:
     """Return rows in any form that can be indexed, with as many labels."""
-    if y is None:
-        raise InputError(f"{who} requires y to be passed, but the target y is None; pass one label per row")
+    check_given(y, who)
     X = on_host(X)
     labels = to_labels(on_host(y))
     try:
         n = count_rows(X)
     except TypeError as error:
         raise KindError(f"X must be rows that can be counted and indexed; {error}") from error
-    if n != len(labels.codes):
-        raise InputError(
-            f"Found input variables with inconsistent numbers of samples: X has {n} rows, y has "
-            f"{len(labels.codes)}; pass one label per row"
-        )
+    check_length(labels, n)
     return LabeledRows(indexable(X)[0], labels)
 
 
