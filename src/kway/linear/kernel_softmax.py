@@ -281,6 +281,5 @@ class KernelSoftmaxClassifier(Classifier):
 def _with_attributes(model: SoftmaxClassifier, attributes: dict[str, Any]) -> SoftmaxClassifier:
     """Return a copy of the model with these fitted attributes."""
     fitted = copy.copy(model)
-    for name, value in attributes.items():
-        setattr(fitted, name, value)
+    fitted.__dict__.update(attributes)
     return fitted

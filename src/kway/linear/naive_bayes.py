@@ -47,6 +47,10 @@ class NaiveBayesClassifier(LinearClassifier):
     n_features_in_ : int
         Number of features.
 
+    Notes
+    -----
+    Each class is learned from the rows of all others, so there is no `partial_fit`. `fit_blocks` takes blocks of rows.
+
     References
     ----------
     .. [1] J. Rennie, L. Shih, J. Teevan and D. Karger (2003), Tackling the poor assumptions of naive Bayes text
