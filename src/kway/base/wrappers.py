@@ -61,6 +61,14 @@ def innermost(model: Any) -> Any:
     return inner
 
 
+def checked_classifier(estimator: Any, what: str) -> Any:
+    """Return an unfitted classifier; raise InputError if it is none."""
+    methods = ("fit", "predict", "get_params")
+    if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in methods):
+        raise InputError(f"{what} must be a classifier with fit and predict, got {estimator!r:.100}")
+    return estimator
+
+
 class PassesRowsOn(Classifier):
     """A classifier that passes X on to other estimators, in any form that they accept."""
 
@@ -107,11 +115,7 @@ class EstimatorInside(PassesRowsOn):
 
     def _fresh(self) -> Any:
         """Return an unfitted copy of the estimator."""
-        estimator = self._unfitted()
-        methods = ("fit", "predict", "get_params")
-        if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in methods):
-            raise InputError(f"estimator must be a classifier with fit and predict, got {estimator!r:.100}")
-        return clone(estimator)
+        return clone(checked_classifier(self._unfitted(), "estimator"))
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return which arguments of `fit` go to the estimator, for scikit-learn's metadata routing.
