@@ -80,7 +80,7 @@ def test_test_scores_are_weighted_means(table):
     assert scores.rows == len(w)
 
 
-@pytest.mark.parametrize("models", ["softmax", "all"])
+@pytest.mark.parametrize("models", ["softmax", pytest.param("all", marks=pytest.mark.slow)])
 def test_equal_weights_change_nothing(table, answer, models):
     table[:300].assign(w=3).to_csv("t.csv", index=False)
     plain = answer("fit", "t.csv", "-t", "y", "--drop", "w", "--model", models)
