@@ -159,18 +159,15 @@ class DeviceBits:
         if not exact_search.all_within(queries, limit):
             return None
 
-        def nearest(queries: Tensor, k: int) -> Any:
-            exact = queries.double()
-            rotated = self._rotate(exact)
+        exact = queries.double()
+        rotated = self._rotate(exact)
 
-            def measure(which: Tensor, ids: Tensor) -> Tensor:
-                if self.rows is not None:
-                    return self._measured(exact[which], ids)
-                return self.codes.estimates(rotated.take(which), ids)
+        def measure(which: Tensor, ids: Tensor) -> Tensor:
+            if self.rows is not None:
+                return self._measured(exact[which], ids)
+            return self.codes.estimates(rotated.take(which), ids)
 
-            return self.codes.nearest(rotated, k, measure)
-
-        return exact_search.resolve_ties(exact_search.ListSearch(len(self.codes), nearest, spare=0), queries, k)
+        return self.codes.nearest(rotated, k, measure, rounded=queries.dtype.itemsize == 4)
 
     @property
     def answers_tensors(self) -> bool:
@@ -187,7 +184,7 @@ class DeviceBits:
         """Return queries (q, d) float64 on the device as the search of codes expects them."""
         frame, distance = self.scan.frame, self.scan.distance
         center = self.device.put(frame.center.astype(np.float64))
-        placed = exact_search.place_rows(queries, distance.by_angle)
+        placed = exact_search.METRICS[distance.name].operand(queries)
         rotated = (placed - center if distance.shifts else placed) @ self._rotation
         norms = rotated.square().sum(1).sqrt()
         base = norms.square() if distance.shifts else (0.0 if distance.signed else 1.0) - placed @ center
