@@ -29,6 +29,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kway.rows.gpu.tensor_rows import TensorRows
+
 if TYPE_CHECKING:  # these modules load numba, ray and torch
     from kway.rows.cluster.linear_passes import ClusterRows
     from kway.rows.dense import BlockRows
@@ -149,20 +151,19 @@ def wrap_rows(X: Any, device: Any = None, cluster: bool = False) -> RowPasses:
         from kway.rows.cluster.linear_passes import ClusterRows
 
         return ClusterRows(X)
-    if device is not None:
+    if device is None and hasattr(X, "value_gradient"):  # a RowPasses already; no other type of rows has this method
+        passes: RowPasses = X
+        return passes
+    if device is not None or isinstance(X, TensorRows):
         from kway.rows.gpu.linear_passes import GpuRows
 
         return cast(GpuRows, GpuRows.on(device, X))
-    if hasattr(X, "value_gradient"):  # a RowPasses already; no type of rows has this method
-        passes: RowPasses = X
-        return passes
     return cast(RowPasses, _passes_type(X)(X))
 
 
 def _passes_type(X: Any) -> Callable[[Any], Any]:
     from kway.rows.dense import BlockRows, DenseRows
     from kway.rows.files import FileCSR, FileRows, MappedCSR, MappedRows
-    from kway.rows.gpu.tensor_rows import TensorRows
     from kway.rows.sparse import SparseRows
 
     if isinstance(X, FileCSR):
@@ -171,8 +172,4 @@ def _passes_type(X: Any) -> Callable[[Any], Any]:
         return SparseRows
     if isinstance(X, FileRows):
         return MappedRows
-    if isinstance(X, TensorRows):
-        from kway.rows.gpu.linear_passes import GpuRows
-
-        return GpuRows
     return DenseRows if isinstance(X, np.ndarray) else BlockRows

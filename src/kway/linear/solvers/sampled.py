@@ -188,7 +188,7 @@ class SampledRun:
         if STEPS in o.rows.offers:
             arrays = self.theta, self.sq_grad_sums, self.last_step
             rows = cast(SteppingRows, o.rows)
-            return cast(HostWeights, rows.sampled_weights(o.losses, *arrays, o.penalty.ridge, o.fit_intercept))
+            return cast(HostWeights, rows.sampled_weights(o.losses, arrays, o.penalty.ridge, o.fit_intercept))
         return HostWeights(o, self.theta, self.sq_grad_sums, self.last_step)
 
     @cached_property

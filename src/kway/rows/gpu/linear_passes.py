@@ -40,30 +40,34 @@ MAX_DENSE_BYTES = 4 * ByteUnit.GiB  # bytes of sparse rows that are converted to
 
 
 @dataclass(frozen=True, eq=False)
-class GpuRows:
+class GpuRows(TensorRows):
     """Rows (n, d) on a device; targets and weights are copied to it in the first pass that uses them."""
 
-    X: TensorRows
     _copies: list[Any] = field(default_factory=list, repr=False)  # the last targets and weights, and their copies
 
     @staticmethod
     def on(device: Device, X: Any) -> Any:
         """Copy rows to the device; raise BudgetError if they and two blocks of scores do not fit."""
         if isinstance(X, TensorRows):
-            return GpuRows(X)
+            return GpuRows(X.tensor)
         X = _dense(X)
         with device.room("copying the rows", X.nbytes + 2 * GPU_BLOCK_BYTES):
-            return GpuRows(TensorRows(device.put(X)))
+            return GpuRows(device.put(X))
+
+    @property
+    def X(self) -> GpuRows:
+        """The rows."""
+        return self
 
     @property
     def n(self) -> int:
         """Number of rows."""
-        return len(self.X)
+        return len(self)
 
     @property
     def d(self) -> int:
         """Number of features."""
-        return self.X.shape[1]
+        return self.shape[1]
 
     @property
     def offers(self) -> frozenset[str]:
@@ -77,7 +81,7 @@ class GpuRows:
 
     def take(self, chosen: NDArray | slice) -> GpuRows:
         """Return the chosen rows, on the device."""
-        return GpuRows(self.X[chosen])
+        return self[chosen]
 
     def sample(self) -> GpuRows:
         """Return all rows: the device needs no sample."""
@@ -92,7 +96,7 @@ class GpuRows:
         arrays = (losses.targets.codes, losses.targets.soft, losses.weight)
         if not self._copies or any(a is not b for a, b in zip(self._copies[0], arrays)):
             copies = (None if a is None else self.device.put(a) for a in arrays)
-            self._copies[:] = [arrays, LabeledRows(self.device, self.X.tensor, *copies)]
+            self._copies[:] = [arrays, LabeledRows(self.device, self.tensor, *copies)]
         labeled: LabeledRows = self._copies[1]
         return labeled
 
@@ -106,7 +110,7 @@ class GpuRows:
         """Return the scores (m, R) of the given rows, on the host."""
         weights = Weights.split(self.device.put(theta))
         with self.device.full_precision():
-            return self.device.fetch(torch.addmm(weights.b, self.X.tensor[rows].to(weights.W.dtype), weights.W.T))
+            return self.device.fetch(torch.addmm(weights.b, self.tensor[rows].to(weights.W.dtype), weights.W.T))
 
     def value(self, theta: NDArray, losses: RowLosses) -> float:
         """Return the sum of the weighted losses."""
@@ -182,12 +186,19 @@ class GpuRows:
         in proportion to their curvature, plus share times `plain` (D, D), the unweighted Gram matrix scaled to the same
         mean curvature, plus diag(ridges).
         """
-        labeled, loss, rule = self.labeled(losses), losses.loss, GramRule(plain, ridges, n_drawn, share)
+        labeled, loss = self.labeled(losses), losses.loss
         if loss.p_curvatures:
             h = probability_curvatures(labeled, theta, loss.joint)
         else:
             h = self.device.put(self.curvatures(theta, losses))
-        return class_inverses(labeled, h, rule)
+        unweighted = self.device.put(plain)
+        with self.device.full_precision():
+            mean = h.mean(1, dtype=torch.float64)
+            mass = (share * mean.clamp(min=share * float(mean.mean()))).tolist()
+            drawn = (_drawn_rows(labeled, h[k], k, n_drawn, unweighted) for k in range(len(h)))
+            grams = [torch.addmm(unweighted, Z.T, Z, beta=mass[k], alpha=1 - share) for k, Z in enumerate(drawn)]
+            ridge = self.device.put(ridges).to(unweighted.dtype)
+            return ClassInverses(labeled, _inverted(torch.stack(grams), ridge))
 
     # ---- stochastic steps
 
@@ -200,44 +211,15 @@ class GpuRows:
         return gpu_steps(self.labeled(losses), losses, weight, theta, rule, batch)
 
     def sampled_weights(
-        self,
-        losses: RowLosses,
-        theta: NDArray,
-        sq_grad_sums: NDArray,
-        last_step: NDArray,
-        ridge: float,
-        fit_intercept: bool,
+        self, losses: RowLosses, host: tuple[NDArray, NDArray, NDArray], ridge: float, fit_intercept: bool
     ) -> SampledWeights:
-        """Return the weights of sampled softmax, on the device."""
-        return SampledWeights.copy(self.labeled(losses), theta, sq_grad_sums, last_step, ridge, fit_intercept)
-
-    # ---- sums over the rows
-
-    def gram(self, weight: NDArray | None, bias: bool, dtype: np.dtype) -> NDArray:
-        """Return [X 1]' diag(weight) [X 1] / n (D, D), in Fortran order."""
-        root = None if weight is None else np.sqrt(weight)
-        return np.asfortranarray(self.X.gram(root, bias, dtype) / dtype.type(max(1, self.n)))
-
-    # ---- columns and equal rows
+        """Return the weights of sampled softmax, on the device; `host` are theta, sq_grad_sums and last_step."""
+        return SampledWeights.copy(self.labeled(losses), host, ridge, fit_intercept)
 
     def fingerprint(self) -> str:
         """Return a digest that changes with any value."""
         keys = self.keys(np.random.default_rng(0).standard_normal(self.d))
-        return f"{self.X.shape}: {keys.sum()!r} {keys @ keys!r}"
-
-    def subtract_mean(self, mean: NDArray) -> GpuRows:
-        """Return the rows with the mean (d,) subtracted."""
-        return GpuRows(self.X.subtract_mean(mean))
-
-    def scale_columns(self, units: NDArray) -> GpuRows:
-        """Return the rows with each column divided by its unit."""
-        return GpuRows(self.X.scale_columns(units))
-
-    def __getattr__(self, name: str) -> Any:
-        """Forward to the TensorRows what needs no targets, such as `squares`, `keys` or `device`."""
-        if name == "X":  # not set yet
-            raise AttributeError(name)
-        return getattr(self.X, name)
+        return f"{self.shape}: {keys.sum()!r} {keys @ keys!r}"
 
 
 def _dense(X: Any) -> Any:
@@ -309,27 +291,6 @@ class ClassInverses:
         return self.labeled.device.fetch(out)
 
 
-@dataclass(frozen=True)
-class GramRule:
-    """How the matrix of a class is estimated: from about n_drawn rows, a share of `plain` (D, D), and ridges (D,)."""
-
-    plain: NDArray
-    ridges: NDArray
-    n_drawn: int
-    share: float
-
-
-def class_inverses(labeled: LabeledRows, h: Tensor, rule: GramRule) -> ClassInverses:
-    """Return the inverses at weighted curvatures h (R, n)."""
-    plain = labeled.device.put(rule.plain)
-    ridges = labeled.device.put(rule.ridges).to(plain.dtype)
-    with labeled.device.full_precision():
-        mean = h.mean(1, dtype=torch.float64)
-        mass = (rule.share * mean.clamp(min=rule.share * float(mean.mean()))).tolist()
-        grams = torch.stack([_gram(labeled, h[k], k, plain, rule, mass[k]) for k in range(len(h))])
-        return ClassInverses(labeled, _inverted(grams, ridges))
-
-
 def probability_curvatures(labeled: LabeledRows, theta: NDArray, joint: bool) -> Tensor:
     """Return weight p (1 - p) of every row and score, (R, n); p is softmax if `joint`, else sigmoid."""
     weights = Weights.split(labeled.device.put(theta))
@@ -348,14 +309,13 @@ def _p_curvatures(labeled: LabeledRows, weights: Weights, rows: slice, joint: bo
     return h if labeled.weight is None else h * labeled.weight[rows, None]
 
 
-def _gram(labeled: LabeledRows, h: Tensor, k: int, plain: Tensor, rule: GramRule, mass: float) -> Tensor:
-    """Return the matrix (D, D) of one class, with `mass` times the plain one mixed in."""
+def _drawn_rows(labeled: LabeledRows, h: Tensor, k: int, n_drawn: int, plain: Tensor) -> Tensor:
+    """Return rows Z, drawn for class k, such that Z' Z estimates [X 1]' diag(h) [X 1] / n, for curvatures h (n,)."""
     n, generator = len(h), torch.Generator(h.device).manual_seed(k)
-    chance = (rule.n_drawn * h / h.sum().clamp(min=1e-30)).clamp(max=1)
+    chance = (n_drawn * h / h.sum().clamp(min=1e-30)).clamp(max=1)
     drawn = torch.nonzero(torch.rand(n, generator=generator, device=h.device) < chance).squeeze(1)
-    root = ((1 - rule.share) * h[drawn] / (n * chance[drawn].clamp(min=1e-30))).sqrt().to(plain.dtype)
-    Z = _with_bias(labeled.X[drawn].to(plain.dtype), root, len(plain) > labeled.X.shape[1])
-    return torch.addmm(plain, Z.T, Z, beta=mass)
+    root = (h[drawn] / (n * chance[drawn].clamp(min=1e-30))).sqrt().to(plain.dtype)
+    return _with_bias(labeled.X[drawn].to(plain.dtype), root, len(plain) > labeled.X.shape[1])
 
 
 def _with_bias(X: Tensor, root: Tensor | None, bias: bool) -> Tensor:

@@ -167,14 +167,10 @@ class SampledWeights:
 
     @staticmethod
     def copy(
-        labeled: LabeledRows,
-        theta: NDArray,
-        sq_grad_sums: NDArray,
-        last_step: NDArray,
-        ridge: float,
-        fit_intercept: bool,
+        labeled: LabeledRows, host: tuple[NDArray, NDArray, NDArray], ridge: float, fit_intercept: bool
     ) -> SampledWeights:
         """Copy the state of a run to the device, in parts."""
+        theta, *per_class = host
         K, columns = theta.shape
         device = labeled.device
         with device.room(f"sampled softmax over {K:,} classes", theta.nbytes + 16 * K + GPU_BLOCK_BYTES):
@@ -183,10 +179,8 @@ class SampledWeights:
             for part in _parts(theta):
                 values = device.put(theta[part])
                 W[part], b[part] = values[:, :-1], values[:, -1]
-            copied, decayed = (device.put(values).clone() for values in (sq_grad_sums, last_step))
-            return SampledWeights(
-                labeled, W, b, copied, decayed, ridge, fit_intercept, (theta, sq_grad_sums, last_step)
-            )
+            sq_grad_sums, last_step = (device.put(values).clone() for values in per_class)
+            return SampledWeights(labeled, W, b, sq_grad_sums, last_step, ridge, fit_intercept, host)
 
     def fetch(self) -> None:
         """Copy the state to the arrays on the host."""
