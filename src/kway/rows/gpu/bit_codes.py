@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +30,7 @@ import numpy as np
 from kway.rows.gpu import exact_search
 from kway.rows.gpu.device import Device, Tensor, load_torch, row_blocks, rows_that_fit
 from kway.rows.gpu.exact_search import GROUP, Answers, NearestRows
-from kway.rows.gpu.sign_codes import BITS, BLOCK_CODES, CODE_TILE, SignFilter
+from kway.rows.gpu.sign_codes import BITS, BLOCK_CODES, CODE_TILE, SignFilter, pack_bits, unpack_codes
 from kway.threads import spans
 
 CenteredBlock = Callable[[slice], Tensor]  # returns a slice of the rows, with their center subtracted
@@ -98,8 +97,7 @@ def _words(levels: Tensor, bits: int) -> Tensor:
     """Pack levels (m, D) into (m, B D / 32) int32, the plane of the highest bit first."""
     torch, u = load_torch(), levels.int()
     planes = torch.stack([(u >> shift) & 1 for shift in range(bits - 1, -1, -1)], 1)  # (m, B, D)
-    ones = planes.view(len(u), -1, 32).long() << torch.arange(32, device=u.device)
-    return ones.sum(2).to(torch.int32)
+    return pack_bits(planes.flatten(1))
 
 
 @dataclass(frozen=True)
@@ -237,7 +235,7 @@ class BitCodes:
         unit, reach = unit.to(kind), reach * -norms
 
         def lows(part: slice) -> Tensor:
-            keys = self._products(unit, self.grid(self.words[part], kind)).mul_(-norms).add_(reach)
+            keys = self._products(unit, unpack_codes(self.words[part], self.bits, kind)).mul_(-norms).add_(reach)
             keys.mul_(self.factor[part])
             # float32 rounds the sum
             return keys if self.half is None else keys.add_(self.half[part] * (1 - 2.0**-20))
@@ -251,28 +249,13 @@ class BitCodes:
             return self.device.torch.mm(queries, grid.T, out_dtype=self.device.torch.float32)
         return queries @ grid.T
 
-    def grid(self, words: Tensor, kind: object) -> Tensor:
-        """Unpack words (m, B D / 32) into y (m, D)."""
-        torch, m = self.device.torch, len(words)
-        if self.device.is_gpu and find_spec("triton") is not None:
-            out = torch.empty((m, 32 * words.shape[1] // self.bits), dtype=kind, device=words.device)
-            unpack_bits(words, out, self.bits)
-            return out
-        byte = torch.arange(256, device=words.device)[:, None] >> torch.arange(8, device=words.device)
-        signs = ((byte & 1) * 2 - 1).to(kind)  # (256, 8)
-        planes = words.view(torch.uint8).view(m, self.bits, -1)  # (m, B, D / 8)
-        y = torch.nn.functional.embedding(planes[:, 0].int(), signs)
-        for b in range(1, self.bits):
-            y = y * 2 + torch.nn.functional.embedding(planes[:, b].int(), signs)
-        return y.view(m, -1)
-
     def estimates(self, queries: CodeQueries, ids: Tensor) -> Tensor:
         """Return estimated distances (q, c) float64 of the rows at ids (q, c)."""
         torch, (q, c) = self.device.torch, ids.shape
         products = []
         for part in row_blocks(q, 4 * c * queries.rotated.shape[1]):
-            grid = self.grid(self.words[ids[part].reshape(-1)], torch.float32).view(-1, c, queries.rotated.shape[1])
-            products.append((grid @ queries.rotated[part][:, :, None])[:, :, 0])
+            grid = unpack_codes(self.words[ids[part].reshape(-1)], self.bits, torch.float32)
+            products.append((grid.view(-1, c, queries.rotated.shape[1]) @ queries.rotated[part][:, :, None])[:, :, 0])
         keys = -(self.factor[ids] * torch.cat(products)).double()
         if self.half is None:
             return (keys + queries.base[:, None]).clamp(min=self.least)
@@ -282,12 +265,3 @@ class BitCodes:
 def _first_kept(k: int) -> int:
     """Return the rows to keep first: as many as a search of full rows keeps in its second attempt."""
     return exact_search.MORE_KEPT * (k + exact_search.EXTRA_KEPT)
-
-
-def unpack_bits(words: Tensor, out: Tensor, bits: int) -> None:
-    """Unpack words into `out` (m, D) by a kernel, in one pass."""
-    from kway.rows.gpu.code_kernels import unpack_planes
-
-    m, width = out.shape
-    with Device(str(out.device)).selected():
-        unpack_planes[(-(-m // CODE_TILE), width // 32)](words.contiguous(), out, m, width // 32, bits, CODE_TILE)
