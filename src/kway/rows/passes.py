@@ -37,14 +37,14 @@ if TYPE_CHECKING:  # these modules load numba, ray and torch
     from kway.rows.gpu.linear_passes import GpuRows
 
 RowPasses: TypeAlias = "BlockRows | ClusterRows | GpuRows"
-SteppingRows: TypeAlias = "GpuRows"  # rows with the capabilities STEPS and CLASS_FACTOR
+SteppingRows: TypeAlias = "GpuRows"  # rows with the capability ON_GPU
 
 IN_MEMORY = "rows.in-memory"  # X is an array or a CSR matrix in the memory of this process
-FETCHED = "rows.fetched"  # np.asarray(X) copies the rows into the memory of this process, which suits small problems
 QUICK = "rows.quick"  # passes are bound by computation: no rows are read from a file
 DISTINCT = "rows.distinct"  # equal rows can be found (`keys`, `equal`) and merged into one
-STEPS = "rows.steps"  # the rows object takes stochastic steps itself (`batch_steps`, `sampled_weights`)
-CLASS_FACTOR = "rows.class-factor"  # the rows object computes an inverse Hessian per class itself (`class_factor`)
+# the rows object takes stochastic steps (`batch_steps`, `sampled_weights`) and computes an inverse Hessian per class
+# (`class_factor`) itself; np.asarray(X) copies the rows into the memory of this process, which suits small problems
+ON_GPU = "rows.on-gpu"
 
 
 class Targets(NamedTuple):

@@ -29,11 +29,11 @@ from torch import Tensor
 
 from kway.errors import InputError
 from kway.rows.dense import hessian_terms
-from kway.rows.gpu.device import GPU_BLOCK_BYTES, Device
-from kway.rows.gpu.losses import LabeledRows, Weights, block_slopes, score_blocks
+from kway.rows.gpu.device import GPU_BLOCK_BYTES, Device, row_blocks
+from kway.rows.gpu.losses import LabeledRows, Weights, block_slopes
 from kway.rows.gpu.stochastic_steps import GpuSteps, SampledWeights, gpu_steps
 from kway.rows.gpu.tensor_rows import TensorRows
-from kway.rows.passes import CLASS_FACTOR, DISTINCT, FETCHED, QUICK, STEPS, ClassSums, RowLosses, StepRule, Sums
+from kway.rows.passes import DISTINCT, ON_GPU, QUICK, ClassSums, RowLoss, RowLosses, StepRule, Sums
 from kway.units import ByteUnit
 
 MAX_DENSE_BYTES = 4 * ByteUnit.GiB  # bytes of sparse rows that are converted to dense rows for a GPU
@@ -72,7 +72,7 @@ class GpuRows(TensorRows):
     @property
     def offers(self) -> frozenset[str]:
         """Capabilities."""
-        return frozenset({QUICK, DISTINCT, STEPS, CLASS_FACTOR, FETCHED})
+        return frozenset({QUICK, DISTINCT, ON_GPU})
 
     @property
     def max_rows_in_memory(self) -> int:
@@ -114,29 +114,28 @@ class GpuRows(TensorRows):
 
     def value(self, theta: NDArray, losses: RowLosses) -> float:
         """Return the sum of the weighted losses."""
-        labeled, weights = self.labeled(losses), Weights.split(self.device.put(theta))
-        total = torch.zeros((), dtype=torch.float64, device=labeled.X.device)
-        slopes_of = block_slopes(labeled, losses)
-        with self.device.full_precision():
-            for rows in labeled.blocks(len(theta), weights.W.element_size()):
-                value = slopes_of(labeled.scores(weights, rows), rows).value
-                total += value.sum() if labeled.weight is None else value @ labeled.weight[rows].double()
-        return float(total)
+        return self._sum_losses(Weights.split(self.device.put(theta)), losses)
 
     def value_gradient(self, theta: NDArray, losses: RowLosses) -> Sums:
         """Return the sum of the weighted losses and its gradient."""
-        labeled, weights = self.labeled(losses), Weights.split(self.device.put(theta))
+        weights = Weights.split(self.device.put(theta))
+        gradient = weights.zeros()
+        return Sums(self._sum_losses(weights, losses, gradient), gradient.joined())
+
+    def _sum_losses(self, weights: Weights, losses: RowLosses, gradient: Weights | None = None) -> float:
+        """Return the sum of the weighted losses, and add their gradient to `gradient`."""
+        labeled, n_scores = self.labeled(losses), len(weights.b)
         total = torch.zeros((), dtype=torch.float64, device=labeled.X.device)
-        gradient, slopes_of = weights.zeros(), block_slopes(labeled, losses)
+        slopes_of = block_slopes(labeled, losses)
         with self.device.full_precision():
-            for rows in labeled.blocks(len(theta), weights.W.element_size()):
+            for rows in labeled.blocks(n_scores, weights.W.element_size()):
                 value, slope = slopes_of(labeled.scores(weights, rows), rows)
-                if labeled.weight is not None:
-                    value = value * labeled.weight[rows].double()
-                    slope = slope * labeled.weight[rows, None].to(slope.dtype)
-                total += value.sum()
-                labeled.add_product(gradient, slope, rows)
-        return Sums(float(total), gradient.joined())
+                weight = None if labeled.weight is None else labeled.weight[rows]
+                total += value.sum() if weight is None else value @ weight.double()
+                if gradient is not None:
+                    slope = slope if weight is None else slope * weight[:, None].to(slope.dtype)
+                    labeled.add_product(gradient, slope, rows)
+        return float(total)
 
     # ---- second derivatives
 
@@ -144,20 +143,20 @@ class GpuRows(TensorRows):
         """Return Hessian-vector products at theta."""
         labeled, loss = self.labeled(losses), losses.loss
         if not loss.cross_entropy:
-            return GpuHessian(labeled, self.device.put(hessian_terms(self, theta, losses)), False, loss.couples)
+            return GpuHessian(labeled, loss, self.device.put(hessian_terms(self, theta, losses)))
         weights = Weights.split(self.device.put(theta))
         terms = weights.W.new_empty((self.n, len(theta)))
         with self.device.full_precision():
             for rows in labeled.blocks(len(theta), terms.element_size()):
                 terms[rows] = labeled.scores(weights, rows).softmax(1)
-        return GpuHessian(labeled, terms, True, True)
+        return GpuHessian(labeled, loss, terms)
 
     def curvatures(self, theta: NDArray, losses: RowLosses) -> NDArray:
         """Return the weighted second derivatives (R, n) at theta, on the host."""
         if losses.loss.p_curvatures:
             return self.device.fetch(probability_curvatures(self.labeled(losses), theta, losses.loss.joint))
         out = np.empty((len(theta), self.n), theta.dtype)
-        for rows in score_blocks(self.n, len(theta), theta.itemsize):
+        for rows in row_blocks(self.n, len(theta) * theta.itemsize):
             out[:, rows] = losses.curvatures(self.scores(theta, rows), rows).T
         return out
 
@@ -236,20 +235,21 @@ def _dense(X: Any) -> Any:
     return np.ascontiguousarray(X.toarray())
 
 
+@dataclass(frozen=True)
 class GpuHessian:
     """Hessian-vector products sum_i w_i (B_i f(V)_i) [x_i 1], from second derivatives (n, R) on the device.
 
-    B_i is diag(p) - p p' if `cross_entropy`. Otherwise, with `couples`, it couples the score of the row's class with
-    every other score, and without, it is diagonal.
+    B_i is diag(p) - p p' for a cross entropy. For another joint loss, it couples the score of the row's class with
+    every other score, and otherwise it is diagonal.
     """
 
-    def __init__(self, labeled: LabeledRows, terms: Tensor, cross_entropy: bool, couples: bool) -> None:
-        self._labeled, self._terms = labeled, terms
-        self._cross_entropy, self._couples = cross_entropy, couples
+    labeled: LabeledRows
+    loss: RowLoss
+    terms: Tensor
 
     def product(self, V: NDArray) -> NDArray:
         """Return the product with V, (R, d + 1)."""
-        labeled, weights = self._labeled, Weights.split(self._labeled.device.put(V))
+        labeled, weights = self.labeled, Weights.split(self.labeled.device.put(V))
         products = weights.zeros()
         with labeled.device.full_precision():
             for rows in labeled.blocks(len(V), weights.W.element_size()):
@@ -260,12 +260,12 @@ class GpuHessian:
 
     def _slopes(self, change: Tensor, rows: slice) -> Tensor:
         """Return the change of the slopes of the given rows for a change (m, R) of their scores."""
-        terms = self._terms[rows]
-        if self._cross_entropy:
+        terms = self.terms[rows]
+        if self.loss.cross_entropy:
             return terms * (change - (terms * change).sum(1, keepdim=True))
-        if not self._couples:
+        if not self.loss.couples:
             return terms * change
-        own = self._labeled.codes[rows, None]
+        own = self.labeled.codes[rows, None]
         slope = terms * (change - change.gather(1, own))
         slope.scatter_(1, own, 0)
         return slope.scatter_(1, own, -slope.sum(1, keepdim=True))
