@@ -238,29 +238,13 @@ class HostRows:
     rows: Any  # an array or `ConvertedRows`
     device: Device
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Shape (n, d) of the rows."""
-        n, d = self.rows.shape
-        return n, d
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Numpy dtype of the rows."""
-        return np.dtype(self.rows.dtype)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, rows: Any) -> HostRows:
-        return HostRows(self.rows[rows], self.device)
-
     def answers_of(
         self, W: NDArray, b: NDArray, answer: Callable[[DeviceClasses, Tensor], Sequence[Tensor]]
     ) -> list[NDArray]:
         """Return the answers (n, ...) of classes with weights W (R, d) and b (R,), which `answer` computes."""
         classes = classes_on_device(self.device, W, b)
-        blocks = row_blocks(len(self), self.dtype.itemsize * self.shape[1])
+        n, d = self.rows.shape
+        blocks = row_blocks(n, self.rows.dtype.itemsize * d)
         parts = [[self.device.fetch(t) for t in answer(classes, self.device.put(self.rows[block]))] for block in blocks]
         return [np.concatenate(arrays) for arrays in zip(*parts)]
 

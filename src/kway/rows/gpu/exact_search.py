@@ -240,7 +240,7 @@ class ExactRows:
 
     def _filter(self, queries: Tensor, keep: int, answers: Answers) -> tuple[NearestRows, Tensor]:
         """Return the nearest of the rows of the smallest keys, and whether (q,) no other row can be nearer."""
-        operands = self.query_operands(queries)
+        operands = self.metric.operand(queries, self.center)
         norms = operands.square().sum(1).sqrt_()
         dtype = self.scale.dtype
         if float(norms.max()) >= FLOAT32_SAFE[1]:
@@ -248,7 +248,7 @@ class ExactRows:
         return answers.prove(
             len(self),
             self._smallest(operands.to(dtype), keep),
-            lambda ids: self.measure(queries, ids),
+            lambda ids: measure_rows(self.metric, self.rows, queries, ids),
             lambda worst: self.key_limit(worst, norms),
         )
 
@@ -263,10 +263,6 @@ class ExactRows:
         size = rows_that_fit(max(operands.element_size() * q, 8 * d)) // GROUP * GROUP
         return smallest_of_blocks(keys, spans(len(self), max(keep, size)), keep)
 
-    def query_operands(self, queries: Tensor) -> Tensor:
-        """Return queries (q, d) float64 as they enter the products."""
-        return self.metric.operand(queries, self.center)
-
     def row_operands(self, part: slice, dtype: object) -> Tensor:
         """Return a part of the rows as they enter the products, without their scale."""
         rows = self.rows[part]
@@ -278,10 +274,6 @@ class ExactRows:
         1e-12 covers the rounding of a float64 distance, which is below 1e-15 times the root of the number of columns.
         """
         return self.metric.threshold(worst + 1e-12 * worst.abs(), norms, self.reach, self.slack)
-
-    def measure(self, queries: Tensor, ids: Tensor) -> Tensor:
-        """Return the distances (q, c) of queries (q, d) to the rows at ids (q, c), float64."""
-        return measure_rows(self.metric, self.rows, queries, ids)
 
     def brute(self, queries: Tensor, k: int, rounded: bool = False) -> NearestRows:
         """Measure every row for a few queries; if `rounded`, sort by the distance in float32, then by position."""
