@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -37,6 +37,7 @@ class DeviceSearch:
     scan: Any  # the CPU's scan of the same rows, kway.search.block_scan.Scan
     search: Any  # ExactSearch
     touched: float = float("nan")
+    answers_tensors: ClassVar[bool] = True  # queries in tensors are answered without the host
 
     @staticmethod
     def over(scan: Any, device: Device) -> DeviceSearch:
@@ -62,11 +63,6 @@ class DeviceSearch:
         """Description of the search, in one sentence."""
         rows = "exact" if self.scan.kept.has_full else "int8 rows, decoded"
         return f"flat, {rows}: a filter with an error bound excludes rows, and the others are measured in float64"
-
-    @property
-    def answers_tensors(self) -> bool:
-        """Whether queries in tensors are answered without the host: always."""
-        return True
 
     def nearest(self, queries: Any, k: int) -> NearestRows:
         """Return the ids and distances of brute force on the CPU, which also computes very long lists."""
