@@ -205,10 +205,6 @@ class LabeledRows:
     soft: Tensor | None
     weight: Tensor | None
 
-    def targets_of(self, rows: slice | NDArray) -> Targets:
-        """Return the targets of the given rows."""
-        return Targets(self.codes, self.soft).of(rows if isinstance(rows, slice) else self.device.put(rows))
-
     def scores(self, weights: Weights, rows: slice) -> Tensor:
         """Return the scores (m, R) of the given rows."""
         return torch.addmm(weights.b, self.X[rows].to(weights.W.dtype), weights.W.T)
@@ -228,13 +224,14 @@ BlockSlopes = Callable[[Tensor, Any], Slopes]  # (scores (m, R), rows) -> values
 
 def block_slopes(labeled: LabeledRows, losses: RowLosses) -> BlockSlopes:
     """Return a function that computes values and slopes; a loss without a kernel is computed on the host."""
-    loss = losses.loss
+    loss, targets = losses.loss, Targets(labeled.codes, labeled.soft)
 
-    def compiled(scores: Tensor, rows: slice | NDArray) -> Slopes:
-        return slopes(loss.kernel, scores, labeled.targets_of(rows), loss.margin, loss.width)
+    def compiled(scores: Tensor, rows: slice | Tensor) -> Slopes:
+        return slopes(loss.kernel, scores, targets.of(rows), loss.margin, loss.width)
 
-    def in_python(scores: Tensor, rows: slice | NDArray) -> Slopes:
-        value, slope = loss.value_gradient(scores.cpu().numpy(), losses.targets.of(rows))
+    def in_python(scores: Tensor, rows: slice | Tensor) -> Slopes:
+        on_host = rows if isinstance(rows, slice) else labeled.device.fetch(rows)
+        value, slope = loss.value_gradient(scores.cpu().numpy(), losses.targets.of(on_host))
         return Slopes(labeled.device.put(value), labeled.device.put(slope))
 
     return compiled if loss.compiled else in_python

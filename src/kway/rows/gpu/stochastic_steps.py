@@ -70,7 +70,7 @@ class GpuSteps:
         X, weight = labeled.X[chosen], self._weight[chosen]
         with labeled.device.full_precision():
             scores = torch.addmm(self._weights.b, X, self._weights.W.T)  # (b, R)
-            value, slope = self._loss(scores, rows)
+            value, slope = self._loss(scores, chosen)
             slope = slope * (weight * ((1 - rule.momentum) / len(rows)))[:, None].to(slope.dtype)
             velocity.W.mul_(rule.momentum).addmm_(slope.T, X)
         velocity.b.mul_(rule.momentum)
