@@ -89,7 +89,7 @@ class RayShards:
             [self._start_host(make, nodes[node]) for node in replica_nodes]
             for make, replica_nodes in zip(self._makers, places)
         ]
-        self.where = self._wait_for_hosts()
+        self._wait_for_hosts()
 
     def _start_host(self, make: Any, node: str) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -99,14 +99,13 @@ class RayShards:
         strategy = NodeAffinitySchedulingStrategy(node_id=node, soft=True)  # another node if this one has failed
         return self._ray.remote(Host).options(scheduling_strategy=strategy, **options).remote([make])
 
-    def _wait_for_hosts(self) -> list[str]:
-        """Return the node of every first replica, once all replicas are made."""
+    def _wait_for_hosts(self) -> None:
+        """Wait until all replicas are made."""
         try:
-            nodes: list[str] = self._ray.get([host.ready.remote() for hosts in self.hosts for host in hosts])
+            self._ray.get([host.ready.remote() for hosts in self.hosts for host in hosts])
         except self._ray.exceptions.RayError as error:
             self.close()
             raise as_kway_error(error) from error
-        return nodes[:: len(self.hosts[0])]
 
     def ask(self, method: str, *arguments: Any) -> list[Any]:
         """Return member.method(*arguments) for every member in order; None if a member is lost.
