@@ -21,137 +21,90 @@ libraries that are not public).
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from kway.lazy_names import lazy_names
 
 __version__ = "0.2.0"
 
-_HOME = {  # public name -> the module that defines it; the name of a module -> the module itself
-    "BlendClassifier": "kway.confidence",
-    "CentroidClassifier": "kway.neighbors",
-    "ConformalClassifier": "kway.confidence",
-    "ExemplarClassifier": "kway.neighbors",
-    "Features": "kway.tables.features.features",
-    "Gaussian": "kway.search.metrics",
-    "Haversine": "kway.search.metrics",
-    "HierarchicalConformalClassifier": "kway.confidence",
-    "Laplacian": "kway.search.metrics",
-    "KernelSoftmaxClassifier": "kway.linear.kernel_softmax",
-    "LeastSquaresClassifier": "kway.linear.named",
-    "LinearClassifier": "kway.linear.classifier",
-    "LogisticClassifier": "kway.linear.named",
-    "MappedClassifier": "kway.pipelines",
-    "NaiveBayesClassifier": "kway.linear.naive_bayes",
-    "NeighborsClassifier": "kway.neighbors",
-    "OpenSetClassifier": "kway.confidence",
-    "PerceptronClassifier": "kway.linear.named",
-    "SVMClassifier": "kway.linear.named",
-    "SoftmaxClassifier": "kway.linear.named",
-    "TemperatureScaledClassifier": "kway.confidence",
-    "TreesClassifier": "kway.trees",
-    "cluster": "kway.rows.cluster.session",
-    "compare": "kway.auto.race.compare",
-    "datasets": "kway.datasets",
-    "drift": "kway.auto.drift",
-    "errors": "kway.errors",
-    "explain": "kway.auto.reasons",
-    "fit": "kway.fitted",
-    "inspect": "kway.fitted",
-    "load": "kway.modelfile",
-    "pairwise": "kway.search.pairwise",
-    "plan": "kway.planning.plan",
-    "save": "kway.modelfile",
-    "search": "kway.search",
-    "suggest_rows": "kway.auto.suggest",
-    "tune": "kway.auto.tune",
+_HOME = {  # public name -> the module that defines it, or "" for a module of this name
+    "BlendClassifier": "confidence",
+    "CentroidClassifier": "neighbors",
+    "ConformalClassifier": "confidence",
+    "ExemplarClassifier": "neighbors",
+    "Features": "tables.features.features",
+    "Gaussian": "search.metrics",
+    "Haversine": "search.metrics",
+    "HierarchicalConformalClassifier": "confidence",
+    "Laplacian": "search.metrics",
+    "KernelSoftmaxClassifier": "linear.kernel_softmax",
+    "LeastSquaresClassifier": "linear.named",
+    "LinearClassifier": "linear.classifier",
+    "LogisticClassifier": "linear.named",
+    "MappedClassifier": "pipelines",
+    "NaiveBayesClassifier": "linear.naive_bayes",
+    "NeighborsClassifier": "neighbors",
+    "OpenSetClassifier": "confidence",
+    "PerceptronClassifier": "linear.named",
+    "SVMClassifier": "linear.named",
+    "SoftmaxClassifier": "linear.named",
+    "TemperatureScaledClassifier": "confidence",
+    "TreesClassifier": "trees",
+    "cluster": "rows.cluster.session",
+    "compare": "auto.race.compare",
+    "datasets": "",
+    "drift": "auto.drift",
+    "errors": "",
+    "explain": "auto.reasons",
+    "fit": "fitted",
+    "inspect": "fitted",
+    "load": "modelfile",
+    "pairwise": "search.pairwise",
+    "plan": "planning.plan",
+    "save": "modelfile",
+    "search": "",
+    "suggest_rows": "auto.suggest",
+    "tune": "auto.tune",
 }
 
-__all__ = [
-    "BlendClassifier",
-    "CentroidClassifier",
-    "ConformalClassifier",
-    "ExemplarClassifier",
-    "Features",
-    "Gaussian",
-    "Haversine",
-    "HierarchicalConformalClassifier",
-    "KernelSoftmaxClassifier",
-    "Laplacian",
-    "LeastSquaresClassifier",
-    "LinearClassifier",
-    "LogisticClassifier",
-    "MappedClassifier",
-    "NaiveBayesClassifier",
-    "NeighborsClassifier",
-    "OpenSetClassifier",
-    "PerceptronClassifier",
-    "SVMClassifier",
-    "SoftmaxClassifier",
-    "TemperatureScaledClassifier",
-    "TreesClassifier",
-    "__version__",
-    "cluster",
-    "compare",
-    "datasets",
-    "drift",
-    "errors",
-    "explain",
-    "fit",
-    "inspect",
-    "load",
-    "pairwise",
-    "plan",
-    "save",
-    "search",
-    "suggest_rows",
-    "tune",
-]
+if TYPE_CHECKING:  # "as" tells type checkers that the names are public
+    from kway import datasets as datasets
+    from kway import errors as errors
+    from kway import search as search
+    from kway.auto.drift import drift as drift
+    from kway.auto.race.compare import compare as compare
+    from kway.auto.reasons import explain as explain
+    from kway.auto.suggest import suggest_rows as suggest_rows
+    from kway.auto.tune import tune as tune
+    from kway.confidence import BlendClassifier as BlendClassifier
+    from kway.confidence import ConformalClassifier as ConformalClassifier
+    from kway.confidence import HierarchicalConformalClassifier as HierarchicalConformalClassifier
+    from kway.confidence import OpenSetClassifier as OpenSetClassifier
+    from kway.confidence import TemperatureScaledClassifier as TemperatureScaledClassifier
+    from kway.fitted import fit as fit
+    from kway.fitted import inspect as inspect
+    from kway.linear.classifier import LinearClassifier as LinearClassifier
+    from kway.linear.kernel_softmax import KernelSoftmaxClassifier as KernelSoftmaxClassifier
+    from kway.linear.naive_bayes import NaiveBayesClassifier as NaiveBayesClassifier
+    from kway.linear.named import LeastSquaresClassifier as LeastSquaresClassifier
+    from kway.linear.named import LogisticClassifier as LogisticClassifier
+    from kway.linear.named import PerceptronClassifier as PerceptronClassifier
+    from kway.linear.named import SoftmaxClassifier as SoftmaxClassifier
+    from kway.linear.named import SVMClassifier as SVMClassifier
+    from kway.modelfile import load as load
+    from kway.modelfile import save as save
+    from kway.neighbors import CentroidClassifier as CentroidClassifier
+    from kway.neighbors import ExemplarClassifier as ExemplarClassifier
+    from kway.neighbors import NeighborsClassifier as NeighborsClassifier
+    from kway.pipelines import MappedClassifier as MappedClassifier
+    from kway.planning.plan import plan as plan
+    from kway.rows.cluster.session import cluster as cluster
+    from kway.search.metrics import Gaussian as Gaussian
+    from kway.search.metrics import Haversine as Haversine
+    from kway.search.metrics import Laplacian as Laplacian
+    from kway.search.pairwise import pairwise as pairwise
+    from kway.tables.features.features import Features as Features
+    from kway.trees import TreesClassifier as TreesClassifier
 
-if TYPE_CHECKING:
-    from kway import datasets, errors, search
-    from kway.auto.drift import drift
-    from kway.auto.race.compare import compare
-    from kway.auto.reasons import explain
-    from kway.auto.suggest import suggest_rows
-    from kway.auto.tune import tune
-    from kway.confidence import (
-        BlendClassifier,
-        ConformalClassifier,
-        HierarchicalConformalClassifier,
-        OpenSetClassifier,
-        TemperatureScaledClassifier,
-    )
-    from kway.fitted import fit, inspect
-    from kway.linear.classifier import LinearClassifier
-    from kway.linear.kernel_softmax import KernelSoftmaxClassifier
-    from kway.linear.naive_bayes import NaiveBayesClassifier
-    from kway.linear.named import (
-        LeastSquaresClassifier,
-        LogisticClassifier,
-        PerceptronClassifier,
-        SoftmaxClassifier,
-        SVMClassifier,
-    )
-    from kway.modelfile import load, save
-    from kway.neighbors import CentroidClassifier, ExemplarClassifier, NeighborsClassifier
-    from kway.pipelines import MappedClassifier
-    from kway.planning.plan import plan
-    from kway.rows.cluster.session import cluster
-    from kway.search.metrics import Gaussian, Haversine, Laplacian
-    from kway.search.pairwise import pairwise
-    from kway.tables.features.features import Features
-    from kway.trees import TreesClassifier
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module 'kway' has no attribute {name!r}")
-    module = importlib.import_module(home)
-    value = module if home == f"kway.{name}" else getattr(module, name)
-    globals()[name] = value  # found once
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__, __all__ = lazy_names(__name__, _HOME)
+__all__ += ["__version__"]

@@ -22,7 +22,6 @@ from kway import progress
 from kway.auto.evaluation import Scores, measured, verdict
 from kway.auto.fit_options import FitOptions
 from kway.auto.hierarchy import LevelScores, job_levels
-from kway.auto.inspection import Inspection, inspect_by, inspect_rows
 from kway.auto.job import JobResult, run_job
 from kway.auto.leaks import Leak
 from kway.auto.multilabel import (
@@ -36,6 +35,7 @@ from kway.auto.race.clock import REPORT_SECONDS, Clock
 from kway.auto.race.compare import Comparison
 from kway.auto.reasons import Reasons, explain
 from kway.auto.train_test import read_train_test
+from kway.auto.wrong_labels import Inspection, inspect_by, inspect_rows
 from kway.confidence.conformal import PredictionSets
 from kway.declared_options import options_of, refuse_unknown
 from kway.errors import InputError

@@ -33,6 +33,11 @@ class Labels(NamedTuple):
         """K."""
         return len(self.classes)
 
+    def at(self, rows: NDArray) -> Labels:
+        """Return the labels of some rows, with the classes that occur among them."""
+        present, codes = np.unique(self.codes[rows], return_inverse=True)
+        return Labels(self.classes[present], codes.astype(np.int64, copy=False))
+
 
 def encode(y: Any) -> Labels:
     """Encode labels of one type (numbers, booleans, strings, ...).
@@ -114,6 +119,21 @@ def joined(parts: Sequence[NDArray]) -> NDArray:
     if len({_is_text(part) for part in some}) > 1:
         raise InputError("y mixes text and numbers, which have no common order; convert the labels to one type")
     return np.concatenate(some)
+
+
+def check_given(y: Any, who: str) -> None:
+    """Raise InputError if y is None; `who` is the name of the estimator."""
+    if y is None:
+        raise InputError(f"{who} requires y to be passed, but the target y is None; pass one label per row")
+
+
+def check_length(labels: Labels, n: int) -> None:
+    """Raise InputError unless there are as many labels as rows."""
+    if len(labels.codes) != n:
+        raise InputError(
+            f"Found input variables with inconsistent numbers of samples: X has {n} rows, y has {len(labels.codes)}; "
+            "pass one label per row"
+        )
 
 
 def refuse_one_class(labels: Labels, who: str) -> None:

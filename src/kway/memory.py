@@ -48,15 +48,16 @@ def has_room(need: float) -> bool:
     return unchecked or need <= available_bytes()
 
 
+def check_room(need: float, what: str, advice: str) -> None:
+    """Raise BudgetError before `need` bytes are allocated for `what` that do not fit into the budget."""
+    if not has_room(need):
+        raise BudgetError(f"{what} needs {format_bytes(need)}, there is {format_bytes(available_bytes())}; {advice}")
+
+
 def check_answer(n: int, n_classes: int, itemsize: int, what: str) -> None:
     """Raise BudgetError before an (n, K) array is allocated that does not fit."""
-    need = n * n_classes * itemsize
-    if not has_room(need):
-        raise BudgetError(
-            f"{what} of {n:,} rows x {n_classes:,} classes needs {format_bytes(need)}, "
-            f"there is {format_bytes(available_bytes())}; "
-            "use predict_topk(X, k), which never builds that array, or pass fewer rows"
-        )
+    advice = "use predict_topk(X, k), which never builds that array, or pass fewer rows"
+    check_room(n * n_classes * itemsize, f"{what} of {n:,} rows x {n_classes:,} classes", advice)
 
 
 def _read_free() -> int:

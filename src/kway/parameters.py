@@ -13,11 +13,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, Self
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Self
 
 from kway.errors import InputError
+
+if TYPE_CHECKING:  # the commands check their options before they load numpy
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -32,14 +33,15 @@ class Rule:
             f"{self.expected} or {other.expected}", lambda value: self.allows(value) or other.allows(value)
         )
 
-    def check(self, name: str, value: Any) -> None:
-        """Raise InputError if the value is not allowed."""
+    def check(self, name: str, value: Any) -> Any:
+        """Return the value; raise InputError if it is not allowed."""
         if not self.allows(value):
             raise InputError(self.message(name, value))
+        return value
 
     def message(self, name: str, value: Any) -> str:
         """Return the error message for a value that is not allowed."""
-        infinite = isinstance(value, float | np.floating) and not math.isfinite(value)
+        infinite = isinstance(value, Real) and not isinstance(value, Integral) and not math.isfinite(value)
         return f"{name} must be {self.expected}, got {value!r:.100}{', which is not finite' if infinite else ''}"
 
 
@@ -54,6 +56,7 @@ def check_parameters(model: Any, **rules: Rule) -> None:
 def whole(least: int) -> Rule:
     """Allow whole numbers of at least `least`.
 
+    >>> import numpy as np
     >>> [whole(1).allows(value) for value in (1, np.int64(3), 0, 2.5, "a", True, None)]
     [True, True, False, False, False, False, False]
     """
@@ -98,7 +101,7 @@ def one_of(*known: str) -> Rule:
 
 AUTO = one_of("auto")
 NONE = Rule("None", lambda value: value is None)
-YES_OR_NO = Rule("True or False", lambda value: isinstance(value, bool | np.bool_))
+YES_OR_NO = Rule("True or False", lambda value: type(value).__name__ in ("bool", "bool_"))  # also those of numpy
 THREADS = NONE | Rule("a whole number other than 0", lambda value: _is(Integral, value) and value != 0)  # n_jobs
 SEED = Rule(f"a whole number from 0 to {2**31}", lambda value: _is(Integral, value) and 0 <= value <= 2**31)
 CLASS_WEIGHT = NONE | one_of("balanced") | Rule("weights by label", lambda value: isinstance(value, dict))
@@ -126,6 +129,6 @@ def checked_rng(random_state: Any) -> np.random.RandomState:
 
 def _is(kind: Any, value: Any) -> bool:
     """Return whether a value is a finite number of this type that fits in 64 bits."""
-    if not isinstance(value, kind) or isinstance(value, bool | np.bool_):
+    if not isinstance(value, kind) or isinstance(value, bool):
         return False
-    return math.isfinite(value) if isinstance(value, float | np.floating) else bool(-(2**63) <= value < 2**63)
+    return bool(-(2**63) <= int(value) < 2**63) if isinstance(value, Integral) else math.isfinite(value)

@@ -1,4 +1,4 @@
-"""Printed tables: lines of cells as text, or as HTML for notebooks.
+"""Printed tables: lines of cells as text, or as HTML for notebooks. Also values as JSON types.
 
 model     accuracy       folds
 softmax   0.912 ± 0.010  5
@@ -6,6 +6,7 @@ softmax   0.912 ± 0.010  5
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
@@ -153,3 +154,18 @@ def _plural(noun: str) -> str:
     if noun.endswith("y") and noun[-2:-1] not in "aeiou":
         return noun[:-1] + "ies"
     return noun + ("es" if noun.endswith(("s", "x", "ch", "sh")) else "s")
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON types: arrays as lists, infinity and NaN as null, other objects as text."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if hasattr(value, "tolist"):  # numpy arrays and scalars
+        return plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    return str(value)

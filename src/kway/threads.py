@@ -210,7 +210,7 @@ def _own_sections() -> list[_Section]:
     return [section for section in list(_sections.values()) if section.thread == own] if _sections else []
 
 
-def pmap(f: Callable[[Item], Result], items: Iterable[Item], n_jobs: int | None = None) -> list[Result]:
+def pmap(f: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
     """Return [f(item) for item in items], computed by the pool.
 
     An error of an item is raised after the work of all threads has ended. An error ends the work of its thread if one
@@ -221,7 +221,7 @@ def pmap(f: Callable[[Item], Result], items: Iterable[Item], n_jobs: int | None 
     [0, 1, 4, 9]
     """
     todo = list(items)
-    m = min(workers(n_jobs), len(todo))
+    m = min(workers(), len(todo))
     with ThreadLimit(1, sys.maxsize):
         if m <= 1:
             return [f(item) for item in todo]
@@ -253,13 +253,14 @@ def spans(n: int, size: int) -> list[slice]:
     return [slice(a, min(n, a + size)) for a in range(0, n, max(1, size))]
 
 
-def even_spans(n: int, max_size: int, n_jobs: int | None = None) -> list[slice]:
+def even_spans(n: int, max_size: int) -> list[slice]:
     """Return slices of at most `max_size` that cover range(n) and give all threads about the same number of items.
 
-    >>> even_spans(10, 4, n_jobs=1)
+    >>> with at_most(1):
+    ...     even_spans(10, 4)
     [slice(0, 4, None), slice(4, 8, None), slice(8, 10, None)]
     """
-    threads = workers(n_jobs)
+    threads = workers()
     parts = -(-n // (max(1, max_size) * threads)) * threads
     return spans(n, -(-n // parts)) if n else []
 
@@ -273,9 +274,9 @@ def spans_of(share: slice, size: int) -> list[slice]:
     return [slice(a, min(share.stop, a + size)) for a in range(share.start, share.stop, max(1, size))]
 
 
-def shares(n: int, n_jobs: int | None = None, least: int = 1) -> list[slice]:
+def shares(n: int, least: int = 1) -> list[slice]:
     """Split range(n) into at most one slice per thread, each of at least `least` items; one slice if n is smaller."""
-    parts = max(1, min(workers(n_jobs), n // max(1, least)))
+    parts = max(1, min(workers(), n // max(1, least)))
     edges = [n * i // parts for i in range(parts + 1)]
     return [slice(a, b) for a, b in itertools.pairwise(edges)]
 

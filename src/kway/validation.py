@@ -27,7 +27,7 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_array, validate_data
 
 from kway.errors import InputError, KindError
-from kway.labels import Labels, encode, encode_soft, encode_tensor, refuse_masked
+from kway.labels import Labels, check_given, check_length, encode, encode_soft, encode_tensor, refuse_masked
 from kway.memory import BLOCK_BYTES, CACHE_BYTES, rows_per_block
 from kway.rows.blocks import FEW_VALUES, ConvertedRows, ValidatedRows, row_blocks
 from kway.rows.gpu.device import Device, is_tensor, on_host
@@ -155,11 +155,7 @@ def rows_and_labels(
 
     `gaps` allows NaN in X. With a `device` a tensor X is moved there.
     """
-    if y is None:
-        raise InputError(
-            f"{type(estimator).__name__} requires y to be passed, but the target y is None; "
-            "pass one label per row: requires y"
-        )
+    check_given(y, type(estimator).__name__)
     within = squared and _ready(X) and _within_squares(X)
     X = rows(estimator, X, reset=reset, sparse=sparse, finite=within, gaps=gaps, device=device)
     if squared and not within:
@@ -174,11 +170,7 @@ def labels_of(y: Any, n: int, soft: bool = False) -> Labels:
     else:
         y = on_host(y)
         labels = encode_soft(y) if soft and _is_soft(y) else encode(y)
-    if len(labels.codes) != n:
-        raise InputError(
-            f"Found input variables with inconsistent numbers of samples: X has {n} rows, "
-            f"y has {len(labels.codes)}; pass one label per row"
-        )
+    check_length(labels, n)
     return labels
 
 
@@ -262,24 +254,16 @@ def hosted(X: Any, name: str = "X") -> Any:
 
 def _refuse_loose_entries(X: Any, name: str) -> None:
     """Raise InputError for entries of a sparse matrix outside its shape: scipy would read and write other memory."""
-    places: list[tuple[Any, int]] = []  # index arrays and the size that they are below
-    offsets = np.zeros(1)
-    if X.format in ("csr", "csc", "bsr"):
-        block = X.blocksize if X.format == "bsr" else (1, 1)
-        axes = (1, 0) if X.format == "csc" else (0, 1)
-        major, minor = X.shape[axes[0]] // block[axes[0]], X.shape[axes[1]] // block[axes[1]]
-        offsets, places = X.indptr, [(X.indices, minor)]
-        fits = len(offsets) == major + 1 and offsets[0] == 0 and offsets[-1] <= min(len(X.indices), len(X.data))
-    elif X.format == "coo":
-        fits, places = True, [(X.row, X.shape[0]), (X.col, X.shape[1])]
-    else:
-        return  # no arrays of indices
-    fits = fits and bool((offsets[1:] >= offsets[:-1]).all())
-    if not fits or any(at.size and (at.min() < 0 or at.max() >= size) for at, size in places):
+    try:
+        if X.format == "coo":
+            type(X)((X.data, (X.row, X.col)), shape=X.shape)  # its constructor checks the rows and columns
+        elif X.format in ("csr", "csc", "bsr"):  # the arrays are shared, because a full check may shorten those of X
+            type(X)((X.data, X.indices, X.indptr), shape=X.shape).check_format()
+    except ValueError as error:
         raise InputError(
-            f"{name} is a sparse matrix with entries outside its shape {X.shape}; build it again, and check the arrays "
-            "of its indices"
-        )
+            f"{name} is a sparse matrix with entries outside its shape {X.shape} ({error}); build it again, and check "
+            "the arrays of its indices"
+        ) from error
 
 
 def _plain_csr(X: Any, name: str) -> Rows:

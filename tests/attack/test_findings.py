@@ -52,22 +52,18 @@ def edited(path, model, change):
     return path
 
 
-def settings_of(value):
-    """Yield all lists [name, value] of a manifest, at any depth."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list):
-        if len(value) == 2 and isinstance(value[0], str):
-            yield value
-        for entry in value:
-            yield from settings_of(entry)
-
-
 def set_values(**wanted):
-    def change(manifest, _):
-        for entry in settings_of(manifest):
-            if entry[0] in wanted:
-                entry[1] = wanted[entry[0]]
+    """Set the values of these names, in lists [name, value] and in the fields of recipes, at any depth."""
+
+    def change(value, _=None):
+        if isinstance(value, dict):
+            value.update({name: wanted[name] for name in value if name in wanted})
+            value = list(value.values())
+        if isinstance(value, list):
+            if len(value) == 2 and isinstance(value[0], str) and value[0] in wanted:
+                value[1] = wanted[value[0]]
+            for entry in value:
+                change(entry)
 
     return change
 
@@ -333,7 +329,11 @@ def test_wrappers_pass_weights_on(wrapper):
     plain, weighted, same = (sklearn.clone(wrapper).fit(X, Y, sample_weight=w) for w in (None, weight, np.ones(90)))
     assert abs(plain.estimator_.coef_ - weighted.estimator_.coef_).max() > 1e-3
     np.testing.assert_allclose(plain.estimator_.coef_, same.estimator_.coef_, atol=1e-6)
-    for bad, error in ((weight[1:], "shape"), (-weight, "Negative|above zero for fewer")):
+    for bad, error in (
+        (weight[1:], "shape"),
+        (np.full(90, "x"), "could not convert"),
+        (-weight, "Negative|above zero for fewer"),
+    ):
         with pytest.raises(InputError, match=error):
             sklearn.clone(wrapper).fit(X, Y, sample_weight=bad)
     with pytest.raises(TypeError, match="unknown"):

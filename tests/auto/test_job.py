@@ -105,7 +105,7 @@ def test_one_group_cannot_be_split(tmp_path):
 def test_alphas_follow_the_units():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(90, 3)), np.repeat([0, 1, 2], 30)
-    family = LinearFamily("softmax", "SoftmaxClassifier", "softmax")
+    family = LinearFamily("softmax", "SoftmaxClassifier")
     split = Split(np.arange(0, 60), np.arange(60, 90))
     found = []
     for unit in (1.0, 1000.0):

@@ -14,10 +14,10 @@ from kway.auto.job import run_job
 from kway.auto.race.clock import Clock
 from kway.auto.race.compare import compare_rows
 from kway.auto.race.families import FAMILIES, PlainFamily
+from kway.auto.race.family import Runner
 from kway.auto.race.folds import fold_numbers, stratified_order
 from kway.auto.race.pool import BLEND, _is_worse, _predictions, pool_of
 from kway.auto.race.rounds import Race, Round, plan_rounds
-from kway.auto.race.runner import Runner
 from kway.auto.race.scoring import ACCURACY, MEASURES, FoldedRows, Predictions
 from kway.auto.train_test import read_train_test
 from kway.confidence.splits import Split

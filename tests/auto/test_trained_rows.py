@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
-from kway.auto.trained_rows import MAX_HASHES, TrainedRows, rows_note
+from kway.auto.trained_rows import MAX_HASHES, TrainedRows, count_known, rows_note
 
 
 def table(n, seed=0):
@@ -18,6 +18,14 @@ def table(n, seed=0):
         "x": rng.normal(size=n), "n": rng.integers(0, 99, n), "word": words, "yes": rng.random(n) < 0.5,
         "day": pa.array(np.datetime64("2024-01-01") + rng.integers(0, 300, n)),
     })  # fmt: skip
+
+
+def columns(X):
+    return pa.table({f"c{j}": X[:, j] for j in range(X.shape[1])})
+
+
+def vector_column(X):
+    return pa.table({"v": X.tolist()})
 
 
 def known(note, rows, y):
@@ -47,6 +55,23 @@ def test_rows_of_a_matrix(form):
     note = rows_note(form(X), y)
     assert known(note, form(X[::3].astype(np.float64)), y[::3]) == 100
     assert known(note, form(X[:, ::-1].copy()), y) < 3
+
+
+def test_vectors_are_values_too():
+    vectors = np.random.default_rng(0).normal(size=(300, 4))
+    rows, y = pa.table({"v": vectors.tolist()}), np.arange(300) % 3
+    note = rows_note(rows.slice(0, 200), y[:200])
+    assert known(note, rows, y) == 200
+    assert known(note, rows.slice(200), y[200:]) == 0
+    assert rows_note(pa.table({"v": [{"a": 1}, {"a": 2}]}), y[:2]) is None
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array, columns, vector_column])
+def test_test_rows_among_the_training_rows_are_counted(form):
+    X = np.random.default_rng(0).poisson(1.0, size=(300, 12)).astype(float)
+    X[:, 0] = np.arange(300)
+    assert count_known(form(X[150:250]), form(X[:200])) == 50
+    assert count_known(form(X[:10, ::-1].copy()), form(X[:200])) == 0
 
 
 def test_the_note_is_small_and_the_count_of_many_rows_an_estimate():

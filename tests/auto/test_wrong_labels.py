@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 import kway
 from kway.auto.fit_options import FitOptions
-from kway.auto.inspection import inspect_by, inspect_rows
-from kway.auto.wrong_labels import close_pairs, nearest_rows, rank_labels, shared_rows
+from kway.auto.wrong_labels import close_pairs, inspect_by, inspect_rows, nearest_rows, rank_labels, shared_rows
 from kway.errors import InputError
 from kway.tables.read_options import ReadOptions
 from kway.tables.reading import RowsInMemory

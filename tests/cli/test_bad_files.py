@@ -70,7 +70,7 @@ FILES = {
     "objects.npz": (npz(x=np.array([{}, 1], object)), "cannot be read as npz"),
     "norows.npz": (npz(x=np.zeros((0, 3)), y=np.zeros(0, int)), "no rows"),
     "text.npz": (b"hello", "cannot be read as npz"),
-    "liar.npz": (false_shape(), "x.npy has shape (1000000, 100000)"),
+    "liar.npz": (false_shape(), "cannot be read as npz"),
     "bomb.npz": (zip_bomb(), "after decompression"),
     "cut.csv.gz": (gzip.compress(b"a,k\n" + b"1,x\n" * 1000)[:-12], "cannot be read as gzip"),
     "not.csv.gz": (b"a,k\n1,x\n", "cannot be read as gzip"),

@@ -37,3 +37,10 @@ def test_a_comparison_ends_without_a_word(iris):
 @pytest.mark.parametrize("more", [[], ["--format", "jsonl"]], ids=["csv", "jsonl"])
 def test_a_stream_of_predictions_ends_as_other_commands_do(iris, more):
     assert unheard("predict", "model.kway", "iris.csv", *more) == (141, "")
+
+
+@pytest.mark.parametrize("more", ["", "--json"])
+def test_a_closed_stdout_gets_nothing(iris, more):
+    command = f"{sys.executable} -m kway info model.kway {more} >&-"
+    done = subprocess.run(command, shell=True, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -118,7 +118,7 @@ def test_dates_that_could_be_either_are_said_and_settled(cli):
     Path("t.csv").write_text("when,k\n" + "\n".join(rows) + "\n")
     assert "types={'when': 'month-first'} to change it" in cli("compare", "t.csv", "-t", "k", "--model", "centroid")[2]
     cli("fit", "t.csv", "-t", "k", "--model", "centroid", "--types", "when=month-first")
-    assert kway.modelfile.info("model.kway").notes["reading"]["written"] == {"when": "%m/%d/%Y"}
+    assert kway.load("model.kway").features_.written_ == {"when": "%m/%d/%Y"}
 
 
 def test_dates_that_are_none_are_shown(cli):
@@ -166,15 +166,14 @@ def test_every_column_is_said_with_an_example(cli, answer):
     assert cli("fit", "t.csv", "-t", "kind", "--model", "centroid", "--json")[2] == ""
 
 
-def test_an_example_is_a_word_of_the_file(cli):
-    """A column of 2.180e+02 was shown as 218.0, one of 0,50 as 0,5."""
+def test_an_example_of_a_converted_column_is_a_word_of_the_file(cli):
+    """A column of 2.180e+02 was shown as 218.0."""
     rows = [f"{100 * (i % 9) + 218:.3e};0,{i % 7}0;{i % 5}.0;{'ab'[i % 2]}" for i in range(60)]
     for start in ("", "sep=;\n", "\ufeff"):
         Path("t.csv").write_text(start + "x;y;z;k\n" + "\n".join(rows) + "\n")
         code, _, err = cli("compare", "t.csv", "-t", "k", "--model", "centroid", "--decimal", ",", "-v")
         assert code == 0, err
-        for word in ("2.180e+02", "0,00", "0.0"):
-            assert f'"{word}"' in err
+        assert '"2.180e+02"' in err
 
 
 def test_many_columns_are_said_in_short(cli):

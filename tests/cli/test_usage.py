@@ -165,7 +165,7 @@ def test_an_unexpected_error_is_one_line_too(cli, monkeypatch):
 
 
 def test_values_that_json_cannot_say():
-    from kway.cli.output import plain
+    from kway.text_tables import plain
 
     given = {"a": np.float32(1.5), "b": [np.inf, np.nan], 3: (np.array([1, 2]), kway.Gaussian(2.0)), "c": len}
     assert plain(given) == {"a": 1.5, "b": [None, None], "3": [[1, 2], repr(kway.Gaussian(2.0))], "c": str(len)}

@@ -20,7 +20,7 @@ def test_kernels_are_found_on_disk(tmp_path, monkeypatch):
         class stats:
             cache_path = str(tmp_path)
 
-    monkeypatch.setattr(fused, "fused_softmax", Kernel)
+    monkeypatch.setattr(fused, "fused_losses", Kernel)
     assert not warmup.kernels_are_compiled()
     (tmp_path / "fused.nbi").touch()
     assert warmup.kernels_are_compiled()

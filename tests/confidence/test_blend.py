@@ -8,11 +8,13 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import approx_fprime
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_wine, make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
 
 import kway
 from kway.auto.reasons import kept_facts
@@ -219,6 +221,49 @@ def test_weights_of_rows_reach_the_members_and_the_blend():
         BlendClassifier([KNeighborsClassifier()]).fit(X, y, sample_weight=weight)
     with pytest.raises(TypeError, match="'groups'"):
         BlendClassifier(members()).fit(X, y, groups=y)
+
+
+def test_weights_of_rows_count_in_the_temperature_of_scores():
+    """Weights of whole numbers are the same as repeated rows."""
+    X, y = problem(n=60)
+    weight = np.random.default_rng(0).integers(1, 4, len(y))
+    rows = np.repeat(np.arange(len(y)), weight)
+    pairs = [(np.arange(40), np.arange(40, 60))]
+    repeated = [(np.flatnonzero(rows < 40), np.flatnonzero(rows >= 40))]
+    margin = [("margin", kway.SVMClassifier(tol=1e-6))]
+    weighted = BlendClassifier(margin, pairs).fit(X, y, sample_weight=weight)
+    wanted = BlendClassifier(margin, repeated).fit(X[rows], y[rows])
+    assert weighted.estimators_[0].temperature_ == pytest.approx(wanted.estimators_[0].temperature_, rel=1e-4)
+
+
+def test_weights_are_requested_by_metadata_routing_and_passed_on_by_wrappers():
+    X, y = problem(n=100)
+    weight = np.where(y == "ant", 20.0, 1.0)
+    model = BlendClassifier(members()[:2], 0.5)
+    plain, weighted = (
+        kway.TemperatureScaledClassifier(model, cv=0.5).fit(X, y, sample_weight=given) for given in (None, weight)
+    )
+    assert (weighted.predict(X) == "ant").sum() > (plain.predict(X) == "ant").sum()
+    with config_context(enable_metadata_routing=True):
+        routed = make_pipeline(model.set_fit_request(sample_weight=True)).fit(X, y, sample_weight=weight)
+    alone = clone(model).fit(X, y, sample_weight=weight)
+    np.testing.assert_array_equal(routed.predict_proba(X), alone.predict_proba(X))
+
+
+@pytest.mark.parametrize("kind", ["boosted", "extra"])
+def test_nan_is_refused_also_if_the_member_that_refuses_it_is_dropped(kind, tmp_path, monkeypatch):
+    X, y = problem(n=100)
+    trees = ("trees", kway.TreesClassifier(kind, n_trees=3))
+    only_trees = BlendClassifier([trees]).fit(X, y)
+    monkeypatch.setattr(blend, "learn_weights", lambda *_: np.array([0.0, 1.0]))
+    model = BlendClassifier([("line", kway.SoftmaxClassifier()), trees]).fit(X, y)
+    model.save(tmp_path / "m.kway")
+    bad = np.where(np.arange(6) == 0, np.nan, X)
+    for each in (model, kway.load(tmp_path / "m.kway")):
+        for ask in (each.predict, each.predict_proba, each.predict_topk):
+            with pytest.raises(InputError, match="NaN"):
+                ask(bad)
+    assert only_trees.predict(bad).shape == y.shape
 
 
 def test_seeds_repeat():

@@ -26,7 +26,7 @@ DOORS = ("threads.py", "versions.py", "base/classifier.py", "parameters.py", "ro
 PASS_ON = {"fit", "fit_blocks", "partial_fit", "predict", "predict_topk", "decision_function", "predict_proba"}
 PASS_ON |= {"build", "nearest", "search", "add", "n_rows", "_threads", "_tensor", "_forget", "score"}
 PASS_ON |= {"states_probabilities", "_check_probabilities", "inner_has", "_unfitted"}
-PASS_ON |= {"_learns_by_epochs", "_learns_in_pieces", "_has_partial_fit"}
+PASS_ON |= {"learns_by_epochs", "_check_partial_fit"}
 
 MODELS = [
     *(

@@ -34,7 +34,8 @@ def blas_threads():
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.integers(), max_size=20), st.sampled_from([None, 1, 2, 3, -1, -2]))
 def test_results_come_in_order(items, n_jobs):
-    assert pmap(lambda v: v + 1, items, n_jobs) == [v + 1 for v in items]
+    with at_most(n_jobs):
+        assert pmap(lambda v: v + 1, items) == [v + 1 for v in items]
 
 
 def test_an_error_comes_out_and_the_others_are_finished():
@@ -47,7 +48,7 @@ def test_an_error_comes_out_and_the_others_are_finished():
         done.append(i)
 
     with pytest.raises(KeyError, match="one"):
-        pmap(work, range(6), n_jobs=max(2, cores()))
+        pmap(work, range(6))
     assert sorted(done) == [0, 2, 3, 4, 5] or cores() == 1
 
 
@@ -63,15 +64,17 @@ def test_no_more_threads_than_asked_for():
     if cores() < 2:
         pytest.skip("one core")
     seen = set()
-    pmap(lambda _: (seen.add(threading.get_ident()), time.sleep(0.002)), range(20), n_jobs=1)
+    with at_most(1):
+        pmap(lambda _: (seen.add(threading.get_ident()), time.sleep(0.002)), range(20))
     assert len(seen) == 1
 
 
 def test_fewer_threads_than_cores_keep_the_order(monkeypatch):
     monkeypatch.setattr(threads, "cores", lambda: 4)  # so that 3 is fewer, on any machine
-    assert pmap(lambda v: v + 1, range(11), n_jobs=3) == list(range(1, 12))
-    with pytest.raises(KeyError):
-        pmap({0: 0}.__getitem__, range(5), n_jobs=2)
+    with at_most(3):
+        assert pmap(lambda v: v + 1, range(11)) == list(range(1, 12))
+    with at_most(2), pytest.raises(KeyError):
+        pmap({0: 0}.__getitem__, range(5))
 
 
 def test_blas_has_one_thread_inside_and_its_own_number_after():
@@ -149,7 +152,8 @@ def test_spans_cover_in_order(n, size):
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 50), st.integers(1, 4), st.integers(1, 20))
 def test_shares_cover_in_order(n, n_jobs, least):
-    pieces = shares(n, n_jobs, least)
+    with at_most(n_jobs):
+        pieces = shares(n, least)
     assert [i for piece in pieces for i in range(n)[piece]] == list(range(n))
     assert len(pieces) <= max(1, workers(n_jobs))
     assert len(pieces) == 1 or all(piece.stop - piece.start >= least for piece in pieces)

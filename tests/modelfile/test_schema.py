@@ -15,7 +15,7 @@ from kway.errors import ModelFileError
 from kway.modelfile import container, value_checks
 from kway.modelfile.schema import Array, Schema, StoredObject, check_arrays
 from kway.modelfile.schemas import SCHEMAS
-from kway.search import LSH, Bits, Flat, Int8, KDTree, Landmarks
+from kway.search import LSH, Bits, Flat, Int8, KDTree, Landmarks, Sharded
 
 X = np.random.default_rng(0).normal(size=(60, 6))
 Y = np.arange(60) % 3
@@ -141,12 +141,18 @@ def in_facts(*keys, value):
     def change(manifest):
         table = manifest["facts"]
         for key in keys[:-1]:
-            table = dict(map(tuple, table["items"]))[key]
-        entry = next(pair for pair in table["items"] if pair[0] == keys[-1])
-        entry[1] = value
+            table = dict(map(tuple, table["items"]))[key] if "items" in table else table[key]
+        if "items" in table:
+            next(pair for pair in table["items"] if pair[0] == keys[-1])[1] = value
+        else:  # the name or the values of a recipe or a metric
+            table[keys[-1]] = value
         return manifest
 
     return change
+
+
+def in_store(value):
+    return in_facts("index", "recipe", "values", "store", value=value)
 
 
 def in_params(name, value):
@@ -186,12 +192,20 @@ MANIFEST = {
     "rows that are not there": (near, in_facts("index", "n_rows", value=2**40), "m = 60, but elsewhere"),
     "columns that are not there": (near, in_facts("index", "n_features", value=2**40), "has d ="),
     "a number as text": (near, in_facts("index", "n_rows", value="60"), "n_rows that is '60', expected a whole number"),
-    "an unknown index": (near, in_facts("index", "recipe", "index", value="tree"), "."),
-    "an unknown metric": (near, in_facts("index", "metric", "name", value="far"), "metric 'far'"),
-    "a metric of two columns": (near, in_facts("index", "metric", "name", value="haversine"), "two columns"),
+    "an unknown index": (near, in_facts("index", "recipe", "name", value="tree"), "unknown index 'tree'"),
+    "an unknown metric": (near, in_facts("index", "metric", "name", value="Far"), "search.Far, which is not a part"),
+    "a metric of two columns": (near, in_facts("index", "metric", "name", value="Haversine"), "2 columns"),
+    "a recipe that is text": (near, in_facts("index", "recipe", value="flat"), "recipe that is 'flat', expected"),
+    "a metric of another index": (
+        lambda: near("kdtree"),
+        in_facts("index", "metric", "name", value="Dot"),
+        "KDTree cannot search the metric 'dot'",
+    ),
+    "a store that is a number": (near, in_store(3), "cannot read"),
+    "many shards": (lambda: near(Sharded()), in_facts("index", "recipe", "values", "shards", value=2**40), "shards"),
     "no probes": (lambda: near(Landmarks(5, 2)), in_facts("index", "probes", value=0), "probes that is 0"),
     "long sketches": (lambda: near(Landmarks(5, 2)), in_facts("index", "length", value=2**40), "axis 1"),
-    "other codes": (lambda: near(Flat(store=Int8())), in_facts("index", "recipe", "store", value=None), "unknown"),
+    "other codes": (lambda: near(Flat(store=Int8())), in_store(None), "unknown"),
     "a dtype": (kway.CentroidClassifier, in_facts("dtype", value="O"), "one of 'float32', 'float64'"),
     "a unit of 0": (kway.ExemplarClassifier, in_facts("unit", value=0.0), "unit .* is 0.0, expected a"),
     "facts 700 deep": (kway.SoftmaxClassifier, in_facts("n_iter", value=nested(700)), "deeper than"),

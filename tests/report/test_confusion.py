@@ -102,7 +102,7 @@ def test_texts_are_about_all_classes_if_only_some_are_drawn():
     rows, columns = np.arange(250), np.arange(250, 500) % k
     counts = csr_array((np.full(k, 8), (np.arange(k), np.arange(k))), shape=(k, k))
     counts = counts + csr_array((np.full(250, 2), (rows, columns)), shape=(k, k))
-    figure = confusion_matrix(counts, clustered=False)
+    figure = confusion_matrix(counts)
     total, correct = counts.sum(), counts.diagonal().sum()
     assert any(f"{correct / total:.1%} of {total:,} rows are correct" in t.get_text() for t in figure.texts)
     assert worst_pairs(counts, 1)[0].share == 0.2

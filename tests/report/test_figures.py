@@ -69,7 +69,7 @@ CASES = {
     "cross_validation, one fold": lambda: report.cross_validation([1, 2], [[0.5], [0.6]], 2),
     "cross_validation, one value": lambda: report.cross_validation([7], [[0.5, 0.6]], 7),
     "tradeoff": lambda: report.tradeoff([1, 2, 9], [0.8, 0.9, 1.0], (2, 0.9), "labels in a set", "covered", 0.9),
-    "history": lambda: report.history({"training": np.geomspace(9, 0.01, 80), "validation": [3, 2, 1]}, best=3),
+    "history": lambda: report.history({"training": np.geomspace(9, 0.01, 80), "validation": [3, 2, 1]}),
     "history, empty": lambda: report.history({"training": []}),
     "cost": lambda: costs.cost(
         [1e3, 1e4, 1e6], {"seconds": {"kway": [1, 9, 800], "other": [2, np.nan, 5000]}, "MB": {"kway": [5, 6, 20]}}
@@ -100,7 +100,6 @@ CASES = {
         ],
         (8, 8),
     ),
-    "worst_mistakes, none": lambda: report.worst_mistakes([], (8, 8)),
     "losses_by_margin": lessons.losses_by_margin,
     "temperature": lambda: lessons.temperature([2, 1, 0.1, -1, 0.5], labels=["cat", "dog", "ship", "car", "bird"]),
     "temperature, 30": lambda: lessons.temperature(np.arange(30) / 3),

@@ -66,7 +66,3 @@ def test_a_mistake_is_the_query_and_its_neighbours_framed_by_side():
 def test_fewer_neighbours_in_one_line_leave_their_places_empty():
     lines = [mistake(RNG.random((3, 16)), RNG.random(16)), mistake(RNG.random((1, 16)), RNG.random(16), labels=(7,))]
     assert len(panels(worst_mistakes(lines, (4, 4)))) == 4 + 2
-
-
-def test_no_mistakes_is_said():
-    assert "no mistakes" in worst_mistakes([], (4, 4)).axes[0].texts[0].get_text()

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from kway.errors import InputError, ModelFileError
-from kway.search import INDEXES, METRICS, Flat, Gaussian, Haversine, KDTree, choose, pick_index, restore
+from kway.search import INDEXES, METRICS, Flat, Gaussian, Haversine, KDTree, choose, pick_index
 
 
 @pytest.mark.parametrize(
@@ -41,5 +41,5 @@ def test_names_recipes_and_mistakes():
     assert set(INDEXES) == {"flat", "landmarks", "kdtree", "lsh", "sharded"}
     with pytest.raises(InputError, match="did you mean 'landmarks'"):
         pick_index("landmark", 10, 2, METRICS["euclidean"])
-    with pytest.raises(ModelFileError, match="unknown index"):
-        restore({"recipe": {"index": "tree"}}, {})
+    with pytest.raises(ModelFileError, match=r"an index of KDTree.*, not of Flat"):
+        Flat.restore({"recipe": KDTree()}, {})

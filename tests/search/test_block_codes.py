@@ -70,9 +70,10 @@ def test_a_memory_map_can_be_measured_in_full(tmp_path):
         Flat().build_blocks(rows, folder=tmp_path)
 
 
-def test_a_build_that_was_killed_goes_on(tmp_path):
+@pytest.mark.parametrize("store", [Bits(1, rerank=False), Int8(rerank=False)], ids=str)
+def test_a_build_that_was_killed_goes_on(tmp_path, store):
     rows, queries = data()
-    coded = []
+    recipe, coded = Flat(store=store), []
 
     def some(until):
         for i in range(0, 1000, 100):
@@ -82,16 +83,16 @@ def test_a_build_that_was_killed_goes_on(tmp_path):
             yield rows[i : i + 100]
 
     with pytest.raises(KeyboardInterrupt):
-        CODES.build_blocks(some(400), "dot", folder=tmp_path / "parts")
+        recipe.build_blocks(some(400), "dot", folder=tmp_path / "parts")
     made = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "parts").iterdir()}
     assert len(made) == 5  # the frame and four parts
-    index = CODES.build_blocks(some(None), "dot", folder=tmp_path / "parts")
+    index = recipe.build_blocks(some(None), "dot", folder=tmp_path / "parts")
     assert all((tmp_path / "parts" / name).stat().st_mtime_ns == when for name, when in made.items())
-    assert_same_neighbors(index, CODES.build_blocks(some(None), "dot"), queries)
+    assert_same_neighbors(index, recipe.build_blocks(some(None), "dot"), queries)
     with pytest.raises(InputError, match="another folder"):
-        CODES.build_blocks([rows], "dot", folder=tmp_path / "parts")
+        recipe.build_blocks([rows], "dot", folder=tmp_path / "parts")
     with pytest.raises(InputError, match="another folder"):
-        CODES.build_blocks([rows], "cosine", folder=tmp_path / "parts")
+        recipe.build_blocks([rows], "cosine", folder=tmp_path / "parts")
 
 
 def test_blocks_that_do_not_fit_are_refused(tmp_path):
@@ -140,7 +141,7 @@ def test_cells_of_a_generator_and_after_a_kill(tmp_path):
     assert len(list((tmp_path / "parts").iterdir())) == 3
     index = CELLS.build_blocks(iter(blocks), folder=tmp_path / "parts")
     assert_same_neighbors(index, CELLS.build_blocks(iter(blocks)), queries)
-    with pytest.raises(InputError, match="another kind"):
+    with pytest.raises(InputError, match="contains codes of cells of 4 bits"):
         CODES.build_blocks(iter(blocks), folder=tmp_path / "parts")
     with pytest.raises(InputError, match="n_landmarks"):
         Landmarks(store=Bits(rerank=False)).build_blocks(iter(blocks))
@@ -152,11 +153,11 @@ def test_arrays_grow_where_they_lie_and_are_put_in_order():
     rng = np.random.default_rng(3)
     pieces = [
         {
-            "head": rng.integers(0, 2**60, (3, m)).astype(np.uint64),
-            "rest": rng.integers(0, 2**60, (m, 2)).astype(np.uint64),
-            "factor": rng.random(m, dtype=np.float32),
-            "half": np.empty(0, np.float32),
-            "widest": rng.random(1, dtype=np.float32),
+            "codes.head": rng.integers(0, 2**60, (3, m)).astype(np.uint64),
+            "codes.rest": rng.integers(0, 2**60, (m, 2)).astype(np.uint64),
+            "codes.factor": rng.random(m, dtype=np.float32),
+            "codes.half": np.empty(0, np.float32),
+            "codes.widest": rng.random(1, dtype=np.float32),
         }
         for m in (5, 1, 400, 0, 37)
     ]
@@ -165,12 +166,12 @@ def test_arrays_grow_where_they_lie_and_are_put_in_order():
         held = GrowingArrays()
         for piece in pieces:
             held.add(piece)
-        for key, axis in (("head", 1), ("rest", 0), ("factor", 0)):
+        for key, axis in (("codes.head", 1), ("codes.rest", 0), ("codes.factor", 0)):
             whole = np.concatenate([piece[key] for piece in pieces], axis=axis)
             expected = whole if places is None else np.take(whole, places, axis=axis)
             np.testing.assert_array_equal(held.take(key, places), expected)
-        assert len(held.take("half", places)) == 0
-        assert held.take("widest") == max(piece["widest"] for piece in pieces)
+        assert len(held.take("codes.half", places)) == 0
+        assert held.take_all() == {"codes.widest": max(piece["codes.widest"] for piece in pieces)}
 
 
 MEMORY = """

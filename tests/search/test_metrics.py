@@ -7,7 +7,7 @@ import pytest
 from kway.errors import CombinationError, InputError
 from kway.search import LSH, Flat, Int8, KDTree, Landmarks
 from kway.search import flat as on_device
-from kway.search.metrics import METRICS, Euclidean, Gaussian, Haversine, Laplacian, from_facts, pick_metric
+from kway.search.metrics import METRICS, Euclidean, Gaussian, Haversine, Laplacian, pick_metric
 
 EVERY = [*METRICS.values(), Haversine(degrees=True), Gaussian(0.5), Laplacian(2.0)]
 
@@ -17,11 +17,6 @@ def test_scores_fall_as_distances_grow(metric):
     scores = metric.score(np.array([0.0, 0.1, 0.5, 1.0]))
     assert (np.diff(scores) < 0).all()
     assert not np.signbit(scores[0])
-
-
-@pytest.mark.parametrize("metric", EVERY, ids=str)
-def test_facts_survive(metric):
-    assert from_facts(metric.facts()) == metric
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,12 @@ import numpy as np
 import pytest
 
 from kway.errors import CombinationError
+from kway.modelfile.values import decode_value, encode_value
 from kway.search.codecs.bits import Bits
 from kway.search.codecs.int8 import Int8
-from kway.search.codecs.stores import FULL, store_from
+from kway.search.codecs.stores import FULL
 from kway.search.distances import COSINE, DISTANCES, EUCLIDEAN, HAMMING, MANHATTAN
+from kway.search.metrics import METRICS, Gaussian, Haversine, Laplacian
 
 
 def rows(n=200, d=9):
@@ -75,6 +77,8 @@ def test_kept_rows_join_drop_and_come_back(store):
     assert again.nbytes == both.nbytes
 
 
-def test_stores_by_their_facts():
-    for store in (Int8(), Int8(rerank=False), Bits(2, rerank=False), Bits(miss=0.01)):
-        assert store_from(store.facts()) == store
+def test_stores_and_metrics_survive_a_file():
+    values = [Int8(), Int8(rerank=False), Bits(2, rerank=False), Bits(miss=0.01)]
+    values += [*METRICS.values(), Haversine(degrees=True), Gaussian(0.5), Laplacian(2.0)]
+    for value in values:
+        assert decode_value(encode_value(value, "a value")) == value

@@ -13,26 +13,26 @@ from kway.tables.datasets.arrays import Dataset, stratified
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8).filter(lambda c: max(c) > 1), st.integers(0, 99))
 def test_stratified(counts, seed):
     y = np.repeat(np.arange(len(counts)), counts)
-    kept, held = stratified(y, seed)
+    kept, held = stratified(y, 0.2, seed)
     assert sorted([*kept, *held]) == list(range(len(y)))
     assert set(y[kept]) == set(y)  # no class is only ever tested
-    np.testing.assert_array_equal(stratified(y, seed)[1], held)
+    np.testing.assert_array_equal(stratified(y, 0.2, seed)[1], held)
 
 
 def test_the_share_is_a_fifth_of_each_class():
     y = np.repeat([0, 1, 2], [50, 100, 250])
-    _, held = stratified(y, 0)
+    _, held = stratified(y, 0.2, 0)
     assert np.bincount(y[held]).tolist() == [10, 20, 50]
 
 
 def test_seeds_differ():
     y = np.repeat([0, 1], 50)
-    assert stratified(y, 0)[1].tolist() != stratified(y, 1)[1].tolist()
+    assert stratified(y, 0.2, 0)[1].tolist() != stratified(y, 0.2, 1)[1].tolist()
 
 
 def test_nothing_to_split():
-    with pytest.raises(InputError, match="no class has two rows"):
-        stratified(np.arange(5), 0)
+    with pytest.raises(InputError, match="every class has a single row"):
+        stratified(np.arange(5), 0.2, 0)
 
 
 def test_a_set_with_a_test_part_stays_as_it_is():

@@ -1,6 +1,7 @@
 """DATA as it came: files, folders and names into rows, labels, groups and order; what is wrong is said in words."""
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -9,7 +10,7 @@ from kway.auto.train_test import check_known, checked_labels
 from kway.errors import InputError
 from kway.tables.features.features import Features
 from kway.tables.read_options import ReadOptions
-from kway.tables.reading import read_rows
+from kway.tables.reading import RowsInMemory, read_rows
 
 CSV = "age,town,day,kind\n" + "".join(
     f"{20 + i % 7},{'PQ'[i % 2]}-ton,2024-01-{i % 28 + 1:02d},{'abc'[i % 3]}\n" for i in range(60)
@@ -195,3 +196,9 @@ def test_a_label_never_seen():
     with pytest.raises(InputError, match=r"do not occur in training: 'z' \(2 rows\)"):
         check_known(np.array(["a", "z", "z"]), np.array(["a", "b"]), "test.csv")
     check_known(np.array(["a"]), np.array(["a", "b"]), "test.csv")
+
+
+def test_categories_of_numbers_are_numbers():
+    frame = pd.DataFrame({"x": [1.5, 2.5, 3.5], "y": pd.Categorical([3, 1, 3])})
+    y = read_rows(RowsInMemory(frame), ReadOptions("y")).y
+    assert y.tolist() == [3, 1, 3]

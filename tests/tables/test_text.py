@@ -1,20 +1,17 @@
-"""Texts as tf-idf of named terms: scikit-learn's vectorizers count the same terms, in far more time."""
+"""Texts as tf-idf of words and pieces of words."""
 
 import numpy as np
 import pyarrow as pa
-import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 from kway.tables.features import text as text_features
-from kway.tables.features.text import characters, learn_text, learn_vocabulary
+from kway.tables.features.text import learn_text
 
-SAME = {
-    "word": {"ngram_range": (1, 2), "token_pattern": r"(?u)\b\w+\b"},
-    "piece": {"analyzer": "char_wb", "ngram_range": (2, 5)},
-}
+SAME = [
+    {"ngram_range": (1, 2), "token_pattern": r"(?u)\b\w+\b"},
+    {"analyzer": "char_wb", "ngram_range": (2, 5)},
+]
 TEXTS = [
     "A red apple, a RED one",
     "",
@@ -26,62 +23,38 @@ TEXTS = [
 ]
 
 
-def counted(family, texts, enough=1):
-    """Terms and dense counts by kway and by scikit-learn."""
-    found = learn_vocabulary(characters(texts), family).vocabulary
-    theirs = CountVectorizer(min_df=enough, **SAME[family])
-    counts = theirs.fit_transform(texts).toarray()
-    return found, found.counts(characters(texts)).toarray(), theirs.get_feature_names_out(), counts
-
-
-@pytest.mark.parametrize("family", ["word", "piece"])
-def test_terms_and_counts_are_scikit_learns(family):
-    found, counts, names, expected = counted(family, TEXTS)
-    assert found.terms == names.tolist()
-    np.testing.assert_array_equal(counts, expected)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=30), min_size=1, max_size=8))
-def test_any_texts(texts):
-    texts = [*texts, "at least one word"]
-    for family in ("word", "piece"):
-        found, counts, names, expected = counted(family, texts)
-        assert found.terms == names.tolist()
-        np.testing.assert_array_equal(counts, expected)
-
-
-@pytest.mark.parametrize("family", ["word", "piece"])
-def test_many_texts_in_many_shares_and_a_table_that_grows(family, monkeypatch):
-    monkeypatch.setattr(text_features, "_BLOCK", 1 << 10)
-    rng = np.random.default_rng(0)
-    letters = np.array(list("abcdefghijklmnopqrstuvwxyz  "))
-    texts = ["".join(rng.choice(letters, rng.integers(0, 60))) for _ in range(1000)]
-    found, counts, names, expected = counted(family, texts, enough=2)  # many texts: terms of one alone are left out
-    assert found.terms == names.tolist()
-    np.testing.assert_array_equal(counts, expected)
-
-
-def test_only_the_terms_of_most_texts_where_there_are_too_many():
-    texts = characters(["a b c", "a b", "a"])
-    found = learn_vocabulary(texts, "word", max_terms=2)
-    assert found.vocabulary.terms == ["a", "b"]
-    np.testing.assert_array_equal(found.texts_with, [3, 2])
-
-
 def test_weights_are_tfidf_of_both_halves():
-    texts = ["a red apple", "a green apple", "", "red red wine"] * 30
+    texts = ["a red apple", "a green apple", "", "red red wine", *TEXTS] * 30
     encoder, block = learn_text(pa.array([*texts, None]), "t")
-    halves = [
-        TfidfVectorizer(min_df=2, sublinear_tf=True, **kind).fit_transform([*texts, ""]) for kind in SAME.values()
-    ]
+    halves = [TfidfVectorizer(min_df=2, sublinear_tf=True, **kind).fit_transform([*texts, ""]) for kind in SAME]
     expected = sp.hstack(halves).toarray()
     lengths = np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(block.toarray(), expected / np.maximum(lengths, 1e-9), atol=1e-6)
     np.testing.assert_allclose(encoder.encode(pa.array([*texts, None])).toarray(), block.toarray(), atol=1e-7)
+    assert block.dtype == np.float32
     assert "t: red apple" in encoder.output_names
     assert "t: ' ap'" in encoder.output_names
     assert block.shape[1] == len(encoder.output_names)
+
+
+def test_terms_of_a_single_text_are_left_out_of_many_texts():
+    encoder, _ = learn_text(pa.array(["red wine"] * 30 + ["blue sky"]), "t")
+    assert not any("blue" in name for name in encoder.output_names)
+    encoder, _ = learn_text(pa.array(["red wine"] * 3 + ["blue sky"]), "t")
+    assert "t: blue sky" in encoder.output_names
+
+
+def test_long_texts_have_words_alone(monkeypatch):
+    monkeypatch.setattr(text_features, "MAX_PIECES", 10)
+    encoder, block = learn_text(pa.array(["one two", "two three"]), "t")
+    assert len(encoder.piece_idf) == 0
+    np.testing.assert_allclose(encoder.encode(pa.array(["one two", "two three"])).toarray(), block.toarray())
+
+
+def test_texts_without_terms():
+    encoder, block = learn_text(pa.array(["", None]), "t")
+    assert block.shape == (2, 0)
+    assert encoder.encode(pa.array(["a"])).shape == (1, 0)
 
 
 def test_unknown_terms_are_nothing():

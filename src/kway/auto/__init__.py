@@ -5,18 +5,16 @@ train_test           read DATA, encode its labels, split it into training and te
 larger_than_memory   DATA of which memory holds only a part
 columns              how each column was read
 leaks                rows and columns that reveal the label in DATA, but not in new rows
-suspects             the search for possible leaks in the training rows
 compare_data         learn features and compare the families on them
 race/                the comparison: families, folds, rounds, scores
 checkpoint           the best model so far and the predictions of the folds, to resume a job
 refit                fit the families of the leaderboard on all rows
 calibration          probabilities, prediction sets and "unknown", from held-out rows
 costs                the costs of mistakes, and the saving by decisions of lowest expected cost
-trained_rows         hashes of training rows, for `kway evaluate`
+trained_rows         which rows are training rows, by hashes that a model file keeps for `kway evaluate`
 evaluation           scores of a model on labeled rows, and whether they are better than the most frequent class
 hierarchy            accuracy per level of labels that are paths
-wrong_labels         rows whose label is probably wrong
-inspection           wrong labels, near-duplicates and shared test rows, for `kway inspect`
+wrong_labels         rows whose label is probably wrong, near-duplicates and shared test rows (`kway inspect`)
 drift                which columns of new rows differ from the training rows
 suggest              which unlabeled rows to label next
 multilabel           the job for rows with several labels

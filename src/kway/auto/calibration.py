@@ -37,12 +37,11 @@ from kway.confidence import (
 )
 from kway.confidence.blend import HeldOut
 from kway.confidence.class_offsets import validated_offsets
-from kway.confidence.splits import LabeledRows, Split, hold_out, make_folds
-from kway.confidence.temperature import SCORES, score_columns
-from kway.errors import InputError, KwayError
+from kway.confidence.splits import LabeledRows, Split, hold_out, make_folds, splits_of
+from kway.confidence.temperature import SCORES
+from kway.errors import KwayError
 from kway.labels import encode_as
 from kway.memory import CACHE_BYTES, rows_per_block
-from kway.rows.blocks import take_rows
 from kway.suggest import listing
 
 ADJUSTED = (
@@ -64,12 +63,12 @@ def calibrate(
         return held_out.scaled(model), ""
     if data.weights is not None:  # TemperatureScaledClassifier counts every held-out row once
         return model, "probabilities are not calibrated, because there was no time or memory for weighted predictions"
-    X, splits = chosen.view(row.model).X, _splits(chosen, row, clock)
+    scaled = TemperatureScaledClassifier(clone(model), _splits(chosen, row, clock), options.seed)
+    rows = LabeledRows(chosen.view(row.model).X, data.labels)
     try:
         if options.weighs_rows_equally and _is_one_vs_all_svm(model):
-            return _adjusted_and_scaled(model, X, data.y, splits)
-        scaled = TemperatureScaledClassifier(clone(model), splits, options.seed)
-        scaled._calibrate(model, LabeledRows(X, data.labels))
+            return _adjusted_and_scaled(scaled, model, rows)
+        scaled._calibrate(model, rows)
         return _without_rows(scaled), ""
     except (KwayError, MemoryError, AttributeError) as error:
         return model, f"probabilities are not calibrated: {error}"
@@ -92,7 +91,7 @@ def _splits(chosen: DataComparison, row: LeaderboardRow, clock: Clock) -> list[S
     seconds = n_folds * chosen.comparison.fit_seconds(row.model)
     once = HELD_OUT_SHARE * data.n > _CALIBRATION_ROWS or clock.up(seconds)
     if data.keeps_groups_or_order:  # random held-out rows would be easier to predict than new rows
-        splits = [Split(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in range(int(folds.max()) + 1)]
+        splits = splits_of(folds)
         return splits[:1] if once else splits
     codes, rng = data.labels.codes, np.random.RandomState(chosen.options.seed)
     return [hold_out(codes, HELD_OUT_SHARE, rng)] if once else make_folds(codes, n_folds, rng)
@@ -109,24 +108,15 @@ def _is_one_vs_all_svm(model: Any) -> bool:
     return svm and len(model.classes_) > 2 and getattr(model, "device", "cpu") == "cpu"
 
 
-def _adjusted_and_scaled(model: Any, X: Any, y: NDArray, splits: list[Split]) -> tuple[Any, str]:
+def _adjusted_and_scaled(scaled: TemperatureScaledClassifier, model: Any, rows: LabeledRows) -> tuple[Any, str]:
     """Return a copy of the fitted SVMs with a temperature, and with adjusted intercepts if these help on held-out rows.
 
-    Temperature and intercepts are learned from models that are fitted on the training part of each split and score the
-    other part. `model` itself is not changed.
+    `scaled` scores the held-out rows by models that it fits without them. `model` itself is not changed.
     """
-    max_rows = max(1, rows_per_block(8 * len(model.classes_) * len(splits), 4 * CACHE_BYTES))
-    split_scores, split_codes = [], []
-    for train, held_out in splits:
-        partial_model = clone(model).fit(take_rows(X, train), y[train])
-        if len(partial_model.classes_) < len(model.classes_):
-            raise InputError(
-                "a class has no training row left if some of its rows are held out; add rows of this class"
-            )
-        sample = held_out[:: max(1, -(-len(held_out) // max_rows))]
-        split_scores.append(score_columns(partial_model, take_rows(X, sample)))
-        split_codes.append(encode_as(y[sample], model.classes_))
-    scores, codes = np.concatenate(split_scores), np.concatenate(split_codes)
+    scaled._adopt(model)
+    scores, codes = scaled._score_calibration_rows(rows, SCORES, scaled._rng())
+    few = slice(None, None, -(-len(codes) // rows_per_block(8 * scores.shape[1], 4 * CACHE_BYTES)) or 1)
+    scores, codes = scores[few], codes[few]
     offsets = validated_offsets(scores, codes)
     adjusted = copy(model)
     adjusted.intercept_ = (model.intercept_ + offsets).astype(model.intercept_.dtype)
@@ -153,8 +143,8 @@ def with_guarantees(chosen: DataComparison, row: LeaderboardRow) -> Any:
     The innermost of these is the winner with its temperature, the next one predicts "unknown", and the outermost sets.
     With groups or order, the calibration rows of the outermost classifier are fold 0.
     """
-    data, options, is_held_out = chosen.data, chosen.options, chosen.folds == 0
-    split = Split(np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)) if data.keeps_groups_or_order else None
+    data, options = chosen.data, chosen.options
+    split = splits_of(chosen.folds)[0] if data.keeps_groups_or_order else None
     cv: Any = HELD_OUT_SHARE if split is None else [split]
     model: Any = TemperatureScaledClassifier(clone(row.fitted), HELD_OUT_SHARE, options.seed)
     if options.unknown is not None:

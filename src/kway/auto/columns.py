@@ -36,13 +36,12 @@ class ColumnSummary(NamedTuple):
 def summarize_columns(features: Features, data: TrainTest, example_length: int = 30) -> list[ColumnSummary]:
     """Return one summary per column of a table, or a single one for all columns of a matrix."""
     formats = {form.column: form for form in data.written}
+    in_table = set(getattr(data.rows, "column_names", ()))  # once: pyarrow makes a new list for every access
     summaries = []
     for record in features.explain():
         name = record["column"]
         form = formats.get(name)
-        example = data.first_cells.get(name) or (form.example if form else _example(data.rows, name))
-        if form and not any(c.isdigit() for c in example):  # a value such as n/a, which does not show the format
-            example = form.example
+        example = form.example if form else _example(data.rows.column(name)) if name in in_table else ""
         summaries.append(
             ColumnSummary(
                 column=name,
@@ -58,9 +57,7 @@ def summarize_columns(features: Features, data: TrainTest, example_length: int =
     return summaries
 
 
-def _example(rows: Any, name: str) -> str:
+def _example(column: Any) -> str:
     """Return the first value of a column that is not missing."""
-    if name not in getattr(rows, "column_names", ()):
-        return ""
-    values = plain_floats(whole_column(rows.column(name)).drop_null()[:100])
+    values = plain_floats(whole_column(column).drop_null()[:100])
     return next((v for v in map(str, values.to_pylist()) if v.strip()), "")

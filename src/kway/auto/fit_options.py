@@ -7,13 +7,14 @@ line (--name). How DATA is read is declared in tables/read_options.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from kway.declared_options import check_options, option, split_names
 from kway.errors import UsageError
+from kway.parameters import DEVICE, NONE, SEED, at_least, between, one_of, whole
 from kway.suggest import listing, nearest
 
 # A description of every family of classifiers, in the order of the comparison.
@@ -38,18 +39,6 @@ FAMILY_DESCRIPTIONS = {
     "least-squares-number": "least squares that predicts the class index, a weak baseline that is run only if named",
 }
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours"}
-
-
-def _rule(make: Callable[[Any], Any]) -> Callable[[str, Any], Any]:
-    """Return a check by a rule of kway.parameters, which imports numpy and is loaded when a value is checked."""
-
-    def check(name: str, value: Any) -> Any:
-        from kway import parameters
-
-        make(parameters).check(name, value)
-        return value
-
-    return check
 
 
 def _models(name: str, value: Any) -> tuple[Any, ...] | None:
@@ -113,7 +102,7 @@ class FitOptions:
     alpha: float | None = option(
         None,
         "Regularization of linear models, a number of 0 or more. By default, chosen by cross-validation.",
-        check=_rule(lambda rules: rules.NONE | rules.at_least(0)),
+        check=(NONE | at_least(0)).check,
         typed=float | None,
     )
     budget: float | None = option(
@@ -136,16 +125,14 @@ class FitOptions:
     class_weight: str | None = option(
         None,
         "'balanced' gives every class the same total weight. By default, every row has the same weight.",
-        check=_rule(lambda rules: rules.NONE | rules.one_of("balanced")),
+        check=(NONE | one_of("balanced")).check,
         metavar="NAME",
     )
-    folds: int = option(
-        5, "Number of folds of the cross-validation.", check=_rule(lambda rules: rules.whole(2)), typed=int
-    )
+    folds: int = option(5, "Number of folds of the cross-validation.", check=whole(2).check, typed=int)
     repeats: int = option(
         1,
         "Number of times to repeat the cross-validation, each time with new folds.",
-        check=_rule(lambda rules: rules.whole(1)),
+        check=whole(1).check,
         typed=int,
     )
     also: Sequence[Any] | None = option(
@@ -166,7 +153,7 @@ class FitOptions:
     sets: float | None = option(
         None,
         "Also predict, for each row, a set of labels that contains the correct one with this probability, such as 0.9.",
-        check=_rule(lambda rules: rules.NONE | rules.between(0, 1)),
+        check=(NONE | between(0, 1)).check,
         typed=float | None,
         metavar="SHARE",
         commands=("fit",),
@@ -175,7 +162,7 @@ class FitOptions:
         None,
         'Predict "unknown" for rows unlike the training rows. SHARE is the largest share of rows of known classes that '
         "may be rejected, such as 0.05.",
-        check=_rule(lambda rules: rules.NONE | rules.between(0, 1)),
+        check=(NONE | between(0, 1)).check,
         typed=float | None,
         metavar="SHARE",
         commands=("fit",),
@@ -190,13 +177,13 @@ class FitOptions:
     seed: int = option(
         0,
         "Seed of the random numbers. The same seed gives the same folds and test rows.",
-        check=_rule(lambda rules: rules.SEED),
+        check=SEED.check,
         typed=int,
     )
     device: str = option(
         "cpu",
         "Where to compute: cpu, cuda (GPU), or auto (the GPU if there is one and the work is large enough).",
-        check=_rule(lambda rules: rules.DEVICE),
+        check=DEVICE.check,
         typed=str,
         metavar="NAME",
     )

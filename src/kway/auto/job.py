@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +66,8 @@ from kway.pipelines import FeaturedClassifier, features_of
 from kway.rows.blocks import take_rows
 from kway.tables.features.features import Features
 from kway.tables.labeled_rows import joined_requirements
+
+Extra = TypeVar("Extra")
 
 _BASELINE_COLUMNS = 3000  # columns up to which the least-squares baseline is fitted: its dense solve takes a second
 
@@ -150,8 +152,7 @@ class JobResult:
 def data_notes(data: TrainTest, target: str | None, id: str | None = None) -> dict[str, Any]:
     """Return facts about the data; `reading` is the text format and the id column of later rows."""
     form = {key: value for key, value in vars(data.form).items() if value is not None}
-    values = {"form": form, "written": {w.column: w.how for w in data.written}, "id": id}
-    reading = {key: value for key, value in values.items() if value} or None
+    reading = {key: value for key, value in (("form", form), ("id", id)) if value} or None
     shape = {} if data.hierarchy is None else {"hierarchy": data.hierarchy}
     return {"data": data.name, "target": target, "reading": reading, **shape}
 
@@ -190,9 +191,9 @@ def run_job(
     clock.reserve = REPORT_SECONDS
     hurried = clock.up()
     with progress.portion(0.88, 0.92), progress.stage("explaining"):
-        curve, curve_note = _learning_curve(winner, chosen, clock)
-        reasons = _reasons(winner.explained, chosen, clock)
-        wrong_labels = _wrong_labels(winner, chosen, clock)
+        curve, curve_note = _attempt(partial(learning_curve, chosen, winner.single, clock)) or (None, "")
+        reasons = _attempt(partial(_reasons, winner.explained, chosen, clock))
+        wrong_labels = _attempt(partial(_wrong_labels, winner, chosen, clock))
     stages.end("reasons")
     winner.model.reasons_ = None if reasons is None else kept_facts(reasons)
     return JobResult(
@@ -329,11 +330,12 @@ class _Stages:
         self.seconds[name], self.last = now - self.last, now
 
 
-def _learning_curve(winner: Winner, chosen: DataComparison, clock: Clock) -> tuple[LearningCurve | None, str]:
+def _attempt(work: Callable[[], Extra]) -> Extra | None:
+    """Return an extra of the report; None if it cannot be computed, such as from a part of the rows of one class."""
     try:
-        return learning_curve(chosen, winner.single, clock)
-    except (KwayError, MemoryError):  # a part of the rows cannot be fitted, such as one of a single class
-        return None, ""
+        return work()
+    except (KwayError, MemoryError):
+        return None
 
 
 def _reasons(model: Any, chosen: DataComparison, clock: Clock) -> Reasons | None:
@@ -345,14 +347,11 @@ def _reasons(model: Any, chosen: DataComparison, clock: Clock) -> Reasons | None
     form = image_form(main.features, data.test_rows)
     if form is None and not main.features.is_table_ and main.X.shape[1] > MAX_UNNAMED_COLUMNS:
         return None
-    try:
-        from_weights = None if form is not None else own_reasons(model)
-        if from_weights is not None or clock.up(REASONS_SECONDS):
-            return from_weights
-        limits = {} if form is None else {"n_columns": MOST_PARTS}
-        return permutation_importance(model, data.test_rows, data.test_y, whose="test rows", **limits)
-    except (KwayError, MemoryError):
-        return None
+    from_weights = None if form is not None else own_reasons(model)
+    if from_weights is not None or clock.up(REASONS_SECONDS):
+        return from_weights
+    limits = {} if form is None else {"n_columns": MOST_PARTS}
+    return permutation_importance(model, data.test_rows, data.test_y, whose="test rows", **limits)
 
 
 def _wrong_labels(winner: Winner, chosen: DataComparison, clock: Clock) -> WrongLabels | None:
@@ -364,11 +363,8 @@ def _wrong_labels(winner: Winner, chosen: DataComparison, clock: Clock) -> Wrong
             comparison.best.model
         ):
             return None
-    try:
-        predictions = out_of_fold(chosen, winner.candidate_pool)
-        return None if predictions is None or clock.up() else find_wrong_labels(predictions, codes, winner.view.X)
-    except (KwayError, MemoryError):
-        return None
+    predictions = out_of_fold(chosen, winner.candidate_pool)
+    return None if predictions is None or clock.up() else find_wrong_labels(predictions, codes, winner.view.X)
 
 
 def _test_results(winner: Winner, chosen: DataComparison) -> dict[str, Any]:

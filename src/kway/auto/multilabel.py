@@ -44,10 +44,10 @@ from kway.confidence.multilabel import (
     label_matrix,
     neighbor_logits,
 )
-from kway.confidence.splits import Split
-from kway.errors import BudgetError, UsageError
+from kway.confidence.splits import Split, splits_of
+from kway.errors import UsageError
 from kway.labels import encode
-from kway.memory import available_bytes, has_room
+from kway.memory import check_room
 from kway.neighbors import NeighborsClassifier
 from kway.pipelines import FeaturedClassifier
 from kway.planning import costs
@@ -57,7 +57,6 @@ from kway.tables.features.features import Features
 from kway.tables.read_options import ReadOptions
 from kway.tables.sources.labels import joined_sets, split_set
 from kway.text_tables import Printed, Table
-from kway.units import format_bytes
 
 KINDS = ("neighbors", "neighbors-cosine", "logistic")  # fast kinds first, so that a short budget gives a model
 _NEIGHBORS = (1, 3, 5, 10, 20, 40)  # numbers of neighbors that are compared
@@ -316,12 +315,8 @@ def run_multilabel(
 
 def _check_room(n: int, n_labels: int) -> None:
     """Raise BudgetError if the tables (n, K) of a job do not fit: labels, logits, probabilities and their sums."""
-    need = 10 * 8 * n * n_labels
-    if not has_room(need):
-        raise BudgetError(
-            f"{n:,} rows x {n_labels:,} labels need {format_bytes(need)}, there is {format_bytes(available_bytes())}; "
-            "pass fewer rows, or leave out rare labels"
-        )
+    what, advice = f"a comparison of {n:,} rows x {n_labels:,} labels", "pass fewer rows, or leave out rare labels"
+    check_room(10 * 8 * n * n_labels, what, advice)
 
 
 SettingLogits = Iterator[tuple[dict[str, Any], NDArray[np.float64]]]
@@ -369,7 +364,7 @@ class Search:
         """Return the score on all held-out rows, the score of each fold, and the log loss."""
         p, _, thresholds = self._decisions(z)
         names = np.arange(self.Y.shape[1])
-        measure = {"accuracy": "micro_f1", "macro-f1": "macro_f1", "log-loss": "log_loss"}[self.options.metric]
+        measure = _MEASURES[self.options.metric].lower().replace(" ", "_")  # a field of LabelSetScores
         whole = score_sets(p, self.Y[self.held], names, thresholds)
         folds = [
             getattr(score_sets(p[part], self.Y[self.held][part], names, thresholds), measure)
@@ -386,7 +381,7 @@ class Search:
 
     def _logits(self, kind: str) -> SettingLogits:
         """Yield settings with the logits (m, K) of the held-out rows."""
-        parts = [Split(np.flatnonzero(self.folds != f), np.flatnonzero(self.folds == f)) for f in range(self.n_folds)]
+        parts = splits_of(self.folds)
         yield from (self._linear(parts) if kind == "logistic" else self._neighbors(kind, parts))
 
     def _linear(self, parts: list[Split]) -> SettingLogits:

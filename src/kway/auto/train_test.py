@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from kway.auto.larger_than_memory import LargeData, read_what_fits
 from kway.auto.race.folds import HELD_OUT_SHARE, split_test, weights_to_fit
+from kway.auto.trained_rows import count_known
 from kway.errors import InputError, UsageError
 from kway.labels import Labels
 from kway.suggest import listing
 from kway.tables.labeled_rows import LabeledRows
 from kway.tables.read_options import ReadOptions
 from kway.tables.reading import DEFAULT_OPTIONS, read_rows
-from kway.tables.sources.frames import is_table, n_rows, whole_column
+from kway.tables.sources.frames import n_rows
 from kway.tables.sources.labels import folded_label, joined_labels, path_levels
 
 _MISSING = ("na", "n/a", "nan", "null", "none", "?", "-", "missing")  # labels that may mean "no label"
@@ -129,7 +130,7 @@ def _split_off_test(data: TrainTest, seed: int, strata: NDArray[np.int64] | None
         larger = replace(larger, read=larger.read[train])
     tested = data.at(test)
     return replace(
-        data.at(train), labels=labels_at(data.labels, train), test_rows=tested.rows, test_y=tested.required_labels(),
+        data.at(train), labels=data.labels.at(train), test_rows=tested.rows, test_y=tested.required_labels(),
         test_weights=tested.weights, test_part=part, larger=larger,
     )  # fmt: skip
 
@@ -223,12 +224,6 @@ def check_paths(classes: NDArray, sep: str, what: str) -> None:
         )
 
 
-def labels_at(labels: Labels, rows: NDArray[np.int64]) -> Labels:
-    """Return the labels of some rows, with the classes that occur among them."""
-    present, codes = np.unique(labels.codes[rows], return_inverse=True)
-    return Labels(labels.classes[present], codes.astype(np.int64, copy=False))
-
-
 def _odd_labels(rows: dict[Any, int], what: str) -> Iterator[str]:
     """Yield notes on labels that may not be meant as classes of their own; `rows` counts the rows of each label."""
     texts = [label for label in rows if isinstance(label, str)]
@@ -274,30 +269,6 @@ def refuse_same(data: Any, test: Any) -> None:
 
 def shared_note(rows: Any, test_rows: Any) -> Iterator[str]:
     """Yield a note if test rows are training rows."""
-    shared, n = n_shared(rows, test_rows), n_rows(test_rows)
+    shared, n = count_known(test_rows, rows), n_rows(test_rows)
     if shared:
         yield f"{shared:,} of the {n:,} test rows are also training rows, so the test is easier than new rows are"
-
-
-def n_shared(rows: Any, test_rows: Any) -> int:
-    """Return how many test rows equal a training row in every column; 0 if rows cannot be compared."""
-    if is_table(rows):
-        return _n_shared_in_tables(rows, test_rows)
-    if hasattr(rows, "tocsr") or rows.dtype != test_rows.dtype:
-        return 0
-    train_rows = {row.tobytes() for row in np.ascontiguousarray(rows)}
-    return sum(row.tobytes() in train_rows for row in np.ascontiguousarray(test_rows))
-
-
-def _n_shared_in_tables(rows: Any, test_rows: Any) -> int:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    def lines(table: Any) -> Any:
-        cells = [whole_column(table.column(c)).cast(pa.large_string()).fill_null("") for c in rows.column_names]
-        return pc.binary_join_element_wise(*cells, pa.scalar("\x1f", pa.large_string()))
-
-    try:
-        return int(pc.sum(pc.is_in(lines(test_rows), value_set=lines(rows))).as_py() or 0)
-    except (pa.ArrowException, KeyError):  # columns of vectors, for example
-        return 0

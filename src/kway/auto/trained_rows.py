@@ -1,10 +1,10 @@
-"""Hashes of the training rows in the model file, so that `kway evaluate` recognizes training rows.
+"""Hashes of rows, which show whether rows are training rows. A model file keeps those of its training rows.
 
     h_i = sum_j mix(v_ij) m_j mod 2^64        v_ij: value j of row i; m_j: an odd number drawn from the column's name
 
-The label, as text, is one of the values. Numbers in columns are converted to float64, so that 1 and 1.0 are equal.
-Nested and binary columns are ignored. The file stores the top 40 bits of the MAX_HASHES lowest hashes in base64, which
-are 6.7 bytes per row and at most 134 kB.
+Numbers in columns are converted to float64, so that 1 and 1.0 are equal. In a model file the label, as text, is one of
+the values. The file stores the top 40 bits of the MAX_HASHES lowest hashes in base64, which are 6.7 bytes per row and
+at most 134 kB.
 
 Only new rows whose hash is at most the largest stored hash are compared. Such a row counts as a training row if its
 hash is stored. Hashes are uniform, so about N / 2^40 of the other rows match by chance, with N distinct training rows.
@@ -25,9 +25,9 @@ import pyarrow as pa
 import pyarrow.types as kinds
 from numpy.typing import NDArray
 
-from kway.errors import KwayError
-from kway.tables.features.columns import as_numbers, as_words
-from kway.tables.sources.frames import as_table, is_date, is_number, is_table, whole_column
+from kway.errors import InputError, KwayError
+from kway.tables.features.columns import as_numbers, as_vectors, as_words
+from kway.tables.sources.frames import as_table, is_date, is_number, is_table, is_vector, whole_column
 
 ROWS = "rows"  # key of the hashes in a model file
 MAX_HASHES = 20_000  # rows whose hashes are stored: 134 kB
@@ -95,32 +95,49 @@ class TrainedRows:
         return round(rows * self.known / self.compared) if self.compared else 0
 
 
+def count_known(rows: Any, known_rows: Any) -> int:
+    """Return how many rows equal a known row in every column; 0 if they cannot be compared."""
+    try:
+        comparable = rows.select(known_rows.column_names) if is_table(known_rows) else rows
+        return int(np.isin(_value_hashes(comparable), _value_hashes(known_rows)).sum())
+    except (KwayError, pa.ArrowException, KeyError, AttributeError):  # other columns
+        return 0
+
+
 def row_hashes(rows: Any, y: Any) -> NDArray[np.uint64]:
     """Return the hash (n,) of each row with its label."""
-    total = _text_hashes(np.asarray(y).astype(str).tolist()) * _factor("label")
+    return _value_hashes(rows) + _text_hashes(np.asarray(y).astype(str).tolist()) * _factor("label")
+
+
+def _value_hashes(rows: Any) -> NDArray[np.uint64]:
+    """Return the hash (n,) of the values of each row."""
     if is_table(rows):
+        total = np.zeros(rows.num_rows, np.uint64)
         for name in rows.column_names:
-            total += _values_of(whole_column(rows.column(name)), name) * _factor(name)
+            total += _column_hashes(whole_column(rows.column(name)), name) * _factor(name)
         return total
     if hasattr(rows, "tocsr"):
         X = rows.tocsr()
         factors = np.array([_factor(f"x{j}") for j in range(X.shape[1])], np.uint64)
         cells = _mix(_float_bits(X.data)) * factors[X.indices]
         sums = np.concatenate([[np.uint64(0)], np.cumsum(cells, dtype=np.uint64)])
-        return np.asarray(total + (sums[X.indptr[1:]] - sums[X.indptr[:-1]]))
+        return np.asarray(sums[X.indptr[1:]] - sums[X.indptr[:-1]])
+    total = np.zeros(len(rows), np.uint64)
     for j in range(rows.shape[1]):
         total += _mix(_float_bits(rows[:, j])) * _factor(f"x{j}")
     return total
 
 
-def _values_of(column: Any, name: str) -> NDArray[np.uint64]:
+def _column_hashes(column: Any, name: str) -> NDArray[np.uint64]:
     """Return the hashes of the values of a column."""
+    if is_vector(column.type):
+        return _value_hashes(as_vectors(column, name))
     if is_date(column.type) and not kinds.is_time(column.type):
         column = column.cast(pa.timestamp("us"), safe=False).cast("int64")
     if is_number(column.type) or kinds.is_boolean(column.type) or kinds.is_null(column.type):
         return _mix(_float_bits(as_numbers(column, name)))
     if kinds.is_nested(column.type) or kinds.is_binary(column.type):
-        return np.zeros(len(column), np.uint64)
+        raise InputError(f"rows of column {name!r} cannot be compared, because its type is {column.type}")
     words = as_words(column).dictionary_encode()
     word_hashes = np.append(_text_hashes(words.dictionary.to_pylist()), np.uint64(0))  # 0 for a missing value
     row_codes = words.indices.fill_null(len(word_hashes) - 1).to_numpy()

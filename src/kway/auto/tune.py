@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from kway.auto.race.families import FAMILIES, LinearFamily
-from kway.auto.race.family import Family
+from kway.auto.race.families import LinearFamily
+from kway.auto.race.family import Family, Runner
 from kway.auto.race.folds import fold_numbers
 from kway.auto.race.neighbor_families import NeighborsFamily
-from kway.auto.race.runner import Runner
 from kway.auto.race.scoring import ACCURACY, FoldedRows, Scan
 from kway.errors import CombinationError
 from kway.labels import encode
@@ -165,11 +164,8 @@ def _linear(estimator: Any) -> LinearFamily:
         raise CombinationError(
             f"tune supports only the defaults of these parameters, got {other}; use scikit-learn's GridSearchCV"
         )
-    name = type(estimator).__name__
-    named = {f.estimator: f.loss for f in FAMILIES.values() if type(f) is LinearFamily}
-    loss = have["loss"] if "loss" in have else named[name]
-    params = {"multiclass": have["multiclass"]} if "multiclass" in have else {}
-    return LinearFamily("linear", name, str(loss), params=params)
+    params = {name: have[name] for name in ("loss", "multiclass") if name in have}
+    return LinearFamily("linear", type(estimator).__name__, params=params)
 
 
 def _in_words(setting: dict[str, Any]) -> str:

@@ -1,12 +1,17 @@
-"""Find rows whose label is probably wrong, by confident learning [1]_.
+"""Find rows whose label is probably wrong, and inspect labeled rows (`kway.inspect`).
 
-p_ik is the probability of class k for row i, from a model that was not trained on row i. With the given label y_i,
+Wrong labels are found by confident learning [1]_. p_ik is the probability of class k for row i, from a model that was
+not trained on row i. With the given label y_i,
 
     t_k = mean of p_ik over the rows with y_i = k        mean confidence in class k on its own rows
     c_i = argmax of p_ik over the classes with p_ik >= t_k
 
 The label of row i is probably wrong if c_i exists and is not y_i. The rows with the lowest p_i,y_i come first. A row
 whose class has no other row to learn from cannot be judged.
+
+An inspection also lists near-duplicates with different labels, and rows that are also test rows. Two rows are
+near-duplicates if their distance is far below the usual distance of nearest rows. The probabilities come from
+cross-validation (`inspect_rows`), or from a fitted model that was not trained on the rows (`inspect_by`).
 
 References
 ----------
@@ -15,23 +20,40 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.auto.compare_data import DataComparison
+from kway import progress
+from kway.auto.compare_data import DataComparison, compare_data
+from kway.auto.fit_options import FitOptions
+from kway.auto.larger_than_memory import read_what_fits
+from kway.auto.race.clock import REPORT_SECONDS, Clock
 from kway.auto.race.folds import FEW_ROWS
-from kway.auto.race.pool import Pool, own_predictions
-from kway.confidence.blend import log_probabilities
+from kway.auto.race.pool import Pool, own_predictions, pool_of
+from kway.auto.race.scoring import spread
+from kway.auto.train_test import TrainTest, as_training_rows, checked_labels, read_test_rows
+from kway.confidence.blend import pool_probabilities
+from kway.errors import InputError
+from kway.labels import Labels, encode, encode_as
 from kway.neighbors import NeighborsClassifier
 from kway.neighbors.agreement import without_self
+from kway.pipelines import features_of
 from kway.planning import costs
 from kway.planning.rates import Rates
-from kway.probabilities import softmax
 from kway.rows.blocks import count_rows, take_rows
 from kway.search.results import Neighbors
+from kway.tables.read_options import ReadOptions
+from kway.tables.sources.frames import n_rows
+from kway.tables.sources.labels import joined_labels
+from kway.text_tables import Printed, Table, count
+
+WRONG, CONFLICT, SHARED = "wrong label", "conflict", "shared"  # the kinds of problems
+_NO_PAIRS = np.empty((0, 2), np.int64)
+COLUMNS = ("problem", "row", "label", "suggested", "p_label", "p_suggested", "neighbors", "neighbor_labels")
 
 
 class OutOfFold(NamedTuple):
@@ -118,9 +140,7 @@ def out_of_fold(chosen: DataComparison, pool: Pool | None) -> OutOfFold | None:
     race = chosen.comparison.race
     if pool is not None:
         rows = race.held_out_rows(int(pool.fold.max()) + 1)
-        tables = [pool.held_out[name].probabilities() for name in pool.weights]
-        weighted = [weight * log_probabilities(p) for weight, p in zip(pool.weights.values(), tables)]
-        p = softmax(np.sum(weighted, axis=0))
+        p = pool_probabilities(pool.weights.values(), [pool.held_out[name].probabilities() for name in pool.weights])
     else:
         held_out, rows = own_predictions(race, chosen.comparison.best.model, chosen.options.seed)
         if held_out is None:
@@ -203,3 +223,246 @@ def shared_rows(X: Any, test_X: Any, share: float = 0.01) -> NDArray[np.int64]:
     sample_distances, _ = nearest_rows(X, sample, 1)
     close = np.flatnonzero(distances <= _radius(sample_distances[:, 0], share))
     return np.stack([neighbors[close], close], axis=1)
+
+
+# ---- inspection
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Inspection(Printed):
+    """Problems of labeled rows. Rows are counted from 0, in the order of the data.
+
+    Attributes
+    ----------
+    name : str
+        Name of the data.
+    model : str
+        The model that judged the labels.
+    labels : Labels
+        Classes, and the codes (n,) of the labels.
+    wrong : WrongLabels
+        Rows whose label is probably wrong, most suspicious first.
+    conflicts : ndarray of shape (m, 2) or None
+        Pairs of nearly equal rows with different labels; None if the search would take too long.
+    shared : ndarray of shape (s, 2)
+        Pairs of a row and a nearly equal test row.
+    test_y : ndarray or None
+        Labels of the test rows.
+    ids : tuple (str, ndarray) or None
+        Column that names the rows, and its values.
+    notes : tuple of str
+        Notes on the data.
+    """
+
+    name: str
+    model: str
+    labels: Labels
+    wrong: WrongLabels
+    conflicts: NDArray[np.int64] | None
+    shared: NDArray[np.int64]
+    test_y: NDArray | None = None
+    ids: tuple[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Numbers of the rows whose label is probably wrong, most suspicious first."""
+        return self.wrong.suspects.rows
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one record per problem: wrong labels, then conflicts, then shared rows."""
+        return [*self._wrong(), *self._pairs(CONFLICT, self.conflicts), *self._pairs(SHARED, self.shared)]
+
+    def columns(self) -> dict[str, Any]:
+        """Return the records as columns, for a file."""
+        import pyarrow as pa
+
+        records = self.records()
+        names = list(COLUMNS)
+        if self.ids is not None:
+            names.insert(2, "id")
+        lists = {name: [record.get(name) for record in records] for name in names}
+        for name in ("neighbors", "neighbor_labels"):
+            lists[name] = ["|".join(map(str, record[name])) for record in records]
+        return {name: pa.array(values) for name, values in lists.items()}
+
+    def _wrong(self) -> Iterator[dict[str, Any]]:
+        classes = self.labels.classes.tolist()
+        for suspect, near in zip(zip(*self.wrong.suspects), self.wrong.near.tolist()):
+            row, label, suggested, p_label, p_suggested, _ = suspect
+            yield {
+                "problem": WRONG,
+                **self._place(int(row)),
+                "label": classes[label],
+                "suggested": classes[suggested],
+                "p_label": float(p_label),
+                "p_suggested": float(p_suggested),
+                "neighbors": near,
+                "neighbor_labels": [classes[code] for code in self.labels.codes[near]],
+            }
+
+    def _pairs(self, problem: str, pairs: NDArray[np.int64] | None) -> Iterator[dict[str, Any]]:
+        """Yield pairs of rows; the first of a shared pair is the training row."""
+        y = self.labels.classes[self.labels.codes]
+        for i, j in [] if pairs is None else pairs.tolist():
+            if problem == SHARED:
+                label = None if self.test_y is None else self.test_y[j : j + 1].tolist()[0]
+                place, other = {"row": j}, i
+            else:
+                label, place, other = y[i : i + 1].tolist()[0], self._place(i), j
+            labels = y[other : other + 1].tolist()
+            yield {"problem": problem, **place, "label": label, "neighbors": [other], "neighbor_labels": labels}
+
+    def _place(self, row: int) -> dict[str, Any]:
+        if self.ids is None:
+            return {"row": row}
+        value = self.ids[1][row]
+        return {"row": row, "id": value.as_py() if hasattr(value, "as_py") else value}
+
+    def summary(self) -> dict[str, Any]:
+        """Return the numbers of rows and problems."""
+        return {
+            "data": self.name,
+            "model": self.model,
+            "rows": len(self.labels.codes),
+            "judged": self.wrong.judged,
+            "wrong": int(self.wrong.suspects.wrong.sum()),
+            "conflicts": None if self.conflicts is None else len(self.conflicts),
+            "shared": len(self.shared),
+            "notes": list(self.notes),
+        }
+
+    def _table(self, max_rows: int = 10) -> Table:
+        records = list(self._wrong())
+        lines = [suspect_line(record) for record in records[:max_rows]]
+        title = f"{self.summary()['wrong']:,} of {self.wrong.judged:,} labels of {self.name} are suspicious"
+        more = f"… {len(records) - max_rows:,} more rows" if len(records) > max_rows else ""
+        return Table(title, SUSPECT_COLUMNS, lines, more)
+
+
+SUSPECT_COLUMNS = ("row", "label", "suggested", "p label", "p suggested", "labels of the nearest rows")
+
+
+def suspect_line(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the cells of a row whose label is probably wrong."""
+    return (
+        str(record.get("id", record["row"])),
+        str(record["label"]),
+        str(record["suggested"]),
+        f"{record['p_label']:.3f}",
+        f"{record['p_suggested']:.3f}",
+        ", ".join(map(str, record["neighbor_labels"])),
+    )
+
+
+# ---- by folds
+
+
+def inspect_rows(
+    data: Any, reading: ReadOptions, options: FitOptions, test: Any = None, max_rows: int | None = None,
+    clock: Clock | None = None,
+) -> Inspection:  # fmt: skip
+    """Inspect all rows of DATA by cross-validated families: each row is judged by models that were not trained on it.
+
+    With `max_rows`, the result has this number of rows, most suspicious first, instead of all that are probably wrong.
+    """
+    data_rows = _read(data, reading, test)
+    clock = clock or Clock(options.budget, reserve=REPORT_SECONDS)
+    with progress.portion(0.02, 0.9):
+        chosen = compare_data(data_rows, options, clock)
+    single = chosen.comparison.rows[0].model
+    with progress.portion(0.9, 0.95):
+        pool = pool_of(chosen.comparison.race, single, options.seed) if chosen.blend else None
+        predictions = out_of_fold(chosen, pool)
+    if predictions is None:
+        raise InputError(
+            f"the budget of {clock.budget:.3g} s was used up before any row was judged; pass a larger budget="
+        )
+    with progress.portion(0.95, 1.0), progress.stage("nearest rows"):
+        view = chosen.view(single)
+        wrong = find_wrong_labels(predictions, data_rows.labels.codes, view.X, max_rows)
+        shared = _NO_PAIRS
+        if data_rows.test_rows is not None:
+            shared = shared_rows(view.X, view.features.transform(data_rows.test_rows))
+        conflicts = find_conflicts(view.X, data_rows.labels)
+    name = single if pool is None else ", ".join(f"{n} {w:.2f}" for n, w in pool.weights.items())
+    return Inspection(
+        name=data_rows.name,
+        model=name,
+        labels=data_rows.labels,
+        wrong=wrong,
+        conflicts=conflicts,
+        shared=shared,
+        test_y=data_rows.test_y,
+        ids=_ids(data_rows.kept_columns, reading.id, data_rows.n),
+        notes=(*chosen.notes, *_unjudged(data_rows.n, predictions), *_too_slow(conflicts)),
+    )
+
+
+def _read(data: Any, reading: ReadOptions, test: Any) -> TrainTest:
+    """Read all rows of DATA as training rows, with the test rows of a dataset or a file."""
+    rows, _ = read_what_fits(data, reading)
+    y = joined_labels(rows.required_labels()) if reading.join_labels else rows.required_labels()
+    labels, notes = checked_labels(y, f"target {reading.target!r} of {rows.name}")
+    if test is not None:
+        other = read_test_rows(test, reading, rows)
+        rows = replace(rows, test_rows=other.rows, test_y=other.y)
+    return as_training_rows(rows, reading, y, labels, notes)
+
+
+def find_conflicts(X: Any, labels: Labels, seconds: float = 60.0) -> NDArray[np.int64] | None:
+    """Return pairs of near-duplicates with different labels; None if the search would take longer than `seconds`."""
+    n = count_rows(X)
+    if n < 2 or search_seconds(X, labels.n_classes) > seconds:
+        return None
+    distances, near = nearest_rows(X, np.arange(n))
+    pairs = close_pairs(X, near, distances)
+    return pairs[labels.codes[pairs[:, 0]] != labels.codes[pairs[:, 1]]]
+
+
+def _unjudged(n: int, predictions: OutOfFold) -> list[str]:
+    unjudged = n - int(predictions.judged.sum())
+    return [f"{unjudged:,} of {n:,} rows were not judged, because their class has no other rows to learn from"] * (
+        unjudged > 0
+    )
+
+
+def _too_slow(conflicts: NDArray | None) -> list[str]:
+    return [] if conflicts is not None else ["near-duplicates were not searched, because that would take minutes"]
+
+
+def _ids(kept: Mapping[str, Any], id: str | None, n: int) -> tuple[str, Any] | None:
+    """Return the column with the names of the rows, if there is one value per row."""
+    name = id if id in kept else "file" if "file" in kept else None
+    return (name, kept[name]) if name is not None and n_rows(kept[name]) == n else None
+
+
+# ---- by a model
+
+
+def inspect_by(
+    model: Any,
+    X: Any,
+    y: NDArray,
+    name: str = "the rows",
+    max_rows: int | None = None,
+    kept: Mapping[str, Any] | None = None,
+) -> Inspection:
+    """Inspect rows X with labels y (n,) by a model that was not trained on them."""
+    if not hasattr(model, "predict_proba"):
+        raise InputError(f"{type(model).__name__} gives no probabilities; pass a model that does, as `kway fit` writes")
+    labels, known = encode(y), np.asarray(model.classes_)
+    judged = np.isin(labels.classes, known)[labels.codes]
+    if not judged.any():
+        raise InputError(f"no label of {name} is a class of the model, such as {known[:1].tolist()[0]!r}")
+    joint, unseen = encode(np.concatenate([known, y])), int((~judged).sum())
+    labels = Labels(joint.classes, joint.codes[len(known) :])
+    p = model.predict_proba(X)
+    predictions = OutOfFold(np.arange(len(y)), spread(p, encode_as(known, labels.classes), labels.n_classes), judged)
+    features = features_of(model)
+    numbers = features[0].transform(X) if features else X
+    wrong, conflicts = find_wrong_labels(predictions, labels.codes, numbers, max_rows), find_conflicts(numbers, labels)
+    notes = [f"not judged: {count(unseen, 'row')} whose label is not a class of the model"] * (unseen > 0)
+    ids = _ids(kept or {}, next(iter(kept or {}), None), len(y))
+    notes += _too_slow(conflicts)
+    return Inspection(name, type(model).__name__, labels, wrong, conflicts, _NO_PAIRS, ids=ids, notes=tuple(notes))

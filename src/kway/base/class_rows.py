@@ -12,7 +12,7 @@ a GPU, and rows on the host that a GPU scores, have the method `answers_of` (kwa
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,7 +91,9 @@ def best_classes(X: Rows, W: NDArray, b: NDArray, k: int, shares: Shares | None 
     if hasattr(X, "answers_of"):
         return TopK(*X.answers_of(W, b, lambda classes, x: classes.best_answers(x, k, shares)))
     if len(b) == 1:
-        return _best_of_two(class_scores(X, W, b)[:, 0], k, shares)
+        f = class_scores(X, W, b)
+        best = best_of_table(np.hstack([-f, f]), k)
+        return best if shares is None else best._replace(scores=shares.sigmoids(best.scores))
     n_classes = _classes_per_block(X, len(b))
     codes = np.empty((X.shape[0], k), np.int64)
     answers = np.empty((X.shape[0], k), np.result_type(X.dtype, W.dtype))
@@ -155,14 +157,6 @@ def _first_best(f: NDArray, k: int, shares: Shares | None) -> _Best:
     return _Best(codes, scores, total)
 
 
-def _best_of_two(f: NDArray, k: int, shares: Shares | None) -> TopK:
-    """Return the best of two classes with scores -f and f, from f (n,)."""
-    first = (f > 0).astype(np.int64)
-    codes = np.stack([first, 1 - first], axis=1)[:, :k]
-    scores = np.stack([np.abs(f), -np.abs(f)], axis=1)[:, :k]
-    return TopK(codes, scores if shares is None else shares.sigmoids(scores))
-
-
 def _score(x: Rows, W: NDArray, b: NDArray, first: int, out: NDArray | None = None) -> NDArray:
     """Return scores (m, c) of a block of rows, which begins at row `first` of the caller."""
     with np.errstate(over="ignore", invalid="ignore"):
@@ -180,18 +174,13 @@ def _each_block(work: Any, X: Rows, W: NDArray, width: int) -> None:
     """Run work(rows) on blocks of rows with `width` scores each; a small product runs in this thread."""
     n = X.shape[0]
     if n * max(width, X.shape[1]) <= CLASS_BLOCK and not sp.issparse(X):
-        with _one_blas_thread(n * W.size):
+        with nullcontext() if n * W.size < 1 << 18 else single_blas():  # BLAS uses one thread for small products anyway
             work(slice(0, n))
         return
     # a block of ConvertedRows is copied to floats, which have to fit in the cache as well
     row_length = max(width, X.shape[1]) if isinstance(X, ConvertedRows) else width
     size = max(16, min(CLASS_BLOCK // max(1, row_length), -(-n // workers())))
     pmap(work, row_blocks(X, size))
-
-
-def _one_blas_thread(multiplications: int) -> AbstractContextManager[None]:
-    """Limit BLAS to one thread for a product of this size; small products use one thread anyway."""
-    return nullcontext() if multiplications < 1 << 18 else single_blas()
 
 
 def best_columns(table: NDArray, k: int) -> NDArray[np.int64]:

@@ -182,6 +182,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
 
     # ---- predictions
 
+    @reads
     def predict(self, X: Any) -> Any:
         """Predict the label of each row.
 
@@ -195,10 +196,9 @@ class Classifier(ClassifierMixin, BaseEstimator):
         ndarray or tensor of shape (n_samples,)
             Labels; a tensor if X is a tensor and the labels are numbers.
         """
-        now = current(self)
-        with at_most(now._threads()):
-            return now._as_given(X, now._labels(now._best(now._rows(X), 1, stated=False)))
+        return self._as_given(X, self._labels(self._best(self._rows(X), 1, stated=False)))
 
+    @reads
     def predict_topk(self, X: Any, k: int = 5) -> TopK:
         """Return the k best labels of each row and their scores, best first.
 
@@ -214,12 +214,10 @@ class Classifier(ClassifierMixin, BaseEstimator):
         TopK
             Labels and scores of shape (n_samples, k). Scores are probabilities if the model has them.
         """
-        now = current(self)
-        with at_most(now._threads()):
-            rows = now._rows(X)
-            codes, scores = now._best(rows, checked_k(k, len(now.classes_)), stated=True)
-            return TopK(now._as_given(X, take_labels(now.classes_, codes)), now._as_given(X, scores))
+        codes, scores = self._best(self._rows(X), checked_k(k, len(self.classes_)), stated=True)
+        return TopK(self._as_given(X, take_labels(self.classes_, codes)), self._as_given(X, scores))
 
+    @reads
     def decision_function(self, X: Any) -> Any:
         """Return the scores of all classes.
 
@@ -233,9 +231,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         ndarray or tensor of shape (n_samples, n_classes) or (n_samples,)
             Scores; for two classes the score of the second minus that of the first.
         """
-        now = current(self)
-        with at_most(now._threads()):
-            return now._as_given(X, now._table(X, "decision_function", now._decisions))
+        return self._as_given(X, self._table(X, "decision_function", self._decisions))
 
     def _as_given(self, X: Any, answer: Any) -> Any:
         """Return the answer as a tensor if X is one."""
@@ -248,6 +244,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
 
     @available_if(states_probabilities)
+    @reads
     def predict_proba(self, X: Any) -> Any:
         """Return the probabilities of all classes.
 
@@ -261,9 +258,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         ndarray or tensor of shape (n_samples, n_classes)
             Probabilities.
         """
-        now = current(self)
-        with at_most(now._threads()):
-            return now._as_given(X, now._table(X, "predict_proba", now._shares, now._shares_of_all))
+        return self._as_given(X, self._table(X, "predict_proba", self._shares, self._shares_of_all))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy.

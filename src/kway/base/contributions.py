@@ -32,12 +32,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.errors import BudgetError
-from kway.memory import CACHE_BYTES, available_bytes, has_room, rows_per_block
+from kway import memory
+from kway.memory import CACHE_BYTES, rows_per_block
 from kway.rows.blocks import count_rows, take_rows
 from kway.text_tables import Printed, Table, first_rows, short_number
 from kway.threads import spans
-from kway.units import format_bytes
 
 # Background rows of Shapley values. A row has two walks per background row; tests/base/test_contributions.py bounds the
 # sampling error.
@@ -115,12 +114,7 @@ class Contributions(Printed):
 
 def check_room(n: int, n_columns: int) -> None:
     """Raise BudgetError before contributions (n, n_columns) are allocated that do not fit."""
-    need = 8 * n * n_columns
-    if not has_room(need):
-        raise BudgetError(
-            f"explain of {n:,} rows x {n_columns:,} columns needs {format_bytes(need)}, there is "
-            f"{format_bytes(available_bytes())}; pass fewer rows"
-        )
+    memory.check_room(8 * n * n_columns, f"explain of {n:,} rows x {n_columns:,} columns", "pass fewer rows")
 
 
 def pick_scores(scores: NDArray, codes: NDArray[np.int64]) -> NDArray:

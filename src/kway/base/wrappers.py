@@ -23,6 +23,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from kway import validation
 from kway.base.class_rows import best_of_table
 from kway.base.classifier import Classifier, on_own_threads
 from kway.errors import InputError, KindError, ModelFileError
@@ -58,6 +59,14 @@ def innermost(model: Any) -> Any:
     """Return the innermost estimator; the model itself if it contains none."""
     *_, inner = layers(model)
     return inner
+
+
+def checked_classifier(estimator: Any, what: str) -> Any:
+    """Return an unfitted classifier; raise InputError if it is none."""
+    methods = ("fit", "predict", "get_params")
+    if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in methods):
+        raise InputError(f"{what} must be a classifier with fit and predict, got {estimator!r:.100}")
+    return estimator
 
 
 class PassesRowsOn(Classifier):
@@ -106,11 +115,7 @@ class EstimatorInside(PassesRowsOn):
 
     def _fresh(self) -> Any:
         """Return an unfitted copy of the estimator."""
-        estimator = self._unfitted()
-        methods = ("fit", "predict", "get_params")
-        if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in methods):
-            raise InputError(f"estimator must be a classifier with fit and predict, got {estimator!r:.100}")
-        return clone(estimator)
+        return clone(checked_classifier(self._unfitted(), "estimator"))
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return which arguments of `fit` go to the estimator, for scikit-learn's metadata routing.
@@ -133,15 +138,12 @@ class EstimatorInside(PassesRowsOn):
         inner = self._unfitted()
         if list(params) != ["sample_weight"]:
             raise KindError(f"{type(self).__name__}.fit accepts X, y and sample_weight, got {', '.join(params)} too")
-        if not (isinstance(inner, EstimatorInside) or has_fit_parameter(inner, "sample_weight")):
+        if not (isinstance(inner, PassesRowsOn) or has_fit_parameter(inner, "sample_weight")):
             raise KindError(
                 f"{type(inner).__name__} does not accept sample_weight; omit it, or use an estimator that does, "
                 "such as SoftmaxClassifier"
             )
-        weight = np.asarray(params["sample_weight"])
-        if weight.shape not in ((), (n,)):
-            raise InputError(f"sample_weight has shape {weight.shape}, expected ({n},); give every row one weight")
-        return {"sample_weight": np.broadcast_to(weight, (n,))}
+        return {"sample_weight": validation.weights(params["sample_weight"], np.empty((n, 0)))}
 
     def _adopt(self, fitted: Any, source: Any = None) -> None:
         """Store a fitted estimator; the features are those of `source`, or of the estimator if None."""

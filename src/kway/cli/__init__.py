@@ -11,7 +11,7 @@ inspect.py          the command inspect
 suggest.py          the command suggest
 saved_model.py      the commands evaluate, explain, neighbors and info
 plan.py, data.py, cluster.py, warmup.py    one command each
-multilabel.py       what fit, predict and evaluate do with several labels per row
+multilabel.py       what fit and evaluate print for several labels per row
 model_rows.py       DATA for a saved model
 options.py          options that several commands share
 output.py           JSON, text, tables and the live view

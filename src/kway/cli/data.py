@@ -63,7 +63,6 @@ def export(
 
     Example: kway data export iris --out iris.csv
     """
-    from kway.cli.options import as_usage
     from kway.errors import UsageError
     from kway.tables.labeled_rows import number_rows
     from kway.tables.outputs import Output, check_places, is_empty
@@ -74,8 +73,7 @@ def export(
         raise UsageError(f"--part must be one of {', '.join(parts)}, got {part!r}")
     as_npz = out.name.lower().endswith(".npz")
     if not as_npz:
-        with as_usage():
-            format_of(out)
+        format_of(out)
     check_places([Output("--out", out, "file", is_empty)], {"DATA": name}, force)
     rows = read_rows(name, reading)
     if as_npz:

@@ -158,24 +158,12 @@ def show_comparison(result: dict[str, Any], verbose: bool) -> None:
         for model, why in skipped.items():
             say(f"{model}: not run, {safe(why)}.")
     elif stopped or skipped:
-        say(f"{_left_out(len(stopped), len(skipped))}; --verbose lists them.")
+        numbers = {"stopped early": len(stopped), "not run": len(skipped)}
+        parts = [f"{count(n, 'family')} {what}" for what, n in numbers.items() if n]
+        say(f"{', '.join(parts)}; --verbose lists them.")
     for note in result["notes"]:
         if note not in data["notes"]:  # column_lines has printed those
             say_note(note)
-
-
-def _left_out(stopped: int, skipped: int) -> str:
-    """Return how many families did not finish.
-
-    >>> _left_out(7, 4), _left_out(0, 1)
-    ('7 families were stopped early, 4 were not run', '1 family was not run')
-    """
-    parts = []
-    if stopped:
-        parts.append(f"{count(stopped, 'family')} {'was' if stopped == 1 else 'were'} stopped early")
-    if skipped:
-        parts.append(f"{skipped if stopped else count(skipped, 'family')} {'was' if skipped == 1 else 'were'} not run")
-    return ", ".join(parts)
 
 
 def _show_leaderboard(

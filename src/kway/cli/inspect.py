@@ -13,7 +13,7 @@ from kway.tables.read_options import ReadOptions
 from kway.text_tables import count
 
 if TYPE_CHECKING:
-    from kway.auto.inspection import Inspection
+    from kway.auto.wrong_labels import Inspection
 
 
 @with_options
@@ -57,7 +57,7 @@ def inspect(
 
     Example: kway inspect offers.csv --target kind -o wrong.csv
     """
-    from kway.auto.inspection import COLUMNS, inspect_rows
+    from kway.auto.wrong_labels import COLUMNS, inspect_rows
     from kway.errors import UsageError
     from kway.tables.sources.writing import write_columns
 
@@ -81,7 +81,7 @@ def inspect(
 
 def _by(model: str, data: str, reading: ReadOptions, options: FitOptions, rows: int | None) -> Inspection:
     """Inspect DATA by a saved model."""
-    from kway.auto.inspection import inspect_by
+    from kway.auto.wrong_labels import inspect_by
     from kway.cli.model_rows import read_all
 
     fitted, found = read_all(model, data, reading, needs_labels=True, embed=options.embed)
@@ -91,7 +91,7 @@ def _by(model: str, data: str, reading: ReadOptions, options: FitOptions, rows: 
 
 def show_inspection(inspection: Inspection, max_lines: int = 20) -> None:
     """Print how many rows have which problem, and the most suspicious labels."""
-    from kway.auto.inspection import SUSPECT_COLUMNS, suspect_line
+    from kway.auto.wrong_labels import SUSPECT_COLUMNS, suspect_line
 
     facts = inspection.summary()
     for note in facts["notes"]:

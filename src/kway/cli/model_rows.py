@@ -154,16 +154,13 @@ def load_model(path: str, embed: str | None = None) -> Any:
 
 
 def _in_training_format(required: RowRequirements, notes: Any) -> RowRequirements:
-    """Add the format of the training file (separator, decimal mark, date formats) from the notes of the model."""
+    """Add the format of the training file, such as its separator, from the notes of the model."""
     from kway.tables.read_options import ReadOptions, TextForm
 
     try:
         form = TextForm(**notes["form"]) if "form" in notes else required.form
         ReadOptions().in_form(form)  # checks it
-        written = {str(c): str(how) for c, how in notes.get("written", {}).items()}
-        known = {c: how for c, how in written.items() if how in (".", ",") or "%" in how}
-        earlier = required.earlier._replace(formats={**required.earlier.formats, **known})
-        return required._replace(form=form, earlier=earlier, id=notes.get("id"))
+        return required._replace(form=form, id=notes.get("id"))
     except (TypeError, KeyError, AttributeError, ValueError):  # notes that kway did not write
         return required
 

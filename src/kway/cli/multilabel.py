@@ -1,13 +1,11 @@
-"""What `kway fit`, `kway predict` and `kway evaluate` print and write for models with several labels per row."""
+"""What `kway fit` and `kway evaluate` print for models with several labels per row."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from kway.cli.fit_output import data_facts
 from kway.cli.output import emit_json, safe, say, say_note, show_table
 from kway.text_tables import clipped, count
 
@@ -17,7 +15,9 @@ if TYPE_CHECKING:
 
 def multilabel_facts(result: MultilabelResult) -> dict[str, Any]:
     """Return what `kway fit --json` prints, without the names of the files."""
-    data, best = result.data, result.comparison.best
+    best = result.comparison.best
+    data = data_facts(result.data, result.model.estimator_.n_features_in_, len(result.model.classes_))
+    data["labels"] = data.pop("classes")
     return {
         "best": best.model,
         "setting": dict(best.setting),
@@ -27,15 +27,7 @@ def multilabel_facts(result: MultilabelResult) -> dict[str, Any]:
         "baseline": result.baseline,
         "notes": list(result.notes),
         "seconds": result.seconds,
-        "data": {
-            "name": data.name,
-            "train_rows": data.n,
-            "test_rows": len(data.test_y),
-            "test_part": data.test_part,
-            "features": result.model.estimator_.n_features_in_,
-            "labels": len(result.model.classes_),
-            "notes": list(data.notes),
-        },
+        "data": data,
     }
 
 
@@ -87,19 +79,3 @@ def evaluate_label_sets(fitted: Any, blocks: Any, name: str, skipped: list[str],
         emit_json({**vars(scores), "skipped": skipped})
     else:
         show_set_scores(scores, f"rows of {name}")
-
-
-def predicted_sets(model: Any, X: Any, topk: int | None, proba: bool, as_lists: bool) -> dict[str, NDArray]:
-    """Return the columns `prediction` (lists, or text with the separator), label_1, score_1, ... and p_LABEL."""
-    inner, p = model.estimator_, model.predict_proba(X)
-    columns: dict[str, Any] = {"prediction": inner.labels_of(p)}
-    if not as_lists:
-        columns["prediction"] = np.array([inner.sep.join(labels) for labels in columns["prediction"]])
-    if topk is not None:
-        order = np.argsort(-p, axis=1, kind="stable")[:, :topk]
-        for j in range(order.shape[1]):
-            columns[f"label_{j + 1}"] = inner.classes_[order[:, j]]
-            columns[f"score_{j + 1}"] = p[np.arange(len(p)), order[:, j]]
-    if proba:
-        columns |= {f"p_{label}": p[:, j] for j, label in enumerate(inner.classes_.tolist())}
-    return columns

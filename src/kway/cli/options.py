@@ -21,7 +21,6 @@ import typer
 
 from kway.auto.fit_options import FitOptions
 from kway.declared_options import flag_of, options_of
-from kway.errors import InputError, UsageError
 from kway.tables.read_options import ReadOptions
 
 
@@ -179,17 +178,6 @@ def with_flags(text: str, first: bool = False) -> str:
     return text + (f" ({', '.join(named)})" if named else "")
 
 
-@contextmanager
-def as_usage() -> Iterator[None]:
-    """Raise an InputError of the code inside as bad usage, whose exit code is 2."""
-    try:
-        yield
-    except UsageError:
-        raise
-    except InputError as error:
-        raise UsageError(str(error)) from error
-
-
 def check_rows_file(
     out: Path, what: str, columns: Sequence[str], inputs: Mapping[str, str | Path | None], force: bool
 ) -> None:
@@ -197,8 +185,7 @@ def check_rows_file(
     from kway.tables.outputs import Output, check_places, has_columns
     from kway.tables.sources.writing import format_of
 
-    with as_usage():
-        format_of(out)
+    format_of(out)
     check_places([Output("--out", out, what, lambda path: has_columns(path, columns))], inputs, force)
 
 

@@ -2,34 +2,29 @@
 
 If the program that reads stdout ends early, as `head` does, or the disk is full, kway stops printing but finishes its
 work and writes its files. Control characters in names and labels are escaped, so that data cannot control a terminal.
-If a stream cannot encode a character (PYTHONIOENCODING=ascii, old terminals), the nearest ASCII character is printed.
+If a stream cannot encode a character (PYTHONIOENCODING=ascii, old terminals), a question mark is printed.
 """
 
 from __future__ import annotations
 
-import codecs
-import dataclasses
 import json
-import math
 import os
 import re
 import sys
 import textwrap
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedIOBase
 from typing import Any, BinaryIO
 
 from kway.progress import News, watched
-from kway.text_tables import printable
+from kway.text_tables import plain, printable
 
 
 def emit_json(value: Any) -> None:
     """Print `value` as one JSON object on one line."""
     try:
-        sys.stdout.write(json.dumps(plain(value), allow_nan=False) + "\n")
-        sys.stdout.flush()
+        print(json.dumps(plain(value), allow_nan=False), flush=True)
     except OSError as error:
         lose_output(error)
 
@@ -57,23 +52,6 @@ def silence_stdout() -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON types: arrays as lists, infinity and NaN as null, other objects as text."""
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if hasattr(value, "tolist"):  # numpy arrays and scalars
-        return plain(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return repr(value)
-    return str(value)
 
 
 def safe(text: object) -> str:
@@ -256,30 +234,9 @@ class TerminalBytes(BufferedIOBase):
 
 # ---- streams that cannot encode every character
 
-_ASCII = {
-    "–": "-", "—": "-", "…": "...", "±": "+-", "µ": "u", "×": "x", "·": ".", "≥": ">=", "≤": "<=", "→": "->",
-    "“": '"', "”": '"', "‘": "'", "’": "'", "\N{NO-BREAK SPACE}": " ", "\N{MINUS SIGN}": "-",
-    "▁": "_", "▂": ".", "▃": ":", "▄": "-", "▅": "=", "▆": "+", "▇": "*", "█": "#",
-    "━": "-", "─": "-", "╸": "-", "╺": "-", "│": "|", "•": "*",
-}  # fmt: skip
-_ERRORS = "kway-ascii"
-
-
-def to_ascii(text: str) -> str:
-    """Return a text in ASCII: symbols are spelled, accents removed, and other characters replaced by ?."""
-    spelled = unicodedata.normalize("NFKD", "".join(_ASCII.get(c, c) for c in text))
-    return "".join(c if ord(c) < 128 else "" if unicodedata.combining(c) else "?" for c in spelled)
-
-
-def _encoding_error(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    return to_ascii(error.object[error.start : error.end]), error.end
-
 
 def allow_any_character(*streams: Any) -> None:
-    """Make these streams replace characters that they cannot encode, instead of raising."""
-    codecs.register_error(_ERRORS, _encoding_error)
+    """Make these streams print a question mark for a character that they cannot encode, instead of raising."""
     for stream in streams:
-        if hasattr(stream, "reconfigure") and not (stream.encoding or "").lower().startswith("utf"):
-            stream.reconfigure(errors=_ERRORS)
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")

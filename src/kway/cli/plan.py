@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kway.cli.options import JsonOption, as_usage, with_options
+from kway.cli.options import JsonOption, with_options
 from kway.cli.output import emit_json, safe, say, show_table
-from kway.errors import UsageError
+from kway.errors import InputError, UsageError
 from kway.tables.read_options import ReadOptions
 
 if TYPE_CHECKING:
@@ -66,11 +66,13 @@ def plan(
 
     sizes = (samples, features, classes)
     size = _size(data, sizes, density, reading)
-    with as_usage():
+    try:
         found = make_plan(
             size.n, size.d, size.K, n_neighbors=neighbors, density=size.density, dtype=dtype, memory=memory,
             machines=machines,
         )  # fmt: skip
+    except InputError as error:
+        raise UsageError(str(error)) from error
     if json:
         emit_json(found.facts())
     else:

@@ -24,7 +24,6 @@ from kway.cli.options import (
     JsonOption,
     ModelArgument,
     RowsArgument,
-    as_usage,
     flag,
     on_cluster,
     with_options,
@@ -153,8 +152,7 @@ def _checked_format(
     from kway.tables.outputs import Output, check_places, is_predictions
     from kway.tables.sources.writing import format_of
 
-    with as_usage():
-        output_format = format_of(Path("stdout.csv") if out is None else out, format)
+    output_format = format_of(Path("stdout.csv") if out is None else out, format)
     if out is not None:
         is_ours = partial(is_predictions, kept=_kept_columns(str(inputs["MODEL"]), reading))
         check_places([Output("--out", out, "file of these predictions", is_ours)], inputs, force)
@@ -215,12 +213,11 @@ def kept_names(kept: list[str], predicted: Container[str]) -> dict[str, str]:
 
 def predictions(model: Any, X: Any, topk: int | None, proba: bool, as_lists: bool = False) -> dict[str, NDArray]:
     """Return the columns `prediction`, label_1, score_1, ... (topk) and p_CLASS (proba)."""
-    from kway.cli.multilabel import predicted_sets
+    import numpy as np
+
     from kway.confidence.costs import decides_by_cost
     from kway.pipelines import label_separator
 
-    if label_separator(model) is not None:
-        return predicted_sets(model, X, topk, proba, as_lists)
     if proba and not hasattr(model, "predict_proba"):
         raise InputError(f"{type(model).__name__} gives no probabilities; leave out --proba, or use --topk for scores")
     columns: dict[str, NDArray] = {}
@@ -234,7 +231,11 @@ def predictions(model: Any, X: Any, topk: int | None, proba: bool, as_lists: boo
         if "prediction" not in columns:
             columns["prediction"] = model.predict(X) if decides_by_cost(model) else model.classes_[p.argmax(axis=1)]
         columns |= {f"p_{label}": p[:, j] for j, label in enumerate(model.classes_.tolist())}
-    return {**(columns or {"prediction": model.predict(X)}), **_abstention_columns(model, X)}
+    sep = label_separator(model)
+    if sep is None:
+        return {**(columns or {"prediction": model.predict(X)}), **_abstention_columns(model, X)}
+    sets = model.predict(X)
+    return columns | {"prediction": sets if as_lists else np.array([sep.join(labels) for labels in sets])}
 
 
 def _abstention_columns(model: Any, X: Any) -> dict[str, NDArray]:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kway.cli.options import EmbedOption, ForceOption, JsonOption, ModelArgument, RowsArgument, flag, with_options
-from kway.cli.output import emit_json, format_number, plain, safe, say, say_note, show_table, terminal_width
+from kway.cli.output import emit_json, format_number, safe, say, say_note, show_table, terminal_width
 from kway.errors import UsageError
 from kway.tables.read_options import ReadOptions
-from kway.text_tables import clipped, one_line
+from kway.text_tables import clipped, one_line, plain
 
 if TYPE_CHECKING:
     from kway.auto.drift import Drift

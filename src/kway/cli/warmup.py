@@ -15,9 +15,9 @@ from kway.cli.output import emit_json, live_view, say
 
 def kernels_are_compiled() -> bool:
     """Return whether the folder of compiled kernels contains any."""
-    from kway.kernels.linear.fused import fused_softmax  # a kernel that nearly every comparison uses
+    from kway.kernels.linear.fused import fused_losses  # a kernel that nearly every comparison uses
 
-    stats = getattr(fused_softmax, "stats", None)
+    stats = getattr(fused_losses, "stats", None)
     if stats is None:  # NUMBA_DISABLE_JIT
         return True
     return stats.cache_path is not None and any(Path(stats.cache_path).glob("*.nbi"))

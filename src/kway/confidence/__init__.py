@@ -18,11 +18,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kway.confidence.reliability import (  # not lazy: also the name of a module
-    Reliability,
-    expected_calibration_error,
-    reliability,
-)
+from kway.confidence.reliability import Reliability as Reliability
+from kway.confidence.reliability import expected_calibration_error as expected_calibration_error
+from kway.confidence.reliability import reliability as reliability  # not lazy: also the name of a module
 from kway.lazy_names import lazy_names
 
 _HOME = {
@@ -37,27 +35,16 @@ _HOME = {
     "TemperatureScaledClassifier": "temperature",
 }
 
-__all__ = [
-    "BlendClassifier",
-    "ConformalClassifier",
-    "CoverageGuarantee",
-    "FalseAccepts",
-    "HierarchicalConformalClassifier",
-    "OpenSetClassifier",
-    "OpenSetGuarantee",
-    "PredictionSets",
-    "Reliability",
-    "TemperatureScaledClassifier",
-    "expected_calibration_error",
-    "reliability",
-]
+if TYPE_CHECKING:  # "as" tells type checkers that the names are public
+    from kway.confidence.blend import BlendClassifier as BlendClassifier
+    from kway.confidence.conformal import ConformalClassifier as ConformalClassifier
+    from kway.confidence.conformal import CoverageGuarantee as CoverageGuarantee
+    from kway.confidence.conformal import PredictionSets as PredictionSets
+    from kway.confidence.hierarchy import HierarchicalConformalClassifier as HierarchicalConformalClassifier
+    from kway.confidence.impostors import FalseAccepts as FalseAccepts
+    from kway.confidence.openset import OpenSetClassifier as OpenSetClassifier
+    from kway.confidence.openset import OpenSetGuarantee as OpenSetGuarantee
+    from kway.confidence.temperature import TemperatureScaledClassifier as TemperatureScaledClassifier
 
-if TYPE_CHECKING:
-    from kway.confidence.blend import BlendClassifier
-    from kway.confidence.conformal import ConformalClassifier, CoverageGuarantee, PredictionSets
-    from kway.confidence.hierarchy import HierarchicalConformalClassifier
-    from kway.confidence.impostors import FalseAccepts
-    from kway.confidence.openset import OpenSetClassifier, OpenSetGuarantee
-    from kway.confidence.temperature import TemperatureScaledClassifier
-
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__getattr__, __dir__, __all__ = lazy_names(__name__, _HOME)
+__all__ += ["Reliability", "expected_calibration_error", "reliability"]

@@ -20,8 +20,8 @@ References
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -34,7 +34,7 @@ from kway import validation
 from kway.base.class_rows import lift_winners
 from kway.base.classifier import Classifier, has_contributions, on_own_threads
 from kway.base.contributions import Parts, background_sample, check_room, pick_scores, shapley
-from kway.base.wrappers import PassesRowsOn, pack_inside, unpack_inside
+from kway.base.wrappers import PassesRowsOn, checked_classifier, pack_inside, unpack_inside
 from kway.confidence.splits import (
     LabeledRows,
     Split,
@@ -53,7 +53,7 @@ from kway.confidence.temperature import (
     score_held_out,
 )
 from kway.errors import CombinationError, InputError
-from kway.labels import Labels, refuse_one_class
+from kway.labels import refuse_one_class
 from kway.measures import MIN_PROBABILITY
 from kway.parameters import checked_rng
 from kway.pipelines import FeaturedClassifier
@@ -106,6 +106,11 @@ def log_probabilities(p: NDArray) -> NDArray[np.float64]:
     """Return log p (n, K), where p is raised to at least MIN_PROBABILITY and normalized."""
     bounded = np.maximum(p, MIN_PROBABILITY, dtype=np.float64)
     return np.log(bounded / bounded.sum(axis=1, keepdims=True))
+
+
+def pool_probabilities(weights: Iterable[float], tables: Iterable[NDArray]) -> NDArray[np.float64]:
+    """Return the probabilities (n, K) of a blend from those of its members."""
+    return softmax(np.asarray(sum(weight * log_probabilities(table) for weight, table in zip(weights, tables))))
 
 
 def _minimize(logs: NDArray, codes: NDArray[np.int64], share: NDArray, lower: float = 0.0) -> NDArray[np.float64]:
@@ -237,6 +242,9 @@ class BlendClassifier(PassesRowsOn):
     estimators_: list[Any]
     reasons_: dict[str, Any] | None = None  # what counts for each class, as `kway.fit` measured it
     _background: dict[int, NDArray | None]  # training rows per member without an explanation of its own, if known
+    _dropped_refuses_nan: bool = False  # whether NaN was refused in fit by a member that the blend dropped
+
+    __metadata_request__fit: ClassVar = {"sample_weight": None}  # scikit-learn does not see it in the signature of fit
 
     def __init__(
         self, estimators: Any = None, cv: Any = 5, n_jobs: int | None = None, random_state: Any = None
@@ -307,42 +315,43 @@ class BlendClassifier(PassesRowsOn):
         rows = check_rows(type(self).__name__, self._passed(X), y)
         refuse_one_class(rows.labels, type(self).__name__)
         weight = _sample_weight(fit_params, members, len(rows.labels.codes))
-        at, held_out = self._held_out(members, rows, weight)
+        rows = rows if weight is None else rows._replace(params={"sample_weight": weight})
+        at, held_out = self._held_out(members, rows)
         codes = rows.labels.codes[at]
         tables = [each.probabilities() for each in held_out]
         weights = learn_weights(tables, codes, None if weight is None else weight[at])
         fitted = [
-            held.with_probabilities(_fit(member, rows, weight)) if member_weight else None
+            held.with_probabilities(rows.fit(clone(member.estimator))) if member_weight else None
             for member, held, member_weight in zip(members, held_out, weights)
         ]
         self._set_members(rows.labels.classes, [member.name for member in members], fitted, weights, rows.X)
+        dropped = [member.estimator for member, kept in zip(members, fitted) if kept is None]
+        self._dropped_refuses_nan = any(_refuses_nan(estimator) for estimator in dropped)
         return self
 
     def _members(self) -> list[Member]:
         return _named(_default_members() if self.estimators is None else self.estimators)
 
-    def _held_out(
-        self, members: list[Member], rows: LabeledRows, weight: NDArray | None
-    ) -> tuple[NDArray[np.int64], list[HeldOut]]:
+    def _held_out(self, members: list[Member], rows: LabeledRows) -> tuple[NDArray[np.int64], list[HeldOut]]:
         """Return row numbers (n,), and the probabilities or scores (n, K) of each member, fitted without these rows."""
         codes, classes = rows.labels.codes, rows.labels.classes
         rng = checked_rng(0 if self.random_state is None else self.random_state)
         splits = make_splits(self.cv, rows.X, codes, rng)
         sources = [LOGS] * len(members)
 
-        def score(split: Split) -> list[NDArray[np.float64]]:
+        def score(split: Split) -> NDArray[np.float64]:
             check_classes_in_training(codes, split, classes)
-            train, held_out = split
-            train_rows = LabeledRows(take_rows(rows.X, train), Labels(classes, codes[train]))
-            held_out_rows, tables = take_rows(rows.X, held_out), []
+            train_rows, held_out_rows, tables = rows.take(split.train), take_rows(rows.X, split.held_out), []
             for j, member in enumerate(members):
-                fitted = _fit(member, train_rows, None if weight is None else weight[train])
+                fitted = train_rows.fit(clone(member.estimator))
                 sources[j] = _source(member.name, fitted)
-                tables.append(score_blocks(fitted, held_out_rows, sources[j], len(held_out)))
-            return tables
+                tables.append(score_blocks(fitted, held_out_rows, sources[j], len(split.held_out)))
+            return np.stack(tables, axis=1)
 
-        at, tables = score_held_out(splits, [len(classes)] * len(members), rng, score)
-        return at, [HeldOut(table, codes[at], source) for table, source in zip(tables, sources)]
+        at, scores = score_held_out(splits, (len(members), len(classes)), rng, score)
+        weight = rows.params.get("sample_weight")
+        weights = None if weight is None else weight[at]
+        return at, [HeldOut(scores[:, j], codes[at], source, weights) for j, source in enumerate(sources)]
 
     def _set_members(
         self, classes: NDArray, names: Sequence[str], estimators: Sequence[Any], weights: NDArray, rows: Any
@@ -377,6 +386,13 @@ class BlendClassifier(PassesRowsOn):
         if isinstance(X, Mapping | list) and is_table(X) and not sp.issparse(X):  # DOK matrices are dicts
             return as_table(X)
         return np.asarray(X) if isinstance(X, list | tuple) else X
+
+    def _rows(self, X: Any) -> Any:
+        """Return X in the form that the members accept; refuse NaN in an array if a dropped member would refuse it."""
+        rows = super()._rows(X)
+        if self._dropped_refuses_nan and isinstance(rows, np.ndarray) and rows.dtype.kind == "f":
+            validation.plain_rows(rows)
+        return rows
 
     def _scores(self, rows: Any) -> NDArray[np.float64]:
         """Return log p (n, K)."""
@@ -460,10 +476,12 @@ class BlendClassifier(PassesRowsOn):
             manifests.append(manifest)
             arrays |= member_arrays
         facts = {"members": manifests, "names": self.names_, "weights": self.weights_.tolist()}
+        facts["dropped_refuses_nan"] = self._dropped_refuses_nan
         return facts | ({} if self.reasons_ is None else {"reasons": self.reasons_}), arrays
 
     def _restore(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
         self.names_, self.weights_ = list(facts["names"]), np.array(facts["weights"], np.float64)
+        self._dropped_refuses_nan = facts["dropped_refuses_nan"]
         self.estimators_ = [
             unpack_inside(f"members.{j}.", manifest, arrays) for j, manifest in enumerate(facts["members"])
         ]
@@ -496,9 +514,7 @@ def _named(estimators: Any) -> list[Member]:
     members = list[Member]()
     for each in estimators:
         name, estimator = each if isinstance(each, tuple) and len(each) == 2 else (type(each).__name__, each)
-        has_methods = all(hasattr(estimator, method) for method in ("fit", "predict", "get_params"))
-        if isinstance(estimator, type) or not has_methods:
-            raise InputError(f"member {name!r} must be a classifier with fit and predict, got {estimator!r:.100}")
+        checked_classifier(estimator, f"member {name!r}")
         taken = [member.name for member in members]
         if name in taken and isinstance(each, tuple):
             raise InputError(f"two members have the name {name!r}; give each member its own name")
@@ -506,11 +522,9 @@ def _named(estimators: Any) -> list[Member]:
     return members
 
 
-def _fit(member: Member, rows: LabeledRows, weight: NDArray | None) -> Any:
-    """Return a copy of a member, fitted to these rows."""
-    y = rows.labels.classes[rows.labels.codes]
-    weights = {} if weight is None else {"sample_weight": weight}
-    return clone(member.estimator).fit(rows.X, y, **weights)
+def _refuses_nan(estimator: Any) -> bool:
+    """Return whether the fit of an estimator raises an error for NaN in an array; features accept missing values."""
+    return not isinstance(estimator, FeaturedClassifier) and not get_tags(estimator).input_tags.allow_nan
 
 
 def _source(name: str, fitted: Any) -> str:

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from kway.confidence.known_scores import Scorer
 from kway.confidence.splits import ROUNDING, LabeledRows, hold_out
-from kway.labels import Labels
 from kway.rows.blocks import SAMPLE_ROWS, take_rows
 
 CONFIDENCE = 0.95  # confidence level of the bound on false accepts, as usual in statistics
@@ -144,9 +143,9 @@ class ImpostorStudy:
         """
         split = hold_out(self.rows.labels.codes[known], _HELD_OUT, self.rng)
         held_out = known[split.held_out]
-        train = self.rows.take(known[split.train])
-        present, codes = np.unique(train.labels.codes, return_inverse=True)
-        estimator = self.fit(train._replace(labels=Labels(train.labels.classes[present], codes)))
+        train_rows = known[split.train]
+        train = self.rows.take(train_rows)._replace(labels=self.rows.labels.at(train_rows))
+        estimator = self.fit(train)
         X_held_out = take_rows(self.rows.X, self._sample(held_out))
         if len(classes) > SAMPLE_ROWS:
             sample = self._sample(np.arange(len(classes)))

@@ -19,7 +19,6 @@ References
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,9 +32,9 @@ from kway.base.wrappers import pack_inside, unpack_inside
 from kway.errors import InputError
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective import Objective
+from kway.linear.path import RidgePath
 from kway.linear.penalties import Penalty
-from kway.linear.solvers.base import Carry, Control
-from kway.linear.solvers.registry import prepare
+from kway.linear.solvers.base import Control
 from kway.neighbors import NeighborsClassifier
 from kway.parameters import check_parameters, one_of
 from kway.probabilities import sigmoid
@@ -223,9 +222,8 @@ def as_lists(y: Any, sep: str) -> list[list[str]]:
 
 
 class LinearPath:
-    """Logistic regression of each label against the rest, for several alphas.
+    """Logistic regression of each label against the rest; call `fit` from the largest alpha to the smallest.
 
-    Each call of `fit` starts from the solution of the last one, so call it from the largest alpha to the smallest.
     Labels that no row has, or that all rows have, get zero weights and the logit of their base rate as bias.
     """
 
@@ -233,28 +231,19 @@ class LinearPath:
         counts = Y.sum(axis=0)
         self.rates = base_rates(Y)
         self.shape = (Y.shape[1], X.shape[1])
-        self.tol = tol
         self.learned = np.flatnonzero((counts > 0) & (counts < len(Y)))  # the others have no finite optimum
         soft = np.ascontiguousarray(Y[:, self.learned], dtype=X.dtype)
         targets = Targets(np.zeros(len(Y), np.int64), soft)
-        loss = LOSSES["logistic"].columns
-        self.objective = Objective(X, targets, len(self.learned), loss, Penalty(), True, None)
-        self.carry = Carry()
-        self.task: Any = None
-        self.theta: NDArray | None = None
+        objective = Objective(X, targets, len(self.learned), LOSSES["logistic"].columns, Penalty())
+        self.path = RidgePath(objective, Control(tol=tol))
 
     def fit(self, alpha: float) -> tuple[NDArray, NDArray]:
         """Return weights (K, d) and biases (K,)."""
-        weights = np.zeros(self.shape, self.objective.rows.dtype)
+        weights = np.zeros(self.shape, self.path.objective.rows.dtype)
         biases = logit(self.rates).astype(weights.dtype)
         if len(self.learned):
-            if self.task is None:
-                self.task = prepare(replace(self.objective, penalty=Penalty(ridge=alpha)), "auto")
-            task = self.task.with_ridge(alpha)
-            control = Control(tol=self.tol, carry=self.carry)
-            self.theta = task.solve(task.start(self.theta, control.rng), control).theta
-            weights[self.learned] = self.theta[:, :-1]
-            biases[self.learned] = self.theta[:, -1]
+            theta = self.path.fit(alpha).theta
+            weights[self.learned], biases[self.learned] = theta[:, :-1], theta[:, -1]
         return weights, biases
 
 

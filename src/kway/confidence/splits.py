@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kway.base.wrappers import EstimatorInside
 from kway.errors import InputError, KindError
-from kway.labels import Labels, encode, encode_as
+from kway.labels import Labels, check_given, check_length, encode, encode_as
 from kway.memory import BLOCK_BYTES, rows_per_block
 from kway.parameters import between, checked_rng, whole
 from kway.rows.blocks import count_rows, split_rows, take_rows
@@ -133,7 +133,12 @@ def make_folds(codes: NDArray[np.int64], n_folds: int, rng: np.random.RandomStat
     fold[order] = np.arange(len(codes)) % n_folds
     counts = np.bincount(codes)
     fold[counts[codes] < 2] = -1
-    return [Split(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(n_folds)]
+    return splits_of(fold)
+
+
+def splits_of(folds: NDArray[np.int64]) -> list[Split]:
+    """Return one split per fold, from the fold of each row (n,); rows of fold -1 are only learned from."""
+    return [Split(np.flatnonzero(folds != f), np.flatnonzero(folds == f)) for f in range(int(folds.max()) + 1)]
 
 
 class LabeledRows(NamedTuple):
@@ -150,6 +155,10 @@ class LabeledRows(NamedTuple):
         some = {name: take_rows(value, positions) if of_rows[name] else value for name, value in self.params.items()}
         return LabeledRows(take_rows(self.X, positions), labels, some)
 
+    def fit(self, estimator: Any) -> Any:
+        """Fit an estimator to the rows, and return it."""
+        return estimator.fit(self.X, self.labels.classes[self.labels.codes], **self.params)
+
 
 def _length(value: Any) -> int | None:
     return len(value) if hasattr(value, "__len__") and not isinstance(value, str) else None
@@ -157,19 +166,14 @@ def _length(value: Any) -> int | None:
 
 def check_rows(who: str, X: Any, y: Any, to_labels: Callable[[Any], Labels] = encode) -> LabeledRows:
     """Return rows in any form that can be indexed, with as many labels."""
-    if y is None:
-        raise InputError(f"{who} requires y to be passed, but the target y is None; pass one label per row")
+    check_given(y, who)
     X = on_host(X)
     labels = to_labels(on_host(y))
     try:
         n = count_rows(X)
     except TypeError as error:
         raise KindError(f"X must be rows that can be counted and indexed; {error}") from error
-    if n != len(labels.codes):
-        raise InputError(
-            f"Found input variables with inconsistent numbers of samples: X has {n} rows, y has "
-            f"{len(labels.codes)}; pass one label per row"
-        )
+    check_length(labels, n)
     return LabeledRows(indexable(X)[0], labels)
 
 
@@ -224,7 +228,7 @@ class ConfidenceWrapper(EstimatorInside):
 
     def _fit_copy(self, rows: LabeledRows) -> Any:
         """Return a copy of the estimator, fitted on these rows."""
-        return self._fresh().fit(rows.X, rows.labels.classes[rows.labels.codes], **rows.params)
+        return rows.fit(self._fresh())
 
     def _fit_and_hold_out(self, rows: LabeledRows, rng: np.random.RandomState) -> LabeledRows:
         """Fit a copy of the estimator on a part of the rows and return the others; all rows if it is prefit."""

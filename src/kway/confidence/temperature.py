@@ -24,6 +24,7 @@ the end of the searched interval.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -169,12 +170,11 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
         """Return scores or probabilities (m, K) of held-out rows, or of a sample of them, and their classes (m,)."""
         codes, width = rows.labels.codes, len(rows.labels.classes)
 
-        def score(split: Split) -> list[NDArray[np.float64]]:
+        def score(split: Split) -> NDArray[np.float64]:
             estimator = self.estimator_ if self._is_prefit() else self._fit_copy(rows.take(split.train))
-            held_out = split.held_out
-            return [score_blocks(estimator, take_rows(rows.X, held_out), source, len(held_out))]
+            return score_blocks(estimator, take_rows(rows.X, split.held_out), source, len(split.held_out))
 
-        positions, (values,) = score_held_out(self._splits(rows, rng), [width], rng, score)
+        positions, values = score_held_out(self._splits(rows, rng), (width,), rng, score)
         return values, codes[positions]
 
     def _splits(self, rows: LabeledRows, rng: Any) -> list[Split]:
@@ -319,34 +319,19 @@ def score_blocks(estimator: Any, X: Any, source: str, n: int) -> NDArray[np.floa
 
 
 def score_held_out(
-    parts: list[Split], widths: list[int], rng: Any, score: Callable[[Split], list[NDArray[np.float64]]]
-) -> tuple[NDArray[np.int64], list[NDArray[np.float64]]]:
-    """Score the held-out rows of all splits, or a sample of them if their scores would take too much memory.
+    parts: list[Split], shape: tuple[int, ...], rng: Any, score: Callable[[Split], NDArray[np.float64]]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the scored rows (m,) and their scores (m, *shape), from the function `score` of a split.
 
-    Parameters
-    ----------
-    parts : list of Split
-        The splits.
-    widths : list of int
-        Number of columns of each table that `score` returns.
-    rng : RandomState
-        Generator of the sample.
-    score : callable
-        Split -> tables (held-out rows, width), one per entry of `widths`.
-
-    Returns
-    -------
-    positions, tables
-        The scored rows (m,), and the tables (m, width).
+    These are the held-out rows of all splits, or a sample of them if their scores would take too much memory.
     """
-    max_rows = max(1, splits.table_rows(sum(widths)) // max(1, len(parts)))
-    positions, tables = [np.empty(0, np.int64)], [[np.empty((0, width))] for width in widths]
+    max_rows = max(1, splits.table_rows(math.prod(shape)) // max(1, len(parts)))
+    positions, scores = [np.empty(0, np.int64)], [np.empty((0, *shape))]
     for train, held_out in parts:
         sample = held_out if len(held_out) <= max_rows else np.sort(rng.permutation(held_out)[:max_rows])
-        for table, values in zip(tables, score(Split(train, sample))):
-            table.append(values)
         positions.append(sample)
-    return np.concatenate(positions), [np.concatenate(table) for table in tables]
+        scores.append(score(Split(train, sample)))
+    return np.concatenate(positions), np.concatenate(scores)
 
 
 # ---- the optimum

@@ -26,7 +26,7 @@ from kway.kernels.distances import COSINE, DOT, EUCLIDEAN, HAVERSINE, distance
 from kway.kernels.float32 import SUM_ROUNDING
 from kway.kernels.jit import BIG, kernel, strict_kernel
 from kway.kernels.lanes import touch_row
-from kway.kernels.topk import EMPTY, NO_ROW, push, settle, sift, threshold
+from kway.kernels.topk import EMPTY, NO_ROW, push, settle, threshold
 
 
 class CellRows(NamedTuple):
@@ -278,26 +278,6 @@ def measure_rows(code, query, norm, pending, n, table, decoded, distances, ids):
     return count
 
 
-@kernel
-def smallest_keys(line, half, lo, keys, best, pending):
-    """Write the rows of the k smallest keys half[lo + j] - line[j] to `pending`; return how many.
-
-    Their products in `line` are set to -BIG, so that they are not candidates again.
-    """
-    keys[:], best[:] = EMPTY, NO_ROW
-    for j in range(len(line)):
-        key = np.float64(half[lo + j] - line[j])
-        if key < keys[0]:
-            sift(keys, best, key, j)
-    count = 0
-    for j in best:
-        if j != NO_ROW:  # a NaN key, of a row that overflowed, is never among the smallest
-            pending[count] = lo + j
-            line[j] = -BIG
-            count += 1
-    return count
-
-
 @strict_kernel
 def exceeds(value, limit):
     """Return whether value > limit; False for NaN, so that such rows are measured."""
@@ -324,14 +304,9 @@ def offer_cell(code, line, lo, w, queries, table, buffers, distances, ids):
     `cell_buffers`. Returns the number of rows measured in full. Several sketches, and then rows, are prefetched
     together, because waiting for each of them would double the time.
     """
-    decoded, keys, best, pending, candidates = buffers
+    decoded, pending, candidates = buffers
     query, norm, rows, long, half = queries.exact[w], queries.norms[w], table.rows, table.long, table.half
     count, m = 0, 0
-    if distances[0] >= EMPTY:  # measure the most promising rows first, to get a small k-th distance
-        m = smallest_keys(line, half, lo, keys, best, pending)
-        for i in range(m):
-            touch_row(rows, pending[i], 0, rows.strides[0])
-        count, m = measure_rows(code, query, norm, pending, m, table, decoded, distances, ids), 0
     limit = cell_limit(code, distances[0], norm, table.max_norm, table.slack)
     long_limit = sketch_limit(code, distances[0], norm, table.max_norm, table.slack)
     for i in range(candidate_rows(line, half, lo, limit, long, candidates)):
@@ -353,29 +328,18 @@ def offer_cell(code, line, lo, w, queries, table, buffers, distances, ids):
 
 @kernel
 def row_products(rows, query, out):
-    """Compute out (n,) = rows (n, m) times query (m,), four rows at a time; too small for threads of BLAS."""
-    m, full = np.uint64(rows.shape[1]), len(rows) - len(rows) % 4
-    for j in range(0, full, 4):
-        a, b, c, e = rows[j], rows[j + 1], rows[j + 2], rows[j + 3]
-        sa, sb, sc, se = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
-        for t in range(m):
-            sa += query[t] * a[t]
-            sb += query[t] * b[t]
-            sc += query[t] * c[t]
-            se += query[t] * e[t]
-        out[j], out[j + 1], out[j + 2], out[j + 3] = sa, sb, sc, se
-    for j in range(full, len(rows)):
-        total = np.float32(0)
-        for t in range(m):
-            total += query[t] * rows[j, t]
+    """Compute out (n,) = rows (n, m) times query (m,); too small for threads of BLAS."""
+    for j in range(len(rows)):
+        row, total = rows[j], np.float32(0)
+        for t in range(np.uint64(len(row))):
+            total += query[t] * row[t]
         out[j] = total
 
 
 @kernel
-def cell_buffers(k, d, largest):
-    """Allocate a decoded row, keys and rows of the k nearest, pending rows, and candidates of the largest cell."""
-    best = np.empty(k), np.empty(k, np.int64)
-    return np.empty(d, np.float32), *best, np.empty(max(k, MAX_PENDING), np.int64), np.empty(largest, np.int64)
+def cell_buffers(d, largest):
+    """Allocate a decoded row, pending rows, and candidates of the largest cell."""
+    return np.empty(d, np.float32), np.empty(MAX_PENDING, np.int64), np.empty(largest, np.int64)
 
 
 @kernel
@@ -386,7 +350,7 @@ def search_cells(code, starts, cells, pairs, queries, table, tile, distances, id
     largest cell has rows. Returns the number of rows measured in full.
     """
     offsets, short = table.offsets, table.short
-    count, buffers = 0, cell_buffers(distances.shape[1], table.codes.shape[1], len(tile))
+    count, buffers = 0, cell_buffers(table.codes.shape[1], len(tile))
     gathered = np.empty((min(256, len(pairs)), queries.short.shape[1]), np.float32)
     for g in range(len(cells)):
         if cells[g] >= len(offsets) - 1:  # a pair that is left out
@@ -457,7 +421,7 @@ def search_single(code, probes, placed, finder, exact, table, radii, nearest, la
     keys, cells = np.full((q, probes), EMPTY), np.full((q, probes), NO_ROW)
     find_cells(placed, finder, queries, keys, cells)
     count, tile = 0, np.empty((1, largest), np.float32)
-    buffers = cell_buffers(distances.shape[1], table.codes.shape[1], largest)
+    buffers = cell_buffers(table.codes.shape[1], largest)
     for i in range(q):
         square, blur = 0.0, 1e-5 * (queries.norms[i] + table.max_norm) ** 2
         for t in range(m):

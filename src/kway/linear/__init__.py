@@ -32,27 +32,15 @@ _HOME = {
     "SoftmaxClassifier": "named",
 }
 
-__all__ = [
-    "KernelSoftmaxClassifier",
-    "LeastSquaresClassifier",
-    "LinearClassifier",
-    "LogisticClassifier",
-    "NaiveBayesClassifier",
-    "PerceptronClassifier",
-    "SVMClassifier",
-    "SoftmaxClassifier",
-]
+if TYPE_CHECKING:  # "as" tells type checkers that the names are public
+    from kway.linear.classifier import LinearClassifier as LinearClassifier
+    from kway.linear.kernel_softmax import KernelSoftmaxClassifier as KernelSoftmaxClassifier
+    from kway.linear.naive_bayes import NaiveBayesClassifier as NaiveBayesClassifier
+    from kway.linear.named import LeastSquaresClassifier as LeastSquaresClassifier
+    from kway.linear.named import LogisticClassifier as LogisticClassifier
+    from kway.linear.named import PerceptronClassifier as PerceptronClassifier
+    from kway.linear.named import SoftmaxClassifier as SoftmaxClassifier
+    from kway.linear.named import SVMClassifier as SVMClassifier
 
-if TYPE_CHECKING:
-    from kway.linear.classifier import LinearClassifier
-    from kway.linear.kernel_softmax import KernelSoftmaxClassifier
-    from kway.linear.naive_bayes import NaiveBayesClassifier
-    from kway.linear.named import (
-        LeastSquaresClassifier,
-        LogisticClassifier,
-        PerceptronClassifier,
-        SoftmaxClassifier,
-        SVMClassifier,
-    )
-
-__getattr__, __dir__ = lazy_names(__name__, _HOME)  # a node of a cluster that only computes sums loads no estimator
+# lazy, so that a node of a cluster that only computes sums loads no estimator
+__getattr__, __dir__, __all__ = lazy_names(__name__, _HOME)

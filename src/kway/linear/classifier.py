@@ -58,6 +58,12 @@ class ClassRows(NamedTuple):
     b: NDArray
 
 
+def learns_by_epochs(model: LinearClassifier) -> bool:
+    """Check for `available_if` that the model can learn from one epoch of SGD."""
+    model._check_partial_fit()
+    return True
+
+
 class LinearClassifier(Classifier):
     """Linear classifier with any loss, penalty and solver.
 
@@ -273,6 +279,7 @@ class LinearClassifier(Classifier):
         fit_blocks(self, blocks)
         return self
 
+    @available_if(learns_by_epochs)
     @writes
     def partial_fit(
         self, X: Any, y: Any, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
@@ -468,6 +475,9 @@ class LinearClassifier(Classifier):
             device=DEVICE,
             verbose=VERBOSE,
         )
+
+    def _check_partial_fit(self) -> None:
+        """Raise AttributeError if the model does not learn by epochs."""
 
     def _form(self, n_classes: int | None = None) -> Loss:
         forms, K = LOSSES[self.loss], len(self.classes_) if n_classes is None else n_classes

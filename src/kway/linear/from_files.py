@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from kway import validation
 from kway.base.classifier import on_own_threads
 from kway.errors import CombinationError, InputError
-from kway.labels import Labels, encode, encode_as, refuse_one_class
+from kway.labels import Labels, class_weighted, encode, encode_as, refuse_one_class
 from kway.linear.fitting import (
     PreparedFit,
     make_control,
@@ -348,8 +348,6 @@ def _class_table(plan: FolderPlan, class_weight: Any) -> ClassTable:
     """Return the classes and the weight of a row per class, with mean 1 over all rows."""
     if class_weight is None:
         return ClassTable(plan.classes, None)
-    if isinstance(class_weight, str):
-        weight = plan.counts.sum() / (len(plan.counts) * plan.counts)
-    else:
-        weight = np.array([class_weight.get(label, 1.0) for label in plan.classes.tolist()], float)
-    return ClassTable(plan.classes, weight / np.average(weight, weights=plan.counts))
+    labels = Labels(plan.classes, np.arange(len(plan.classes)))  # one row per class, which counts as all of its rows
+    total: Any = class_weighted(plan.counts.astype(np.float64), labels, class_weight)
+    return ClassTable(plan.classes, total / plan.counts * (plan.counts.sum() / total.sum()))

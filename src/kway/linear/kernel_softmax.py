@@ -31,17 +31,15 @@ from kway.base import callbacks
 from kway.base.callbacks import Attributes, Watch
 from kway.base.classifier import Classifier, on_own_threads
 from kway.base.contributions import Parts, background_sample, pick_scores, shapley
-from kway.errors import BudgetError
 from kway.linear.fitting import prepare_fit, solve_plan
 from kway.linear.named import SoftmaxClassifier
-from kway.memory import available_bytes, has_room, rows_per_block
+from kway.memory import check_room, rows_per_block
 from kway.parameters import CLASS_WEIGHT, VERBOSE, above, at_least, check_parameters, checked_rng, one_of, whole
 from kway.rows.blocks import row_blocks
 from kway.search.metrics import Gaussian
 from kway.search.pairwise import pairwise
 from kway.search.results import TopK
 from kway.threads import single_blas, spans
-from kway.units import format_bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +202,8 @@ class KernelSoftmaxClassifier(Classifier):
         self._forget()
         X, labels = validation.rows_and_labels(self, X, y, sparse=False, squared=True)
         weight = validation.weights(sample_weight, X)
-        _check_mapped(X, self.n_landmarks)
+        m, advice = min(self.n_landmarks, len(X)), "use fewer landmarks (n_landmarks) or fewer rows"
+        check_room(len(X) * m * X.itemsize, f"the table of similarities of {len(X):,} rows to {m:,} landmarks", advice)
         seed = 0 if self.random_state is None else int(checked_rng(self.random_state).randint(2**31))
         self.map_ = landmark_map(X, self.n_landmarks, self.gamma, seed, weight)
         mapped = validation.checked(self.map_.apply(X))
@@ -282,17 +281,5 @@ class KernelSoftmaxClassifier(Classifier):
 def _with_attributes(model: SoftmaxClassifier, attributes: dict[str, Any]) -> SoftmaxClassifier:
     """Return a copy of the model with these fitted attributes."""
     fitted = copy.copy(model)
-    for name, value in attributes.items():
-        setattr(fitted, name, value)
+    fitted.__dict__.update(attributes)
     return fitted
-
-
-def _check_mapped(X: NDArray, n_landmarks: int) -> None:
-    """Raise BudgetError if the mapped rows do not fit into memory."""
-    m = min(n_landmarks, len(X))
-    n_bytes = len(X) * m * X.dtype.itemsize
-    if not has_room(n_bytes):
-        raise BudgetError(
-            f"similarities of {len(X):,} rows to {m:,} landmarks need {format_bytes(n_bytes)}, and "
-            f"{format_bytes(available_bytes())} are available; use fewer landmarks (n_landmarks) or fewer rows"
-        )

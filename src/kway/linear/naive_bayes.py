@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.metaestimators import available_if
 
 from kway import validation
 from kway.base.classifier import on_own_threads
@@ -25,10 +24,6 @@ from kway.linear.classifier import LinearClassifier
 from kway.parameters import above, check_parameters
 from kway.rows.blocks import labeled_blocks
 from kway.validation import Rows
-
-
-def _has_partial_fit(model: Any) -> bool:
-    raise AttributeError(f"{type(model).__name__} counts all rows in one pass and has no partial_fit; use fit_blocks")
 
 
 class NaiveBayesClassifier(LinearClassifier):
@@ -52,6 +47,10 @@ class NaiveBayesClassifier(LinearClassifier):
     n_features_in_ : int
         Number of features.
 
+    Notes
+    -----
+    Each class is learned from the rows of all others, so there is no `partial_fit`. `fit_blocks` takes blocks of rows.
+
     References
     ----------
     .. [1] J. Rennie, L. Shih, J. Teevan and D. Karger (2003), Tackling the poor assumptions of naive Bayes text
@@ -74,6 +73,11 @@ class NaiveBayesClassifier(LinearClassifier):
 
     def _check_parameters(self) -> None:
         check_parameters(self, smoothing=above(0))
+
+    def _check_partial_fit(self) -> None:
+        raise AttributeError(
+            f"{type(self).__name__} counts all rows in one pass and has no partial_fit; use fit_blocks"
+        )
 
     @on_own_threads
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> NaiveBayesClassifier:
@@ -145,24 +149,6 @@ class NaiveBayesClassifier(LinearClassifier):
         self.intercept_ = np.zeros(len(W), rows.dtype)
         self.n_iter_, self.history_, self.objective_, self.solver_ = 1, [], 0.0, "counts"  # nothing is minimized
         return self
-
-    @available_if(_has_partial_fit)
-    def partial_fit(
-        self, X: Any, y: Any, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
-    ) -> NaiveBayesClassifier:
-        """Raise: naive Bayes needs all rows in one pass; use `fit_blocks`.
-
-        Parameters
-        ----------
-        X, y, classes, sample_weight : object
-            Not used.
-
-        Returns
-        -------
-        NaiveBayesClassifier
-            Never.
-        """
-        raise NotImplementedError
 
 
 def _negative_logs(counts: NDArray[np.float64]) -> NDArray[np.float64]:

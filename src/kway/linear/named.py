@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.utils.metaestimators import available_if
 
 from kway.base.class_rows import best_columns
 from kway.linear.classifier import ClassRows, LinearClassifier
@@ -449,12 +447,6 @@ class PerceptronClassifier(LinearClassifier):
         )  # fmt: skip
 
 
-def _learns_by_epochs(model: LeastSquaresClassifier) -> bool:
-    if model.targets == "number":
-        raise AttributeError("targets='number' is solved in closed form, so it has no partial_fit; use 'one-hot'")
-    return True
-
-
 class LeastSquaresClassifier(LinearClassifier):
     """Least squares on labels, a baseline.
 
@@ -574,30 +566,9 @@ class LeastSquaresClassifier(LinearClassifier):
     def _form(self, n_classes: int | None = None) -> Loss:
         return super()._form(n_classes) if self.targets == "one-hot" else CLASS_NUMBER
 
-    @available_if(_learns_by_epochs)
-    def partial_fit(
-        self, X: Any, y: Any, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
-    ) -> LeastSquaresClassifier:
-        """Run one epoch of SGD over these rows; only for `targets="one-hot"`.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows.
-        y : array-like of shape (n_samples,)
-            Labels.
-        classes : array-like of shape (n_classes,), default=None
-            All labels; required in the first call if its rows do not have all of them.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows.
-
-        Returns
-        -------
-        LeastSquaresClassifier
-            The fitted classifier.
-        """
-        super().partial_fit(X, y, classes, sample_weight)
-        return self
+    def _check_partial_fit(self) -> None:
+        if self.targets == "number":
+            raise AttributeError("targets='number' is solved in closed form, so it has no partial_fit; use 'one-hot'")
 
     # ---- predictions for targets="number": the class whose number is nearest to the score f
 

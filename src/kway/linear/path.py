@@ -14,7 +14,7 @@ and the scores would be too high.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +27,7 @@ from kway.linear.losses import Loss, Targets
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.plan import FitPlan, choose_device, place_rows
-from kway.linear.solvers.base import Carry, Control
+from kway.linear.solvers.base import Carry, Control, Solution
 from kway.linear.solvers.dual import Dual
 from kway.linear.solvers.registry import Task, prepare
 from kway.measures import log_losses
@@ -52,39 +52,25 @@ class Path(NamedTuple):
     losses: NDArray[np.float64]  # log losses; nan if not run or without probabilities
 
 
-@dataclass
-class _Fold:
-    """The training rows, the held-out rows, and the solution of the previous alpha."""
+class RidgePath:
+    """Fits an objective for several alphas; call `fit` from the largest alpha to the smallest."""
 
-    objective: Objective
-    held_out: Rows
-    codes: NDArray[np.int64]  # of the held-out rows
-    carry: Carry
-    task: Task | None = None
-    theta: NDArray | None = None
+    def __init__(self, objective: Objective, control: Control) -> None:
+        self.objective, self.control = objective, replace(control, carry=Carry())
+        self.task: Task | None = None
+        self.theta: NDArray | None = None  # of the previous alpha
 
-    def fit(self, alpha: float, control: Control) -> float:
-        """Fit the next alpha and return its objective."""
+    def fit(self, alpha: float) -> Solution:
+        """Fit the next alpha, from the solution of the previous one."""
         if self.task is None:
-            self.task = prepare(merge_equal_rows(replace(self.objective, penalty=Penalty(ridge=alpha))), "auto")
-        task = self.task.with_ridge(alpha)
+            self.task = prepare(replace(self.objective, penalty=Penalty(ridge=alpha)), "auto")
+        task, control = self.task.with_ridge(alpha), self.control
         if isinstance(task.solver, Dual) and sp.issparse(self.objective.X):
             control = replace(control, max_iter=MAX_SWEEPS)
-        solution = task.solve(task.start(self.theta, control.rng), replace(control, carry=self.carry))
+        solution = task.solve(task.start(self.theta, control.rng), control)
         self.theta = solution.theta
-        return task.original.value(solution.theta) if solution.value is None else solution.value
-
-    def predict_held_out(self, loss: Loss) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the predicted classes (m,) and log losses (m,) of the held-out rows; nan without probabilities."""
-        assert self.theta is not None
-        W, b = np.ascontiguousarray(self.theta[:, :-1]), np.ascontiguousarray(self.theta[:, -1])
-        predicted, losses = np.empty(len(self.codes), np.int64), np.full(len(self.codes), np.nan)
-        for rows in spans(len(self.codes), rows_per_block(8 * max(2, len(b)))):
-            f, y = class_scores(self.held_out[rows], W, b), self.codes[rows]
-            predicted[rows] = f[:, 0] > 0 if len(b) == 1 else f.argmax(axis=1)
-            if loss.probabilities:
-                losses[rows] = log_losses(probabilities(f, Shares(joint=loss.joint))[np.arange(len(y)), y])
-        return predicted, losses
+        value = task.original.value(solution.theta) if solution.value is None else solution.value
+        return replace(solution, value=value)
 
 
 def alpha_path(
@@ -113,10 +99,25 @@ def alpha_path(
     predicted, losses = np.full(shape, -1), np.full(shape, np.nan)
     with single_blas(), placed.report_memory():
         control = Control(tol=tol, min_scale=MIN_SCALE * objective.value(objective.zeros()))
-        fold = _Fold(objective.take(slice(n_train)), X[held_out], codes[held_out], Carry())
+        path = RidgePath(merge_equal_rows(objective.take(slice(n_train))), control)
         for a in np.argsort(-np.asarray(alphas, float), kind="stable"):
             if stop is not None and stop():
                 break
-            objectives[a] = fold.fit(float(alphas[a]), control)
-            predicted[:, a], losses[:, a] = fold.predict_held_out(loss)
+            solution = path.fit(float(alphas[a]))
+            objectives[a] = solution.value
+            predicted[:, a], losses[:, a] = _predict(solution.theta, X[held_out], codes[held_out], loss)
     return Path(objectives, predicted, losses)
+
+
+def _predict(
+    theta: NDArray, X: Rows, codes: NDArray[np.int64], loss: Loss
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the predicted classes (m,) and log losses (m,) of rows with these codes; nan without probabilities."""
+    W, b = np.ascontiguousarray(theta[:, :-1]), np.ascontiguousarray(theta[:, -1])
+    predicted, losses = np.empty(len(codes), np.int64), np.full(len(codes), np.nan)
+    for rows in spans(len(codes), rows_per_block(8 * max(2, len(b)))):
+        f, y = class_scores(X[rows], W, b), codes[rows]
+        predicted[rows] = f[:, 0] > 0 if len(b) == 1 else f.argmax(axis=1)
+        if loss.probabilities:
+            losses[rows] = log_losses(probabilities(f, Shares(joint=loss.joint))[np.arange(len(y)), y])
+    return predicted, losses

@@ -127,7 +127,7 @@ def save(estimator: Any, path: str | Path, notes: Mapping[str, Any] | None = Non
 def save_index(facts: dict[str, Any], arrays: dict[str, NDArray], path: str | Path, force: bool) -> None:
     """Write the parts of an index to a file of its own."""
     refuse_foreign(python_output(model_path(path), "model", is_model), force)
-    own = {"class": _INDEX, "params": {}, "facts": facts, "n_features": facts["n_features"]}
+    own = {"class": _INDEX, "params": {}, "facts": encode_value(facts, "facts"), "n_features": facts["n_features"]}
     container.write(path, {**own, "kway_version": kway.__version__, "notes": {}, "kinds": {}}, arrays)
 
 
@@ -168,7 +168,7 @@ def load(path: str | Path, *, verify: bool = False, mmap: bool = True, embed: Al
     """
     opened = container.read(path, mmap=mmap, verify=verify)
     if opened.manifest.get("class") == _INDEX:
-        facts = _dict(opened.manifest, "facts")
+        facts = decode_value(_dict(opened.manifest, "facts"))
         check_index(facts, opened.tensors)
         return kway.search.restore(facts, opened.tensors)
     arrays = unpack_arrays(opened.tensors, opened.manifest.get("kinds"))

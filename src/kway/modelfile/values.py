@@ -2,12 +2,13 @@
 
     None, true, numbers, text                as they are; infinity and NaN as {"$": "float", "value": "inf"}
     list, tuple, dict, small arrays          {"$": "tuple", "items": [...]}, {"$": "dict", "items": [[key, value], ...]}
-    parts: Gaussian(2.0), Landmarks(...)     {"$": "part", "module": "kway.search", "name": ..., "values": {...}}
+    parts: Gaussian(2.0), Bits(1)            {"$": "part", "module": "kway.search", "name": ..., "values": {...}}
+    recipes of indexes: Landmarks(...)       {"$": "index", "name": "landmarks", "values": {...}}
     an unfitted kway classifier              {"$": "estimator", "class": ..., "params": {...}}
     the manifest of a nested classifier      {"$": "packed", "value": ...}, because it is JSON already
 
 A part is a frozen dataclass that _PARTS lists by its package and name, so that files stay valid if its module moves.
-Nothing that is not listed is imported.
+Nothing that is not listed is imported. A recipe is found by its name in `kway.search.INDEXES`.
 """
 
 from __future__ import annotations
@@ -29,11 +30,6 @@ from kway.modelfile.schema import FileLimit
 
 _PARTS = {  # package -> name -> module in the package
     "kway.search": {
-        "Flat": "flat",
-        "Landmarks": "landmarks",
-        "KDTree": "kdtree",
-        "LSH": "lsh",
-        "Sharded": "sharded",
         "Int8": "codecs.int8",
         "Bits": "codecs.bits",
         **dict.fromkeys(
@@ -51,10 +47,7 @@ _PARTS = {  # package -> name -> module in the package
         "Sampled": "solvers.sampled",
         **dict.fromkeys(("Constant", "Decay", "Cosine"), "solvers.schedules"),
     },
-    "kway.neighbors": {
-        **dict.fromkeys(("Uniform", "InverseDistance", "Similarity"), "votes"),
-        "Target": "agreement",
-    },
+    "kway.neighbors": {"Target": "agreement"},
 }
 _INTERNAL = {
     "CostSensitiveClassifier": "kway.confidence.costs",
@@ -119,7 +112,8 @@ def encode_value(value: Any, where: str) -> Any:
     if isinstance(value, Packed):
         return {"$": "packed", "value": dict(value)}
     if isinstance(value, dict):
-        return {"$": "dict", "items": [[encode_value(k, where), encode_value(v, where)] for k, v in value.items()]}
+        items = [[encode_value(k, where), encode_value(v, f"{where}[{k!r}]")] for k, v in value.items()]
+        return {"$": "dict", "items": items}
     if isinstance(value, np.ndarray):
         return _encode_array(value, where)
     return _encode_object(value, where)
@@ -164,9 +158,11 @@ def _encode_object(value: Any, where: str) -> dict[str, Any]:
     cls = type(value)
     if estimator_class(cls.__name__) is cls:
         return {"$": "estimator", "class": cls.__name__, "params": encode_params(value)}
+    if isinstance(value, kway.search.Recipe) and kway.search.INDEXES.get(value.name) is cls:
+        return {"$": "index", "name": value.name, "values": _encode_fields(value, where)}
     if dataclasses.is_dataclass(value) and _part(cls.__module__, cls.__name__) is cls:
-        fields = {f.name: encode_value(getattr(value, f.name), where) for f in dataclasses.fields(value) if f.init}
-        return {"$": "part", "module": _package(cls.__module__), "name": cls.__name__, "values": fields}
+        package = _package(cls.__module__)
+        return {"$": "part", "module": package, "name": cls.__name__, "values": _encode_fields(value, where)}
     advice = "use the name of a built-in function" if callable(value) else "use a number, text, or a part of kway"
     if isinstance(value, (np.random.RandomState, np.random.Generator)):
         advice = "use a whole number as the seed"
@@ -174,6 +170,10 @@ def _encode_object(value: Any, where: str) -> dict[str, Any]:
         f"{where} is a {cls.__module__}.{cls.__name__}, which a file without code cannot contain; {advice}, "
         "or pickle the estimator instead"
     )
+
+
+def _encode_fields(value: Any, where: str) -> dict[str, Any]:
+    return {f.name: encode_value(getattr(value, f.name), where) for f in dataclasses.fields(value) if f.init}
 
 
 def _package(module: str) -> str:
@@ -193,6 +193,14 @@ def _decode_part(value: dict[str, Any]) -> Any:
     if cls is None:
         raise ModelFileError(f"the model file names {module}.{name}, which is not a part of kway; do not trust it")
     return cls(**{key: decode_value(v) for key, v in value["values"].items()})
+
+
+def _decode_index(value: dict[str, Any]) -> Any:
+    recipe = kway.search.INDEXES.get(value["name"])
+    if recipe is None:
+        known = ", ".join(kway.search.INDEXES)
+        raise ModelFileError(f"the model file contains an unknown index {value['name']!r:.100}; expected {known}")
+    return recipe(**{key: decode_value(v) for key, v in value["values"].items()})
 
 
 def _decode_array(value: dict[str, Any]) -> np.ndarray:
@@ -222,5 +230,6 @@ _DECODERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "array": _decode_array,
     "packed": lambda value: value["value"],
     "part": _decode_part,
+    "index": _decode_index,
     "estimator": lambda value: decode_params(value["class"], value["params"]),
 }

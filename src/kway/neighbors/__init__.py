@@ -8,7 +8,7 @@ agreement.py             probes of an approximate index tuned until its votes ag
 centroid.py              CentroidClassifier: one mean per class
 class_distributions.py   Gaussian and von Mises-Fisher distributions of rows about their class mean
 exemplar.py              ExemplarClassifier: one linear SVM per row
-transfer.py              payloads of neighbors instead of labels
+payloads.py              payloads of neighbors instead of labels
 """
 
 from __future__ import annotations
@@ -25,30 +25,21 @@ _HOME = {
     "NeighborsClassifier": "classifier",
     "TIES": "votes",
     "Target": "agreement",
-    "Transferred": "transfer",
+    "Transferred": "payloads",
     "VOTES": "votes",
-    "transfer": "transfer",
+    "transfer": "payloads",
 }
 
-__all__ = [
-    "TIES",
-    "VOTES",
-    "Agreement",
-    "CentroidClassifier",
-    "ExemplarClassifier",
-    "Explanation",
-    "NeighborsClassifier",
-    "Target",
-    "Transferred",
-    "transfer",
-]
+if TYPE_CHECKING:  # "as" tells type checkers that the names are public
+    from kway.neighbors.agreement import Agreement as Agreement
+    from kway.neighbors.agreement import Target as Target
+    from kway.neighbors.centroid import CentroidClassifier as CentroidClassifier
+    from kway.neighbors.classifier import NeighborsClassifier as NeighborsClassifier
+    from kway.neighbors.exemplar import ExemplarClassifier as ExemplarClassifier
+    from kway.neighbors.payloads import Transferred as Transferred
+    from kway.neighbors.payloads import transfer as transfer
+    from kway.neighbors.votes import TIES as TIES
+    from kway.neighbors.votes import VOTES as VOTES
+    from kway.neighbors.votes import Explanation as Explanation
 
-if TYPE_CHECKING:
-    from kway.neighbors.agreement import Agreement, Target
-    from kway.neighbors.centroid import CentroidClassifier
-    from kway.neighbors.classifier import NeighborsClassifier
-    from kway.neighbors.exemplar import ExemplarClassifier
-    from kway.neighbors.transfer import Transferred, transfer
-    from kway.neighbors.votes import TIES, VOTES, Explanation
-
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__getattr__, __dir__, __all__ = lazy_names(__name__, _HOME)

@@ -16,6 +16,7 @@ import numpy as np
 
 from kway.errors import InputError
 from kway.memory import available_bytes
+from kway.parameters import whole
 from kway.planning.costs import COSTS, GPU_COSTS, MAX_FIT_SECONDS, Cost, Size, check_size, sharded
 from kway.planning.rates import Rates, check_rates
 from kway.text_tables import Table
@@ -172,8 +173,7 @@ def plan(
         itemsize = 0
     if itemsize not in (4, 8):
         raise InputError(f"dtype must be 'float32' or 'float64', got {dtype!r}")
-    if isinstance(machines, bool) or not isinstance(machines, int) or machines < 1:
-        raise InputError(f"machines must be a whole number of at least 1, got {machines!r}")
+    whole(1).check("machines", machines)
     size = check_size(n_samples, n_features, n_classes, n_neighbors, density, itemsize)
     usable = available_bytes() if memory is None else parse_bytes(memory)
     return make_plan(size, check_rates(rates), usable, machines)

@@ -143,7 +143,6 @@ def history(
     x_name: str = "iteration",
     y_name: str = "objective",
     first: int = 0,
-    best: int | None = None,
     title: str = "",
 ) -> Figure:
     """Draw losses per iteration. The vertical axis is logarithmic if positive values span more than a factor of 20.
@@ -156,8 +155,6 @@ def history(
         Labels of the axes.
     first : int, default=0
         Number of the first value; 0 if it was measured before the first step.
-    best : int, default=None
-        Iteration to mark.
     title : str, default=""
         Title of the figure.
 
@@ -181,8 +178,6 @@ def history(
         steps = np.arange(first, first + len(values))
         marker = "o" if len(values) <= 25 else ""
         axes.plot(steps, values, color=color, linewidth=1.8, marker=marker, markersize=3.5, label=name)
-    if best is not None:
-        axes.axvline(best, color=style.MUTED, linewidth=1, linestyle=(0, (4, 3)), label=f"chosen: {x_name} {best}")
     lowest, highest = min(map(np.nanmin, drawn.values())), max(map(np.nanmax, drawn.values()))
     if 0 < 20 * lowest < highest:
         axes.set_yscale("log")

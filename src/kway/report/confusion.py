@@ -42,10 +42,8 @@ class Pair(NamedTuple):
     share: float
 
 
-def confusion_matrix(
-    counts: ArrayLike, labels: ArrayLike | None = None, clustered: bool | None = None, title: str = "Confusion"
-) -> Figure:
-    """Draw a confusion matrix.
+def confusion_matrix(counts: ArrayLike, labels: ArrayLike | None = None, title: str = "Confusion") -> Figure:
+    """Draw a confusion matrix. Of more than 40 classes, those that are confused with each other are side by side.
 
     Parameters
     ----------
@@ -54,8 +52,6 @@ def confusion_matrix(
         most mistakes are drawn.
     labels : array-like of shape (n_classes,), default=None
         Names of the classes; by default, their numbers.
-    clustered : bool, default=None
-        Whether to place classes that are confused with each other side by side. None does so for more than 40 classes.
     title : str, default="Confusion"
         Title of the figure.
 
@@ -80,11 +76,9 @@ def confusion_matrix(
         raise InputError(
             f"{len(names)} labels were given for a confusion matrix of {n_classes} classes; give one per class"
         )
-    if clustered is None:
-        clustered = n_classes > MAX_NAMED
     table = csr_array(counts)
     drawn = _most_mistaken(table)
-    if clustered:
+    if n_classes > MAX_NAMED:
         drawn = drawn[confusion_order(table[drawn][:, drawn].toarray())]
     if len(drawn) < n_classes:
         left_out = n_classes - len(drawn)
@@ -94,7 +88,7 @@ def confusion_matrix(
     drawing = _Drawing(part, shares, [names[i] for i in drawn], title, _accuracy_text(table))
     if len(drawn) <= MAX_NAMED:
         return _draw_with_names(drawing)
-    return _draw_without_names(drawing, worst_pairs(table), names, clustered)
+    return _draw_without_names(drawing, worst_pairs(table), names)
 
 
 def confusion_of(true: NDArray, predicted: NDArray, labels: NDArray, title: str) -> Figure:
@@ -215,7 +209,7 @@ def _write_counts(axes: Any, table: NDArray, share: NDArray, wrong: Any, size: f
         axes.text(p, t, count, ha="center", va="center", fontsize=size, color=ink, in_layout=False)
 
 
-def _draw_without_names(drawing: _Drawing, mistakes: list[Pair], names: list[str], clustered: bool) -> Figure:
+def _draw_without_names(drawing: _Drawing, mistakes: list[Pair], names: list[str]) -> Figure:
     """Draw more than MAX_NAMED classes next to a list of the most frequent mistakes.
 
     `names` are the names of all classes.
@@ -234,8 +228,8 @@ def _draw_without_names(drawing: _Drawing, mistakes: list[Pair], names: list[str
     bar.outline.set_visible(False)
     axes.set(xlim=(-0.5, n_drawn - 0.5), ylim=(n_drawn - 0.5, -0.5))
     _list_pairs(list_axes, mistakes, names)
-    order = ", those confused with each other side by side" if clustered else ""
-    style.headline(figure, drawing.title, f"{n_drawn} classes{order}; {drawing.accuracy}")
+    note = f"{n_drawn} classes, those confused with each other side by side; {drawing.accuracy}"
+    style.headline(figure, drawing.title, note)
     return figure
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -10,20 +9,8 @@ from matplotlib.figure import Figure
 
 from kway.auto.drift import Drift
 from kway.report import style
+from kway.report.page import template
 from kway.tables.outputs import replacing
-
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>kway drift</title><style>
-:root {{ color-scheme: light dark; }}
-body {{ margin: 24px auto; max-width: 900px; padding: 0 16px; font: 16px/1.55 system-ui, sans-serif; }}
-.figure {{ overflow-x: auto; }} svg {{ width: 100%; min-width: 560px; height: auto; }}
-@media (prefers-color-scheme: dark) {{
-  body {{ background: #14171d; color: #e6e9ef; }}
-  svg {{ filter: invert(.9) hue-rotate(180deg); mix-blend-mode: lighten; }}
-}}
-</style></head><body><h1>Drift</h1><p>{text}.</p><div class="figure">{svg}</div></body></html>
-"""
 
 
 def draw_drift(drift: Drift, max_columns: int = 8) -> Figure:
@@ -67,6 +54,7 @@ def save_drift(drift: Drift, path: Path) -> None:
     if path.suffix.lower() not in (".html", ".htm"):
         style.save(figure, path)
         return
-    page = _PAGE.format(text=escape(drift.headline()), svg=style.to_svg(figure, "Drift of columns"))
+    svg = style.to_svg(figure, "Drift of columns")
+    page = template("drift.html").render(text=drift.headline(), svg=svg)
     with replacing(path) as draft:
         draft.write_text(page, encoding="utf-8")

@@ -356,7 +356,7 @@ def _where(result: JobResult) -> Drawn | None:
     rows = result.data.test_rows
     mean_image = np.asarray(rows[:: max(1, len(rows) // 500)], float).mean(axis=0).reshape(form).mean(axis=2)
     drops = as_grid(form, dict(zip(reasons.columns[0], reasons.pulls[0].tolist())))
-    figure = model_views.where_it_looks(drops=drops, picture=mean_image, title="")
+    figure = model_views.where_it_looks(drops, mean_image)
     text = (
         f"In percentage points: {reasons.how}. The background is the mean image. The model depends on parts with a "
         "large drop. A part without a drop may still matter together with other parts."

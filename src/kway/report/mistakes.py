@@ -7,7 +7,6 @@ worst_mistakes   draws them if they are images; the page lists other rows as tex
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 import kway
 from kway.auto.job import JobResult
+from kway.auto.reasons import image_form
 from kway.report import style
 from kway.tables.features.parts import ColumnRecord
 from kway.tables.sources.frames import is_table, take_rows
@@ -105,14 +105,11 @@ def _with_neighbors(
 
 
 def picture_shape(result: JobResult) -> tuple[int, ...] | None:
-    """Return (h, w) or (h, w, 3) if the rows are images, or uint8 rows with a square number of columns; else None."""
-    form = result.data.image
-    rows = result.data.rows
-    if form is not None:
-        shape: tuple[int, ...] = (form.height, form.width) if form.channels == 1 else tuple(form)
-        return shape if rows.shape[1] == math.prod(shape) else None
-    side = math.isqrt(rows.shape[1]) if getattr(rows, "dtype", None) == np.uint8 else 0
-    return (side, side) if side >= 8 and side * side == rows.shape[1] else None
+    """Return (h, w) or (h, w, 3) if the rows are images, or None."""
+    form = image_form(result.features, result.data.rows)
+    if form is None:
+        return None
+    return (form.height, form.width) if form.channels == 1 else tuple(form)
 
 
 def _nearest_training_rows(result: JobResult, queries: Any, k: int) -> tuple[NDArray, NDArray]:
@@ -167,7 +164,7 @@ def worst_mistakes(
     Parameters
     ----------
     mistakes : sequence of Mistake
-        Mistakes to draw, one per line.
+        Mistakes to draw, one per line; at least one.
     shape : tuple of int
         Height and width of the images, and 3 for color images.
     title : str
@@ -178,11 +175,6 @@ def worst_mistakes(
     matplotlib.figure.Figure
         The figure.
     """
-    if not mistakes:
-        figure = style.figure(height=1.6)
-        style.write_empty(style.bare(figure.subplots(), ""), "no mistakes")
-        style.headline(figure, title)
-        return figure
     k = max(len(m.neighbor_labels) for m in mistakes)
     cell = min((style.FIGURE_WIDTH - 1.9) / (k + 1), 0.95)  # inches
     max_letters = int(cell / 0.07)  # of a title above an image, so that it does not run into the next one

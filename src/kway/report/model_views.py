@@ -100,9 +100,7 @@ def _template_names(labels: ArrayLike | None, n_rows: int) -> list[str]:
     return names
 
 
-def where_it_looks(
-    drops: ArrayLike, picture: ArrayLike, title: str = "Where the model looks", min_scale: float = 0.05
-) -> Figure:
+def where_it_looks(drops: ArrayLike, picture: ArrayLike, min_scale: float = 0.05) -> Figure:
     """Draw which parts of the images the accuracy depends on.
 
     Parameters
@@ -111,8 +109,6 @@ def where_it_looks(
         Drop in accuracy if this part of the images is replaced; NaN if it was not measured.
     picture : array-like of shape (height, width)
         A gray image to draw behind the drops, such as the mean image.
-    title : str, default="Where the model looks"
-        Title of the figure.
     min_scale : float, default=0.05
         The color scale ends at the largest drop, or at this drop if all are smaller.
 
@@ -138,8 +134,6 @@ def where_it_looks(
         axes.text(x, y, _percentage_points(-drop), ha="center", va="center", fontsize=style.TEXT, color=style.INK)
     axes.set(xticks=across, yticks=down)
     axes.tick_params(labelsize=style.TINY, length=2)
-    if title:
-        style.headline(figure, title)
     return figure
 
 

@@ -1,7 +1,7 @@
 """The report of a job as one self-contained HTML page.
 
 Styles and figures are inline, there are no scripts, and nothing is loaded from the network. The templates are in
-templates/: report.html for one label per row, multilabel.html for several.
+templates/: report.html for one label per row, multilabel.html for several, drift.html for `kway evaluate --drift`.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def write_page(
     """
     pictures = list[PagePicture]()
     if isinstance(result, MultilabelResult):
-        text = _template("multilabel.html").render(**multilabel_values(result, command, max_classes))
+        text = template("multilabel.html").render(**multilabel_values(result, command, max_classes))
     else:
         pictures = draw_pictures(result, figures)
-        text = _template("report.html").render(**template_values(result, pictures, command, max_classes))
+        text = template("report.html").render(**template_values(result, pictures, command, max_classes))
     with replacing(path) as draft:
         draft.write_text(text, encoding="utf-8")
     for picture in pictures:
@@ -72,7 +72,8 @@ def _versions() -> dict[str, str]:
     return {"kway": kway.__version__, "Python": platform.python_version(), **{n: version(n) for n in _LIBRARIES}}
 
 
-def _template(name: str) -> Any:
+def template(name: str) -> Any:
+    """Return a template of the folder templates/."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     # everything that came with the data is escaped; only the figures are not

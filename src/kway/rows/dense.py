@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kway.kernels.linear import fused
+from kway.kernels.linear.loss_numbers import SOFTMAX
 from kway.kernels.linear.sgd import row_hashes
 from kway.kernels.product_tiles import MAX_SCORES, Tile, in_registers, tile_of
 from kway.memory import CACHE_BYTES
@@ -269,7 +270,8 @@ class DenseRows(BlockRows):
     def fused_share(self, theta: NDArray, losses: RowLosses, share: slice) -> Sums:
         """Return the sums over a share of the rows, each of which is read once."""
         arrays, loss = FusedPass.of(theta, self.dtype), losses.loss
-        total = fused.each_fused(loss.kernel, loss.margin, loss.width, *self.fused_rows(losses, share), *arrays)
+        kind = None if loss.kernel == SOFTMAX else loss.kernel
+        total = fused.fused_losses(kind, loss.margin, loss.width, *self.fused_rows(losses, share), *arrays)
         return Sums(total, arrays.gradient(self.d))
 
     def reads_once(self, losses: RowLosses, n_scores: int) -> bool:
@@ -307,13 +309,12 @@ class FusedPass(NamedTuple):
         tile = tile_of(R, dtype.itemsize)
         weights = np.zeros((R, fused.padded_width(d, tile.lanes)), dtype)
         weights[:, :d] = theta[:, :-1]
-        bias = np.full(MAX_SCORES, fused.FAR, dtype)
-        bias[:R] = theta[:, -1]
-        return FusedPass(weights, bias, np.zeros_like(weights), np.zeros(MAX_SCORES, dtype), tile, (dtype.type(0),) * R)
+        bias, products = theta[:, -1].astype(dtype), np.zeros_like(weights)
+        return FusedPass(weights, bias, products, np.zeros(R, dtype), tile, (dtype.type(0),) * R)
 
     def gradient(self, d: int) -> NDArray:
         """Return the gradient, (R, d + 1)."""
-        return np.column_stack((self.products[:, :d], self.sums[: len(self.weights)]))
+        return np.column_stack((self.products[:, :d], self.sums))
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,41 +44,27 @@ _HOME = {
     "restore": "auto",
 }
 
-__all__ = [
-    "INDEXES",
-    "LSH",
-    "METRICS",
-    "Bits",
-    "Flat",
-    "Gaussian",
-    "Haversine",
-    "Index",
-    "Int8",
-    "KDTree",
-    "Landmarks",
-    "Laplacian",
-    "Metric",
-    "Neighbors",
-    "Recipe",
-    "Sharded",
-    "TopK",
-    "choose",
-    "pick_index",
-    "pick_metric",
-    "restore",
-]
+if TYPE_CHECKING:  # "as" tells type checkers that the names are public
+    from kway.search.auto import INDEXES as INDEXES
+    from kway.search.auto import choose as choose
+    from kway.search.auto import pick_index as pick_index
+    from kway.search.auto import restore as restore
+    from kway.search.codecs.bits import Bits as Bits
+    from kway.search.codecs.int8 import Int8 as Int8
+    from kway.search.flat import Flat as Flat
+    from kway.search.index import Index as Index
+    from kway.search.index import Recipe as Recipe
+    from kway.search.kdtree import KDTree as KDTree
+    from kway.search.landmarks import Landmarks as Landmarks
+    from kway.search.lsh import LSH as LSH
+    from kway.search.metrics import METRICS as METRICS
+    from kway.search.metrics import Gaussian as Gaussian
+    from kway.search.metrics import Haversine as Haversine
+    from kway.search.metrics import Laplacian as Laplacian
+    from kway.search.metrics import Metric as Metric
+    from kway.search.metrics import pick_metric as pick_metric
+    from kway.search.results import Neighbors as Neighbors
+    from kway.search.results import TopK as TopK
+    from kway.search.sharded import Sharded as Sharded
 
-if TYPE_CHECKING:
-    from kway.search.auto import INDEXES, choose, pick_index, restore
-    from kway.search.codecs.bits import Bits
-    from kway.search.codecs.int8 import Int8
-    from kway.search.flat import Flat
-    from kway.search.index import Index, Recipe
-    from kway.search.kdtree import KDTree
-    from kway.search.landmarks import Landmarks
-    from kway.search.lsh import LSH
-    from kway.search.metrics import METRICS, Gaussian, Haversine, Laplacian, Metric, pick_metric
-    from kway.search.results import Neighbors, TopK
-    from kway.search.sharded import Sharded
-
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__getattr__, __dir__, __all__ = lazy_names(__name__, _HOME)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from kway.errors import CombinationError, InputError, ModelFileError
+from kway.errors import CombinationError, InputError
 from kway.rows.gpu.device import names_gpu
 from kway.search.distances import EUCLIDEAN, GREAT_CIRCLE, MANHATTAN
 from kway.search.flat import Flat
@@ -119,7 +119,7 @@ def restore(facts: dict[str, Any], arrays: dict[str, NDArray]) -> Index:
     Parameters
     ----------
     facts : dict
-        JSON facts of `Index.parts`.
+        Facts of `Index.parts`.
     arrays : dict of str to ndarray
         Arrays of `Index.parts`; they may be memory-mapped.
 
@@ -128,7 +128,4 @@ def restore(facts: dict[str, Any], arrays: dict[str, NDArray]) -> Index:
     Index
         The live index.
     """
-    name = facts.get("recipe", {}).get("index")
-    if name not in INDEXES:
-        raise ModelFileError(f"the model file contains an unknown index {name!r}; expected {', '.join(INDEXES)}")
-    return INDEXES[name].restore(facts, arrays)
+    return type(facts["recipe"]).restore(facts, arrays)

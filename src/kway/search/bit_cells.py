@@ -49,10 +49,10 @@ from kway.search.cells import (
     take_stored,
 )
 from kway.search.codecs.bit_scan import coded_rows
-from kway.search.codecs.bits import CODE_ARRAYS, BitRows, Bits, CenteredBits, encode_residuals, residual_frame
-from kway.search.codecs.block_codes import BlockEncoder, check_same_job, code_arrays, encode_parts, job_settings
+from kway.search.codecs.bits import BitRows, Bits, CenteredBits, encode_residuals, residual_frame
+from kway.search.codecs.block_codes import BlockEncoder, encode_parts
 from kway.search.codecs.stores import StoredRows
-from kway.search.distances import Distance
+from kway.search.distances import DOT, Distance
 from kway.search.kmeans import ROWS_PER_CENTER
 from kway.search.results import Heaps, empty_heaps
 from kway.threads import pmap, workers
@@ -231,31 +231,27 @@ def fill_cells(index: LandmarksIndex, source: Any, folder: str | Path | None = N
     """Place the landmarks of an empty index, encode all blocks and set its table; return the number of rows."""
     store = index.recipe.store
     assert isinstance(store, Bits)
-    cell_encoder = _CellEncoder(index, store, _arrays_of(source))
-    encoder, arrays = encode_parts(source, cell_encoder.learn, cell_encoder.restore, index.metric, folder)
+    arrays = encode_parts(source, _CellEncoder(store, index.metric, index, _arrays_of(source)), folder)
     order, offsets = sort_by_cell(arrays.take("cells"), index.n_landmarks)
-    code_arrays_in_order = {key: frozen(arrays.take(key, order)) for key in CODE_ARRAYS}
-    codes, layout = BitRows(residual_frame(store, encoder.n_features), **code_arrays_in_order), index._layout()
-    index._set(BitCells.from_codes(None, codes, frozen(order), offsets, layout))
+    codes = store.restore(arrays.take_all(order), DOT)
+    assert codes is not None
+    index._set(BitCells.from_codes(None, codes, frozen(order), offsets, index._layout()))
     return len(order)
 
 
-@dataclass(frozen=True)
-class _CellEncoder:
+@dataclass
+class _CellEncoder(BlockEncoder):
     """Encodes blocks of rows about the landmarks of the index.
 
     The landmarks are placed by a sample of the arrays, or by the first block if there are none.
     """
 
     index: LandmarksIndex
-    store: Bits
     arrays: tuple[NDArray, ...]
 
-    @property
-    def n_features(self) -> int:
-        return len(self.index._projection.mean)
+    kind = "codes of cells"
 
-    def learn(self, rows: NDArray) -> BlockEncoder:
+    def learn(self, rows: NDArray) -> None:
         index, n = self.index, sum(map(len, self.arrays))
         if not n and index.recipe.n_landmarks == "auto":
             raise InputError(
@@ -267,25 +263,23 @@ class _CellEncoder:
         size = int(max(ROWS_PER_CENTER * n_landmarks, SAMPLE_ROWS, 6 * rows.shape[1]))
         sample = rows if not n else self._sample(size)
         index._place(sample, n or len(rows))
-        return self
 
-    def restore(self, facts: Mapping[str, NDArray], folder: str) -> BlockEncoder:
-        check_same_job(facts, self.store, self.index.metric, folder, "landmarks")
+    def restore(self, facts: Mapping[str, NDArray]) -> None:
         index = self.index
         index._projection = Projection(facts["mean"], frozen(facts["basis"]), int(facts["length"]))
         index._landmarks, index._trained = frozen(facts["landmarks"]), int(facts["trained"])
-        return self
 
     def facts(self) -> dict[str, NDArray]:
         index = self.index
         projection = index._projection
         values = (projection.mean, projection.basis, projection.length, index._landmarks, index._trained)
-        return job_settings(self.store.bits, index.metric) | dict(zip(_SETTINGS, map(np.asarray, values)))
+        return dict(zip(_SETTINGS, map(np.asarray, values)))
 
     def encode(self, rows: NDArray) -> dict[str, NDArray]:
-        cells, frame = self.index._nearest_landmarks(rows), residual_frame(self.store, rows.shape[1])
-        codes = encode_residuals(rows, frame, self._centers, cells, self.index.metric.distance)
-        return code_arrays(codes) | {"cells": cells.astype(np.int32)}
+        index = self.index
+        cells, frame = index._nearest_landmarks(rows), residual_frame(_bits(index._layout()), rows.shape[1])
+        codes = encode_residuals(rows, frame, self._centers, cells, self.metric.distance)
+        return codes.arrays() | {"cells": cells.astype(np.int32)}
 
     @cached_property
     def _centers(self) -> NDArray[np.float32]:

@@ -22,14 +22,15 @@ from numpy.typing import NDArray
 
 from kway.errors import CombinationError, ModelFileError
 from kway.kernels.topk import merge
+from kway.parameters import DEVICE, check_parameters
 from kway.rows.gpu.device import MAX_NEIGHBORS, ChosenDevice, Device, is_tensor, names_gpu, resolve
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.block_scan import RowSearch, Scan
-from kway.search.codecs.stores import Store, StoredRows
+from kway.search.codecs.stores import STORE, Store, StoredRows
 from kway.search.distances import DISTANCES
 from kway.search.index import Index, Recipe
-from kway.search.metrics import Metric, pick_metric
-from kway.search.power_scaling import NARROW, Unit, max_abs
+from kway.search.metrics import Metric
+from kway.search.power_scaling import NARROW, max_abs
 from kway.search.results import Ids, Neighbors, empty_heaps
 from kway.threads import at_most
 from kway.validation import plain_far
@@ -70,6 +71,14 @@ class Flat(Recipe):
     distances = DISTANCES
     sparse = True
 
+    def __post_init__(self) -> None:
+        check_parameters(self, store=STORE, device=DEVICE)
+
+    @property
+    def on_cpu(self) -> Flat:
+        """The same recipe, searched on the CPU."""
+        return replace(self, device="cpu")
+
     @property
     def exact(self) -> bool:
         """Whether results are those of brute force over the given rows; bits may miss a neighbor."""
@@ -94,34 +103,12 @@ class Flat(Recipe):
                 "'euclidean', 'cosine' and 'dot' (and the kernels on them). Use device='cpu' for others"
             )
 
-    def build_blocks(self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None) -> Index:
-        """Build the live index over rows that come in blocks.
-
-        With a store and `rerank=False`, only one block of rows is in memory at a time. Bits with `rerank=True` requires
-        one array of floats (a memory map if it is large), because a search measures full rows.
-
-        Parameters
-        ----------
-        blocks : array, path or iterable
-            An array (n, d), a folder of .npy or parquet files, or an iterable of arrays (m, d).
-        metric : str or Metric, default="euclidean"
-            Name or metric of `kway.search`.
-        folder : path or None, default=None
-            Folder of finished parts, from which an interrupted build resumes.
-
-        Returns
-        -------
-        Index
-            The live index, with positions as ids.
-        """
-        picked = pick_metric(metric)
-        self.check(picked)
-        scan = self.keeper.scan_blocks(blocks, picked, folder)
+    def _index_of_codes(self, blocks: Any, metric: Metric, folder: str | Path | None) -> Index | None:
+        scan = self.keeper.scan_blocks(blocks, metric, folder)
         if scan is None:
-            return super().build_blocks(blocks, metric, folder)
-        index = FlatIndex(self, picked, Ids.of(scan.n, None), scan.kept)
+            return None
+        index = FlatIndex(self, metric, Ids.of(scan.n, None), scan.kept)
         index._choose()
-        index.unit = Unit.from_exponent(0, np.dtype(np.float32), picked.distance, self._narrow)  # blocks are not scaled
         return index
 
     def _rows_on_gpu(self, rows: Any, metric: Metric) -> TensorRows | None:

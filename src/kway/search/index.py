@@ -21,7 +21,7 @@ then calls `_rebuild` first, and clears the flag.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -30,9 +30,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from kway.errors import CombinationError, InputError, ModelFileError
 from kway.rows.gpu.device import Device, as_tensor, is_tensor, on_host
-from kway.search.codecs.stores import FULL, Store, drop_rows, join_rows, row_arrays, rows_of_arrays, store_from
+from kway.search.codecs.stores import FULL, Store, drop_rows, join_rows, row_arrays, rows_of_arrays
 from kway.search.distances import Distance
-from kway.search.metrics import Metric, from_facts, pick_metric
+from kway.search.metrics import Metric, pick_metric
 from kway.search.power_scaling import Scaled, Unit
 from kway.search.results import Ids, Neighbors, TopK, ordered, whole_k
 from kway.threads import at_most
@@ -62,6 +62,11 @@ class Recipe:
     def keeper(self) -> Store:
         """The store of the rows; full rows if the recipe names no store."""
         return getattr(self, "store", None) or FULL
+
+    @property
+    def on_cpu(self) -> Recipe:
+        """The same recipe, searched on the CPU."""
+        return self
 
     def build(
         self,
@@ -113,8 +118,9 @@ class Recipe:
     def build_blocks(self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None) -> Index:
         """Build the live index over rows that come in blocks.
 
-        An index that stores full rows keeps them all in memory. With `store=Bits(1, rerank=False)`, Flat and Landmarks
-        keep only codes and one block.
+        An index that stores full rows keeps them all in memory. With a store and `rerank=False`, such as
+        `Bits(1, rerank=False)`, Flat and Landmarks keep only codes and one block. Flat with `Bits` and `rerank=True`
+        requires one array of floats (a memory map if it is large), because a search measures full rows.
 
         Parameters
         ----------
@@ -133,6 +139,12 @@ class Recipe:
         """
         from kway.search.codecs.block_codes import iterate_blocks
 
+        picked = pick_metric(metric)
+        self.check(picked)
+        index = self._index_of_codes(blocks, picked, folder)
+        if index is not None:
+            index.unit = Unit.from_exponent(0, _SINGLE, picked.distance, self._narrow)  # blocks are not scaled
+            return index
         if folder is not None:
             raise CombinationError(f"folder= needs an index that stores only codes, got {self}; omit folder")
         if hasattr(blocks, "shape"):
@@ -142,6 +154,10 @@ class Recipe:
             widths = sorted({part.shape[1] for part in parts})
             raise InputError(f"blocks must have the same number of columns, got {widths or 'no blocks'}")
         return self.build(np.concatenate(parts), metric)
+
+    def _index_of_codes(self, blocks: Any, metric: Metric, folder: str | Path | None) -> Index | None:
+        """Return the index over blocks of rows of which only codes are stored; None if the rows have to be stored."""
+        return None
 
     @property
     def _narrow(self) -> bool:
@@ -179,38 +195,6 @@ class Recipe:
         """Return the live index from the parts of a model file; by default, build it again from its rows."""
         return self._make_index(rows, metric, ids)
 
-    def facts(self) -> dict[str, Any]:
-        """Return the JSON facts that a model file contains about the recipe.
-
-        The device is left out, because the file may be read on another machine.
-
-        Returns
-        -------
-        dict
-            The name of the index and its parameters.
-        """
-        names = [f.name for f in fields(self) if f.name != "device"]
-        return {"index": self.name, **{name: _as_facts(getattr(self, name)) for name in names}}
-
-    @classmethod
-    def from_facts(cls, facts: dict[str, Any]) -> Recipe:
-        """Return the recipe that `facts()` described.
-
-        Parameters
-        ----------
-        facts : dict
-            JSON facts that `facts()` returned.
-
-        Returns
-        -------
-        Recipe
-            The recipe.
-        """
-        parameters = {key: value for key, value in facts.items() if key != "index"}
-        if isinstance(parameters.get("store"), dict):
-            parameters["store"] = store_from(parameters["store"])
-        return cls(**parameters)
-
     @classmethod
     def restore(cls, facts: dict[str, Any], arrays: dict[str, NDArray]) -> Index:
         """Return the live index that `Index.parts` described; arrays may be memory-mapped and read-only.
@@ -218,7 +202,7 @@ class Recipe:
         Parameters
         ----------
         facts : dict
-            JSON facts that `Index.parts` returned.
+            Facts that `Index.parts` returned.
         arrays : dict of str to ndarray
             Arrays that `Index.parts` returned.
 
@@ -227,12 +211,12 @@ class Recipe:
         Index
             The live index.
         """
-        if facts.get("recipe", {}).get("index") != cls.name:
-            raise ModelFileError(f"the model file contains an index of {facts.get('recipe')!r}, not of {cls.__name__}")
-        recipe = cls.from_facts(facts["recipe"])
+        recipe = facts["recipe"].on_cpu  # the file may be read on another machine
+        if type(recipe) is not cls:
+            raise ModelFileError(f"the model file contains an index of {recipe}, not of {cls.__name__}")
         rows = rows_of_arrays(arrays, facts["n_rows"], facts["n_features"])
         ids = Ids(np.asarray(arrays["ids"])) if "ids" in arrays else Ids.of(facts["n_rows"], None)
-        index = recipe._restore_index(rows, from_facts(facts["metric"]), ids, facts, arrays)
+        index = recipe._restore_index(rows, facts["metric"], ids, facts, arrays)
         dtype = np.dtype(np.float32) if rows is None else rows.dtype
         index.unit = Unit.from_exponent(facts.get("unit", 0), dtype, index.metric.distance, recipe._narrow)
         index.why_ = facts.get("why", index.why_)
@@ -467,7 +451,7 @@ class Index(ABC):
         Returns
         -------
         facts : dict
-            JSON facts.
+            Facts that `modelfile.values` can store as JSON: the recipe, the metric, numbers and text.
         arrays : dict of str to ndarray
             Arrays; `kway.search.restore(facts, arrays)` returns the index.
         """
@@ -476,8 +460,8 @@ class Index(ABC):
         if not index._ids.plain:
             arrays["ids"] = index.ids
         facts |= {
-            "recipe": index.recipe.facts(),
-            "metric": index.metric.file_facts(),
+            "recipe": index.recipe,
+            "metric": index.metric,
             "n_rows": index.n_rows,
             "n_features": index.n_features,
             "why": index.why_,
@@ -558,7 +542,3 @@ class RowsIndex(Index):
 def _padded(ids: NDArray, distances: NDArray, k: int) -> Neighbors:
     width = ((0, 0), (0, k - ids.shape[1]))
     return Neighbors(np.pad(ids, width, constant_values=-1), np.pad(distances, width, constant_values=np.inf))
-
-
-def _as_facts(value: Any) -> Any:
-    return value.facts() if isinstance(value, Store | Recipe) else value

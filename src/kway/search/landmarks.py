@@ -38,12 +38,11 @@ from kway.search.cells import (
     learn_projection,
     projection_sample,
 )
-from kway.search.codecs.stores import Store, StoredRows
+from kway.search.codecs.stores import STORE, Store, StoredRows
 from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE
 from kway.search.index import NO_GUARANTEE, Index, Recipe
 from kway.search.kmeans import ROUNDS, kmeans_sample, nearest_centers, place_centers
-from kway.search.metrics import Metric, pick_metric
-from kway.search.power_scaling import Unit
+from kway.search.metrics import Metric
 from kway.search.results import Heaps, Ids, Neighbors, empty_heaps, whole_k
 from kway.threads import even_spans, pmap, spans
 
@@ -93,7 +92,7 @@ class Landmarks(Recipe):
     narrow = True
 
     def __post_init__(self) -> None:
-        check_parameters(self, n_landmarks=AUTO | whole(1), probes=AUTO | whole(1), seed=whole(0))
+        check_parameters(self, n_landmarks=AUTO | whole(1), probes=AUTO | whole(1), seed=whole(0), store=STORE)
 
     @property
     def exact(self) -> bool:
@@ -117,33 +116,12 @@ class Landmarks(Recipe):
             )
         self.keeper.check(metric.distance, sparse)
 
-    def build_blocks(self, blocks: Any, metric: str | Metric = "euclidean", folder: str | Path | None = None) -> Index:
-        """Build the live index over rows that come in blocks.
-
-        With `store=Bits(rerank=False)`, only one block of rows is in memory at a time.
-
-        Parameters
-        ----------
-        blocks : array, path or iterable
-            An array (n, d), a folder of .npy or parquet files, or an iterable of arrays (m, d).
-        metric : str or Metric, default="euclidean"
-            Name or metric of `kway.search`.
-        folder : path or None, default=None
-            Folder of finished parts, from which an interrupted build resumes.
-
-        Returns
-        -------
-        Index
-            The live index, with positions as ids.
-        """
-        picked = pick_metric(metric)
-        self.check(picked)
-        index = LandmarksIndex(self, picked, Ids.of(0, None), 0)
+    def _index_of_codes(self, blocks: Any, metric: Metric, folder: str | Path | None) -> Index | None:
+        index = LandmarksIndex(self, metric, Ids.of(0, None), 0)
         n = self.keeper.fill_cells(index, blocks, folder)
         if n is None:
-            return super().build_blocks(blocks, metric, folder)
+            return None
         index._ids, index._n_features = Ids.of(n, None), len(index._projection.mean)
-        index.unit = Unit.from_exponent(0, np.dtype(np.float32), picked.distance, self._narrow)  # blocks are not scaled
         return index
 
     def _make_index(self, rows: Any, metric: Metric, ids: Ids) -> LandmarksIndex:

@@ -10,21 +10,20 @@ A zero vector has cosine distance 1 to every row, as in scikit-learn. `score` tu
 better. `log_similarity` weights votes, in log space so that no kernel underflows.
 
 A metric consists of a distance that the engine computes (distances.py), units and a similarity. To add one, write a
-class, add it to `_KINDS`, and to METRICS if it needs no parameter. To store it in model files, also list it in
-modelfile/values.py, and in modelfile/schemas/index.py if its name differs from that of its distance. A metric that is
-not listed can be used, but not saved.
+class, and add it to `_NAMED` if it needs no parameter. To store it in model files, also list it in modelfile/values.py.
+A metric that is not listed can be used, but not saved.
 """
 
 from __future__ import annotations
 
 import difflib
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.errors import CombinationError, InputError, ModelFileError
+from kway.errors import CombinationError, InputError
 from kway.parameters import above
 from kway.search.distances import COSINE, DOT, EUCLIDEAN, GREAT_CIRCLE, HAMMING, MANHATTAN, Distance
 
@@ -116,34 +115,6 @@ class Metric:
             f"the metric {self.name!r} has no similarity; use weights='distance', or a metric with a similarity: "
             "'cosine', 'dot', Gaussian(sigma), Laplacian(sigma)"
         )
-
-    def facts(self) -> dict[str, Any]:
-        """Return the name and the parameters of the metric as a dict of JSON values; `from_facts` reverses this.
-
-        Returns
-        -------
-        dict
-            The name of the metric and its parameters.
-        """
-        return {"name": self.name, **asdict(self)}
-
-    def file_facts(self) -> dict[str, Any]:
-        """Return `facts()` for a model file; raise ModelFileError if kway could not read them back.
-
-        Returns
-        -------
-        dict
-            The name of the metric and its parameters.
-        """
-        from kway.modelfile.schemas.index import base_of  # no prediction needs the schemas
-
-        facts = self.facts()
-        if type(self) not in _KINDS or base_of({"metric": facts}) != self.distance.name:
-            raise ModelFileError(
-                f"the metric {self.name!r} is a {type(self).__module__}.{type(self).__name__}, which a model file "
-                "cannot contain; use a metric of kway, or pickle the estimator instead"
-            )
-        return facts
 
 
 @dataclass(frozen=True)
@@ -360,7 +331,6 @@ class Laplacian(_Kernel):
 
 
 _NAMED = (Manhattan, Euclidean, Cosine, Dot, Haversine, Hamming)  # metrics that need no parameter
-_KINDS: tuple[type[Metric], ...] = (*_NAMED, Gaussian, Laplacian)  # metrics that a model file can contain
 METRICS: dict[str, Metric] = {kind.name: kind() for kind in _NAMED}
 
 
@@ -394,13 +364,6 @@ def pick_metric(metric: str | Metric) -> Metric:
     hint = f"; did you mean {similar[0]!r}? Use" if similar else "; use"
     names = ", ".join(map(repr, METRICS))
     raise InputError(f"unknown metric {metric!r}{hint} one of {names}, Gaussian(sigma), Laplacian(sigma)")
-
-
-def from_facts(facts: dict[str, Any]) -> Metric:
-    """Return the metric from its facts, as `Metric.facts` returned them."""
-    kinds = {kind.name: kind for kind in _KINDS}
-    parameters = {key: value for key, value in facts.items() if key != "name"}
-    return kinds[facts["name"]](**parameters)
 
 
 def _log_positive(values: NDArray) -> NDArray:

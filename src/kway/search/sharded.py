@@ -18,7 +18,7 @@ import hashlib
 import itertools
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ from kway.kernels.topk import merge
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.modelfile import container
 from kway.modelfile.schemas.index import check_index
+from kway.modelfile.values import decode_value, encode_value
 from kway.parameters import check_parameters, whole
 from kway.rows.cluster.session import shared_folder
 from kway.rows.cluster.shards import Carried, FilePlace, Shards, make_shards, row_source
@@ -79,15 +80,16 @@ def open_shard(
         return _open(recipe, file, rows.shape)
     except (FileNotFoundError, ModelFileError):  # there is no file, or it is incomplete or damaged
         facts, arrays = _build(recipe, metric, rows, n_jobs).parts()
-        container.write(file, {"index": facts}, arrays)
+        container.write(file, {"index": encode_value(facts, "index")}, arrays)
         return _open(recipe, file, rows.shape)
 
 
 def _open(recipe: Recipe, file: Path, shape: tuple[int, int]) -> Shard:
     """Return the shard from its file, checked."""
     stored = container.read(file)
-    check_index(stored.manifest.get("index"), stored.tensors, shape)
-    return Shard(type(recipe).restore(stored.manifest["index"], stored.tensors))
+    facts = decode_value(stored.manifest.get("index"))
+    check_index(facts, stored.tensors, shape)
+    return Shard(type(recipe).restore(facts, stored.tensors))
 
 
 def _build(recipe: Recipe, metric: Metric, rows: Any, n_jobs: int | None) -> Index:
@@ -101,7 +103,7 @@ def _build(recipe: Recipe, metric: Metric, rows: Any, n_jobs: int | None) -> Ind
 
 def _digest(recipe: Recipe, metric: Metric, source: FilePlace | Carried, rows: Any) -> str:
     """Return a digest of what the index is built from; of a file, which may be large, evenly spaced rows only."""
-    facts = [recipe.facts(), metric.facts(), rows.shape, rows.dtype.str]
+    facts = [repr(recipe), repr(metric), rows.shape, rows.dtype.str]
     if isinstance(source, FilePlace):
         status = os.stat(source.path)
         facts += [source.path, source.offset, status.st_size, status.st_mtime_ns]
@@ -151,6 +153,11 @@ class Sharded(Recipe):
         return self.recipe.exact
 
     @property
+    def on_cpu(self) -> Sharded:
+        """The same recipe, searched on the CPU."""
+        return replace(self, recipe=self.recipe.on_cpu)
+
+    @property
     def _narrow(self) -> bool:
         return self.recipe._narrow
 
@@ -165,25 +172,6 @@ class Sharded(Recipe):
             Whether the rows are sparse.
         """
         self.recipe.check(metric, sparse)
-
-    @classmethod
-    def from_facts(cls, facts: dict[str, Any]) -> Recipe:
-        """Return the recipe that `facts()` described.
-
-        Parameters
-        ----------
-        facts : dict
-            JSON facts that `facts()` returned.
-
-        Returns
-        -------
-        Sharded
-            The recipe.
-        """
-        from kway.search.auto import INDEXES
-
-        inner = INDEXES[facts["recipe"]["index"]].from_facts(facts["recipe"])
-        return cls(inner, facts["shards"], facts["replicas"])
 
     def _make_index(self, rows: Any, metric: Metric, ids: Ids) -> ShardedIndex:
         return ShardedIndex(self, metric, ids, rows)

@@ -100,8 +100,6 @@ class LabeledRows:
         The form of the text file.
     written : tuple of ColumnFormat
         The formats of converted columns.
-    first_cells : mapping of str to str
-        The first non-empty cell of each column of a text file, verbatim.
     kept_columns : mapping of str to pyarrow column or ndarray
         Columns to return with the predictions, of the test rows if there are any.
     skipped : tuple of str
@@ -124,7 +122,6 @@ class LabeledRows:
     left_out: tuple[str, ...] = ()
     form: TextForm = UNKNOWN_FORM
     written: tuple[ColumnFormat, ...] = ()
-    first_cells: Mapping[str, str] = field(default_factory=dict)
     kept_columns: Mapping[str, Any] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
 

@@ -243,10 +243,8 @@ def check_folder(option: str, path: Path) -> None:
         folder = resolve_output(path).parent
     except InputError as error:
         raise UsageError(f"{option} cannot be written: {error}") from error
-    trial = folder / f".{path.name[:100]}.{secrets.token_hex(4)}.part"
     try:
-        os.close(os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-        trial.unlink()
+        tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise UsageError(
             f"{option} {path} cannot be written ({error.strerror}); name a file in a folder that you can write to"

@@ -12,7 +12,6 @@ A column (or npz key) `split` with the values train, val and test divides the ro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -176,7 +175,9 @@ def _from_npy(path: Path, options: ReadOptions) -> LabeledRows:
 def _from_catalog(name: str, options: ReadOptions, requirements: RowRequirements) -> LabeledRows:
     file = catalog.table_file(name)
     if file is not None:
-        return table_rows(table_source(file), name, options, requirements, catalog.TARGET)
+        if options.target is None and options.unused_target is None:
+            options = replace(options, target=catalog.TARGET)
+        return table_rows(table_source(file), name, options, requirements)
     if name not in catalog.names():
         raise InputError(
             f"{name!r} is neither a file, a folder nor a built-in dataset{nearest(name, catalog.names())}; built-in "
@@ -249,11 +250,9 @@ def _from_memory(given: RowsInMemory, options: ReadOptions, requirements: RowReq
     if not is_table(given.rows):
         return _from_matrix(given, options)
     table = as_table(given.rows, given.name)
-    if given.weights is not None:
-        options = replace(options, weight=_new_name(table.column_names))
-        table = table.append_column(options.weight, as_table({"w": _given_weights(given, table.num_rows)}).column("w"))
     y = None if given.y is None else _given_labels(given, table.num_rows, options.multilabel)
-    return frame_rows(table, given.name, options, requirements, y)
+    weights = None if given.weights is None else _given_weights(given, table.num_rows)
+    return frame_rows(table, given.name, options, requirements, y, weights)
 
 
 def _from_matrix(given: RowsInMemory, options: ReadOptions) -> LabeledRows:
@@ -269,14 +268,6 @@ def _from_matrix(given: RowsInMemory, options: ReadOptions) -> LabeledRows:
     labels = None if given.y is None else _given_labels(given, flat.shape[0], options.multilabel)
     weights = None if given.weights is None else _given_weights(given, flat.shape[0])
     return LabeledRows(given.name, flat, labels, image=_image_form(rows.shape), weights=weights)
-
-
-def _new_name(columns: Sequence[str]) -> str:
-    """Return a name for the column of weights that no column has."""
-    name = "weight"
-    while name in columns:
-        name += "_"
-    return name
 
 
 def _given_weights(given: RowsInMemory, n: int) -> NDArray[np.float64]:

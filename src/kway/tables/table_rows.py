@@ -7,7 +7,6 @@ values train, val and test divides the rows.
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from kway.errors import InputError, UsageError
 from kway.suggest import listing
 from kway.tables.labeled_rows import LabeledRows, RowRequirements
 from kway.tables.read_options import ALL, ReadOptions, TextForm
-from kway.tables.sources.csv_files import LoadedTable, first_cells
+from kway.tables.sources.csv_files import LoadedTable
 from kway.tables.sources.frames import (
     is_numeric,
     is_text,
@@ -32,23 +31,11 @@ from kway.tables.sources.text_form import TableRequest
 from kway.tables.sources.values import convert
 
 
-def table_rows(
-    source: TableSource,
-    name: str,
-    options: ReadOptions,
-    requirements: RowRequirements,
-    default_target: str | None = None,
-) -> LabeledRows:
-    """Read the rows of a table that is not in memory.
-
-    `default_target` is the target if the table has this column and no other target was given. `name` is the name of
-    the table in messages.
-    """
-    loaded = _load(source, options, requirements, default_target)
+def table_rows(source: TableSource, name: str, options: ReadOptions, requirements: RowRequirements) -> LabeledRows:
+    """Read the rows of a table that is not in memory; `name` is the name of the table in messages."""
+    loaded = _load(source, options, requirements)
     columns = [str(c) for c in loaded.table.column_names]
     refuse_repeated(columns, name)
-    if options.target is None and default_target in columns and options.unused_target is None:
-        options = replace(options, target=default_target)
     refuse_unknown_columns(columns, options, name)
     if loaded.table.num_rows == 0:
         raise InputError(f"{name} has a header but no rows; give at least one row")
@@ -60,15 +47,22 @@ def table_rows(
         form=loaded.form,
         notes=tuple(f"{name}: {note}" for note in loaded.notes),
         left_out=tuple(f"{name}: {note}" for note in (*loaded.left_out, *rows.left_out)),
-        first_cells=_first_cells(source, loaded.form, columns) if requirements.columns is None else {},
     )
     return _divide_by_split(rows)
 
 
 def frame_rows(
-    table: Any, name: str, options: ReadOptions, requirements: RowRequirements, y: NDArray | None
+    table: Any,
+    name: str,
+    options: ReadOptions,
+    requirements: RowRequirements,
+    y: NDArray | None,
+    weights: NDArray[np.float64] | None,
 ) -> LabeledRows:
-    """Return the rows of a pyarrow Table in memory, with the labels y (n,) if no column is the target."""
+    """Return the rows of a pyarrow Table in memory.
+
+    The labels y (n,) and the weights (n,) are used if no column has them.
+    """
     columns = list(table.column_names)
     # a model names the columns that it reads, so columns to drop or convert need not exist
     checked = options if requirements.columns is None else replace(options, drop=(), types={})
@@ -76,18 +70,18 @@ def frame_rows(
     if table.num_rows == 0:
         raise InputError(f"{name} has no rows; give at least one row")
     rows = _separate_columns(LoadedTable(table), name, options, requirements, True, options.decimal, {})
-    return _divide_by_split(rows if options.target is not None else replace(rows, y=y))
+    y = rows.y if options.target is not None else y
+    weights = rows.weights if options.weight is not None else weights
+    return _divide_by_split(replace(rows, y=y, weights=weights))
 
 
-def _load(
-    source: TableSource, options: ReadOptions, requirements: RowRequirements, default_target: str | None
-) -> LoadedTable:
+def _load(source: TableSource, options: ReadOptions, requirements: RowRequirements) -> LoadedTable:
     """Read the table; columns of codes such as 0052 stay text unless the form is known from earlier rows."""
     form = options.form
     is_form_known = requirements.columns is not None or None not in (form.sep, form.encoding, form.decimal, form.header)
     converted = [c for c, kind in options.types.items() if kind not in ("drop", "true/false", "vector")]
     targets = [options.target, options.unused_target]
-    labels = [c for c in (*targets, options.id, default_target) if c is not None]
+    labels = [c for c in (*targets, options.id) if c is not None]
     text_columns = [*requirements.text_columns, *requirements.earlier.formats, *converted, *labels]
     roles = [c for c in (*targets, options.group, options.order, options.weight, options.id) if c is not None]
     request = TableRequest(
@@ -99,13 +93,6 @@ def _load(
         find_codes=not is_form_known,
     )
     return open_table(source, request)
-
-
-def _first_cells(source: TableSource, form: TextForm, columns: list[str]) -> dict[str, str]:
-    """Return the first non-empty cell of each column, verbatim; {} for formats with types and compressed files."""
-    content = source.content[0] if isinstance(source.content, tuple) else source.content
-    is_compressed = isinstance(content, Path) and content.name.lower().endswith(".gz")
-    return {} if source.has_types or is_compressed else first_cells(content, form, columns)
 
 
 def _separate_columns(

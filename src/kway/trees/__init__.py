@@ -13,9 +13,7 @@ from kway.lazy_names import lazy_names
 
 _HOME = {"TreesClassifier": "classifier"}
 
-__all__ = ["TreesClassifier"]
+if TYPE_CHECKING:  # "as" tells type checkers that the names are public
+    from kway.trees.classifier import TreesClassifier as TreesClassifier
 
-if TYPE_CHECKING:
-    from kway.trees.classifier import TreesClassifier
-
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__getattr__, __dir__, __all__ = lazy_names(__name__, _HOME)

@@ -20,7 +20,8 @@ NASTY = [
     {"$": "array", "dtype": "<f8", "items": {"$": "list", "items": [1.0, 2.0]}},
     {"$": "estimator", "class": "SoftmaxClassifier", "params": {}},
     {"$": "part", "module": "kway.search", "name": "Gaussian", "values": {"sigma": 1.0}},
-    {"$": "part", "module": "kway.search", "name": "Flat", "values": {"store": 3}},
+    {"$": "index", "name": "flat", "values": {"store": 3}}, {"$": "index", "name": "kdtree", "values": {}},
+    {"$": "index", "name": "sharded", "values": {"shards": 2**40}}, {"$": "index", "name": [1], "values": []},
     {"$": "part", "module": "kway.search", "name": "Haversine", "values": {}},
 ]  # fmt: skip
 VALUES = [0, 1, -1, 2, 3, 5, 127, 255, 2**28, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1, -(2**31), -(2**63)]

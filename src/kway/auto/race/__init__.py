@@ -2,10 +2,9 @@
 
 compare             `kway.compare`: runs a race and returns its leaderboard
 rounds              the race: which families run on which folds, and when a family leaves
-runner              one family in a race: predictions, scores and expected seconds
 paired              the paired test that decides which families leave
 pool                the blend of the families of a race
-family              the base of all families
+family              the base of all families, and a family in a race: predictions, scores, expected seconds
 families            the families
 neighbor_families   the families of nearest neighbors
 references          classifiers of other libraries, scored for comparison

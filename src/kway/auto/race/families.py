@@ -26,9 +26,10 @@ from kway.auto.race.neighbor_families import SIGMA, NeighborsFamily
 from kway.auto.race.scoring import CATEGORIES, MOST_POOLED, FoldedRows, Predictions, predict_held_out
 from kway.confidence.splits import Split
 from kway.labels import Labels
+from kway.linear.classifier import LinearClassifier
 from kway.linear.fitting import weighted_rows
 from kway.linear.kernel_softmax import landmark_map
-from kway.linear.losses import LOSSES
+from kway.linear.named import SoftmaxClassifier
 from kway.linear.path import Path, alpha_path
 from kway.planning import costs
 from kway.planning.costs import Size
@@ -49,13 +50,12 @@ TEXT, NO_TEXT, EDGES, COLUMNS = "text", "no-text", "edges", "columns"
 
 @dataclass(frozen=True)
 class LinearFamily(Family):
-    """A linear loss over a path of alphas.
+    """A linear classifier over a path of alphas.
 
     Alphas are given as `alphas`, as `c_values` (values C of an SVM, with alpha = mean |x|^2 / (n C)), or else as
     `shares` of mean |x|^2.
     """
 
-    loss: str
     shares: tuple[float, ...] = _SHARES
     alphas: tuple[float, ...] = ()
     c_values: tuple[float, ...] = ()
@@ -97,12 +97,15 @@ class LinearFamily(Family):
             weights = np.append(weights_to_fit(data.weights, split.train)["sample_weight"], np.ones(n_held_out))
         n_classes = int(codes.max()) + 1
         costs.check_fit(self.estimator, costs.softmax, costs.size_of(X, n_classes))
-        one_score_per_class = n_classes == 2 or self._is_one_vs_all
-        form = LOSSES[self.loss].columns if one_score_per_class else LOSSES[self.loss].joint
         labels = Labels(np.arange(n_classes), codes)
         weight = weighted_rows(X, labels, weights, self.params.get("class_weight")).weight
-        device = self.params.get("device", "cpu")
-        return alpha_path(X, codes, form, alphas, len(split.train), weight, _TOL, stop, device)
+        loss, device = self._linear()._form(n_classes), self.params.get("device", "cpu")
+        return alpha_path(X, codes, loss, alphas, len(split.train), weight, _TOL, stop, device)
+
+    def _linear(self) -> LinearClassifier:
+        """Return a linear classifier with the loss of this family."""
+        classifier: LinearClassifier = self.make({}, 0)
+        return classifier
 
     @property
     def _is_one_vs_all(self) -> bool:
@@ -172,6 +175,9 @@ class KernelFamily(LinearFamily):
                 landmarks.apply(data.X[np.concatenate(split)]),
                 [at for at in active if settings[at]["gamma"] == gamma],
             )
+
+    def _linear(self) -> LinearClassifier:
+        return SoftmaxClassifier()
 
     def skip_reason(self, data: FoldedRows) -> str:
         """Leave out sparse rows and very many classes."""
@@ -263,7 +269,7 @@ def weighted_neighbors(family: NeighborsFamily, n_rows: int) -> PlainFamily:
         family.name,
         "NeighborsClassifier",
         tuple({"weights": vote, "n_neighbors": k} for vote in family.votes for k in _WEIGHTED_K if 2 * k <= n_rows),
-        params={"metric": family.metric, "class_weight": family.class_weight, "device": family.device},
+        params={"metric": family.metric, **family.params},
         planned=lambda size: family.planned_seconds(size) / family.planned_fits(),
         description=family.description,
         view=family.view,
@@ -299,7 +305,7 @@ FAMILIES: dict[str, Any] = {  # name -> Family
     for family in (
         # Families that win often come first and slow ones last, because a short budget leaves out the last ones.
         PlainFamily("centroid", "CentroidClassifier", ({"metric": "cosine"}, {"metric": "euclidean"})),
-        LinearFamily("softmax", "SoftmaxClassifier", "softmax"),
+        LinearFamily("softmax", "SoftmaxClassifier"),
         PlainFamily(
             "naive-bayes",
             "NaiveBayesClassifier",
@@ -310,14 +316,12 @@ FAMILIES: dict[str, Any] = {  # name -> Family
         LinearFamily(
             SMOOTH,
             "LinearClassifier",
-            "rounded-hinge",
             params={"loss": "rounded-hinge", "multiclass": "one-vs-all", "tol": 0.1},
             c_values=(6.0, 2.0, 0.6, 20.0),
         ),
         LinearFamily(
             "svm-one-vs-all",
             "SVMClassifier",
-            "hinge",
             params={"multiclass": "one-vs-all", "tol": 0.1},
             c_values=(1.0, 3.0, 0.3, 10.0),
         ),
@@ -331,7 +335,6 @@ FAMILIES: dict[str, Any] = {  # name -> Family
         KernelFamily(
             "kernel-softmax",
             "KernelSoftmaxClassifier",
-            "softmax",
             alphas=(1e-5, 1e-4, 1e-6),
             relative_cost=1.5,
             for_blend=True,
@@ -349,14 +352,12 @@ FAMILIES: dict[str, Any] = {  # name -> Family
             early_stopping=True,
             n_iter_no_change=20,
         ),
-        LinearFamily("least-squares", "LeastSquaresClassifier", "squared", _EVERY_SECOND_SHARE),
-        LinearFamily(
-            "logistic", "LogisticClassifier", "logistic", _EVERY_SECOND_SHARE, params={"multiclass": "one-vs-all"}
-        ),
+        LinearFamily("least-squares", "LeastSquaresClassifier", _EVERY_SECOND_SHARE),
+        LinearFamily("logistic", "LogisticClassifier", _EVERY_SECOND_SHARE, params={"multiclass": "one-vs-all"}),
         PlainFamily(
             "perceptron", "PerceptronClassifier", planned=lambda size: costs.one_vs_all(size, Rates()).fit_seconds
         ),
-        LinearFamily("svm", "SVMClassifier", "hinge", _EVERY_SECOND_SHARE, relative_cost=4.0),
+        LinearFamily("svm", "SVMClassifier", _EVERY_SECOND_SHARE, relative_cost=4.0),
     )
 }
 # A baseline that runs only if it is named.

@@ -1,7 +1,8 @@
-"""Family: the base of all families of classifiers, which predict the same held-out rows with all their settings.
+"""Family: the base of all families of classifiers. Runner: a family in a race.
 
-A race calls the methods in this order: `configured`, `skip_reason`, `settings`, `planned_seconds` and `fit_predict` for
-each split, and `make` for the estimator of the chosen setting.
+A family predicts the same held-out rows with all its settings. A race calls the methods in this order: `configured`,
+`skip_reason`, `settings`, `planned_seconds` and `fit_predict` for each split, and `make` for the estimator of the
+chosen setting. A runner keeps the predictions of its family, the scores of the settings, and the expected seconds.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import has_fit_parameter
 
 import kway
-from kway.auto.race.scoring import FoldedRows, Predictions
-from kway.confidence.splits import Split
+from kway.auto.race.paired import paired_difference
+from kway.auto.race.scoring import ACCURACY, STOPPED, FoldedRows, Measure, Predictions, Scan
+from kway.confidence.splits import Split, splits_of
 from kway.planning.costs import Size
 
 Stop = Callable[[], bool]  # called between two fits; True if the time is up
@@ -97,3 +101,124 @@ class Family:
         """Return the estimator of a setting."""
         seeded = {"random_state": seed} if self.has("random_state") else {}
         return getattr(kway, self.estimator)(**self.params, **setting, **seeded)
+
+
+@dataclass
+class Runner:
+    """A family in the race: its settings, and its predictions on the splits so far.
+
+    All predictions were learned from the same number of rows, `rows`. Those from fewer rows are replaced.
+    """
+
+    family: Family
+    data: FoldedRows
+    settings: list[dict[str, Any]]
+    measure: Measure
+    active: list[int]  # positions of the settings that have not been eliminated
+    predictions: list[Predictions] = field(default_factory=list)  # one per split
+    codes: list[NDArray[np.int64]] = field(default_factory=list)  # class codes of the held-out rows, one per split
+    rows: int = 0
+    gain: float = np.inf  # gain of the score from the last doubling of the rows
+    seconds: float = 0.0  # of all splits so far
+    cost: float = 0.0  # of the last split, in the unit of the clock
+    note: str = ""
+    eliminated: bool = False  # by the paired test, or by an error that it raised
+    out_of_time: bool = False
+    _scan: Scan | None = None
+
+    def add(self, predictions: Predictions, codes: NDArray[np.int64], rows: int, cost: float = 0.0) -> None:
+        """Add the predictions of one split, learned from this number of rows."""
+        if rows > self.rows:
+            previous = self.score if self.predictions else None
+            self.predictions, self.codes, self.rows = [], [], rows
+        else:
+            previous = None
+        self.predictions.append(predictions)
+        self.codes.append(codes)
+        self.seconds += predictions.seconds
+        self.cost = cost
+        self._scan = None
+        if previous is not None:
+            self.gain = max(0.0, self.score - previous)
+
+    def add_folds(self, stop: Callable[[], bool]) -> None:
+        """Learn every setting outside each fold of the data, until `stop()` returns True."""
+        for split in splits_of(self.data.folds):
+            predictions = self.family.fit_predict(self.data, split, self.settings, self.active, stop)
+            if predictions.has_run.any():
+                held_out, n = split.held_out, len(self.data.codes)
+                self.add(predictions.weighted(self.data, held_out), self.data.codes[held_out], n)
+
+    @property
+    def scan(self) -> Scan:
+        """The scores of all settings, with the chosen one."""
+        if self._scan is None:
+            pairs = list(zip(self.predictions, self.codes))
+            scores = np.array([self.measure.of(predictions, codes) for predictions, codes in pairs])
+            accuracy = np.array([ACCURACY.of(predictions, codes) for predictions, codes in pairs])
+            losses = np.array([predictions.loss() for predictions in self.predictions])
+            best = self._choose(scores.mean(axis=0), losses.mean(axis=0))
+            self._scan = Scan(self.settings, accuracy, losses, scores, self.measure, best, self.seconds)
+        return self._scan
+
+    def _choose(self, scores: NDArray, losses: NDArray) -> int:
+        """Return the position of the best setting.
+
+        With accuracy as the measure, it is the setting with the lowest log loss among those within one standard error
+        of the best accuracy. Without log losses, the first of these is chosen. With any other measure, only that
+        measure decides.
+        """
+        first = int(np.nanargmax(scores))
+        if self.measure is not ACCURACY:
+            return first
+        best, scored = self.per_row(first), np.flatnonzero(np.isfinite(scores)).tolist()
+        close = [at for at in scored if not paired_difference(best, self.per_row(at)).exceeds(errors=1.0)]
+        return min(close, key=lambda at: (losses[at] if np.isfinite(losses[at]) else np.inf, at))
+
+    @property
+    def score(self) -> float:
+        """The mean score of the chosen setting; higher is better."""
+        return float(self.scan.scores[:, self.scan.best].mean())
+
+    @property
+    def loss(self) -> float:
+        """The mean log loss of the chosen setting; infinity without probabilities."""
+        loss = float(self.scan.log_loss[:, self.scan.best].mean())
+        return loss if np.isfinite(loss) else np.inf
+
+    @property
+    def rank_key(self) -> tuple[Any, ...]:
+        """Sort key of the leaderboard, greater is better: how far the family came in the race, then its scores."""
+        return not self.note.startswith(STOPPED), self.rows, len(self.predictions), self.score, -self.loss
+
+    def per_row(self, at: int | None = None, n_splits: int | None = None) -> NDArray:
+        """Return the measure per held-out row of the first splits, for one setting, by default the chosen one."""
+        at = self.scan.best if at is None else at
+        pairs = list(zip(self.predictions, self.codes))[:n_splits]
+        return np.concatenate([self.measure.per_row(p, at, codes) for p, codes in pairs])
+
+    def possible_gain(self, all_rows: int) -> float:
+        """Return how much the score may still rise with more rows: the last gain, once per doubling to come."""
+        doublings = np.log2(all_rows / self.rows)
+        return self.gain * doublings if doublings > 0 else 0.0  # the gain may be infinite, and inf * 0 is NaN
+
+    def drop_settings(self, all_rows: int) -> None:
+        """Eliminate the settings that are clearly worse than the best one."""
+        best, gain = self.per_row(), self.possible_gain(all_rows)
+        self.active = [at for at in self.active if not paired_difference(best, self.per_row(at)).exceeds(gain)]
+
+    def planned_seconds(self, rows: int) -> float:
+        """Return the seconds of one split with this number of rows, by the formula of the family."""
+        return self.family.planned_seconds(self.data.size(rows))
+
+    def split_seconds(self, rows: int) -> float:
+        """Return the expected seconds of one split with this number of rows, in the unit of the clock.
+
+        The cost of the last split is either scaled by the formula, or the difference of the formula is added to it. The
+        smaller value holds, because compiling kernels, a large part of a first split, does not grow with the rows.
+        """
+        planned = self.planned_seconds(rows)
+        if not self.predictions:
+            return planned
+        previous = self.planned_seconds(self.rows)
+        return min(self.cost * planned / previous, self.cost + max(0.0, planned - previous))

@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, train_test_split
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from kway.confidence.splits import Split
 from kway.errors import InputError
 from kway.parameters import SEED, whole
+from kway.tables.datasets.arrays import stratified
 
 HELD_OUT_SHARE = 0.2  # share of the rows in the test set, in a calibration split, and in one fold of five
 _MIN_SHARE_ALONE = 0.005  # a note is shown if more than this share of rows has no row of its class outside its fold
@@ -48,19 +49,7 @@ def split_test(
     if groups is not None:
         train, test = next(_group_splits(codes, groups, max(2, round(1 / share)), seed))
         return Split(train, test)
-    return _stratified(codes, share, seed)
-
-
-def _stratified(codes: NDArray[np.int64], share: float, seed: int) -> Split:
-    """Split by class; the only row of a class goes to training."""
-    single = np.bincount(codes)[codes] < 2
-    others = np.flatnonzero(~single)
-    if len(others) == 0:
-        raise InputError("every class has a single row, so no row can be held out; at least one class needs two rows")
-    n_classes = len(np.unique(codes[others]))  # both sets need a row of each
-    n_test = min(max(round(share * len(codes)), n_classes), len(others) - n_classes)
-    train, test = train_test_split(others, test_size=n_test, stratify=codes[others], random_state=seed)
-    return Split(np.sort(np.concatenate([train, np.flatnonzero(single)])), np.sort(test))
+    return Split(*stratified(codes, share, seed))
 
 
 def fold_numbers(

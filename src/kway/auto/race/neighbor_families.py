@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -43,19 +43,16 @@ class NeighborsFamily(Family):
     metric: str | Metric
     votes: tuple[str, ...] = ("distance", "uniform")
     maps: tuple[str, ...] = (NO_MAP,)
-    class_weight: str | None = None
-    device: str = "cpu"
 
     @property
     def weighs_rows(self) -> bool:
         """Return False: one search does not give the votes of every k for rows with weights (`weighted_neighbors`)."""
         return False
 
-    def configured(self, class_weight: str | None, device: str) -> NeighborsFamily:
+    def configured(self, class_weight: str | None, device: str) -> Family:
         """Return the family with a class weight, on a device that can compute its metric."""
         runs_there = device == "auto" or pick_metric(self.metric).distance.by_products
-        device = device if runs_there else self.device
-        return replace(self, class_weight=class_weight or self.class_weight, device=device)
+        return super().configured(class_weight, device if runs_there else "cpu")
 
     def settings(self, data: FoldedRows) -> list[dict[str, Any]]:
         """Return every map, vote and k; k changes fastest."""
@@ -76,7 +73,8 @@ class NeighborsFamily(Family):
         X, codes = data.X[split.train], data.codes[split.train]
         held_out, held_out_codes = data.X[split.held_out], data.codes[split.held_out]
         predictions = Predictions.empty(len(held_out_codes), len(settings))
-        electors = Electors(codes, self.votes, pick_metric(self.metric), class_weight=self.class_weight)
+        class_weight = self.params.get("class_weight")
+        electors = Electors(codes, self.votes, pick_metric(self.metric), class_weight=class_weight)
         active_kinds = {settings[at].get("map", NO_MAP) for at in active}
         for kind, map in _learn_maps(X, codes, [kind for kind in self.maps if kind in active_kinds]).items():
             if stop():
@@ -126,9 +124,7 @@ class NeighborsFamily(Family):
     def make(self, setting: dict[str, Any], seed: int) -> Any:
         """Return the estimator of a map, a k and a vote."""
         votes = {name: value for name, value in setting.items() if name != "map"}
-        neighbors = kway.NeighborsClassifier(
-            metric=self.metric, class_weight=self.class_weight, device=self.device, **votes
-        )
+        neighbors = kway.NeighborsClassifier(metric=self.metric, **self.params, **votes)
         return kway.MappedClassifier(neighbors, setting["map"], random_state=seed) if "map" in setting else neighbors
 
     def planned_seconds(self, size: Size) -> float:

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway import progress
+from kway.auto.race.family import Runner
 from kway.auto.race.folds import weights_to_fit
 from kway.auto.race.paired import CLEAR, paired_difference
 from kway.auto.race.rounds import Race
-from kway.auto.race.runner import Runner
 from kway.auto.race.scoring import (
     ACCURACY,
     MEASURES,
@@ -30,11 +30,10 @@ from kway.auto.race.scoring import (
     leaderboard_row,
     spread,
 )
-from kway.confidence.blend import HeldOut, learn_weights, log_probabilities
+from kway.confidence.blend import HeldOut, learn_weights, pool_probabilities
 from kway.confidence.temperature import LOGS, SCORES, score_columns
 from kway.errors import KwayError
 from kway.measures import log_losses
-from kway.probabilities import softmax
 
 BLEND = "blend"  # name of the blend on the leaderboard
 
@@ -134,12 +133,11 @@ def _cross_fitted(
     tables: list[NDArray], codes: NDArray[np.int64], fold: NDArray[np.int64], weights: NDArray, sample: NDArray | None
 ) -> NDArray[np.float64]:
     """Return probabilities (m, K) of the blend, with weights learned on the other folds; with one fold, `weights`."""
-    logs = [log_probabilities(table) for table in tables]
-    pooled = softmax(sum(w * log for w, log in zip(weights, logs)))
+    pooled = pool_probabilities(weights, tables)
     for number in range(int(fold.max()) + 1) if fold.max() > 0 else ():
         inside, others = fold == number, fold != number
         learned = learn_weights([t[others] for t in tables], codes[others], None if sample is None else sample[others])
-        pooled[inside] = softmax(sum(w * log[inside] for w, log in zip(learned, logs)))
+        pooled[inside] = pool_probabilities(learned, [table[inside] for table in tables])
     return pooled
 
 
@@ -164,7 +162,6 @@ def _leaderboard_row(
         scores=np.array([measure.of(*pair) for pair in pairs]),
         measure=measure,
         best=0,
-        rows=race.all_rows,
         seconds=0.0,
     )
     return leaderboard_row(BLEND, scan, "", len(race.splits))

@@ -18,7 +18,7 @@ from sklearn.utils.validation import has_fit_parameter
 from kway import progress
 from kway.auto.race.clock import Clock
 from kway.auto.race.families import PlainFamily
-from kway.auto.race.runner import Runner
+from kway.auto.race.family import Runner
 from kway.auto.race.scoring import FoldedRows, LeaderboardRow, Measure, Predictions, leaderboard_row
 from kway.confidence.splits import Split
 from kway.errors import InputError

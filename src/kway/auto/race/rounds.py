@@ -27,12 +27,11 @@ from numpy.typing import NDArray
 
 from kway import progress
 from kway.auto.race.clock import REPORT_SECONDS, Clock
-from kway.auto.race.family import Family
+from kway.auto.race.family import Family, Runner
 from kway.auto.race.folds import ROWS_PER_CLASS, stratified_order
 from kway.auto.race.paired import CLEAR, paired_difference
-from kway.auto.race.runner import Runner
 from kway.auto.race.scoring import ACCURACY, STOPPED, FoldedRows, LeaderboardRow, Measure, Predictions, leaderboard_row
-from kway.confidence.splits import Split
+from kway.confidence.splits import Split, splits_of
 from kway.errors import InputError, KwayError
 from kway.rows.cluster.session import current
 from kway.rows.cluster.work import Task, begin, send
@@ -125,10 +124,7 @@ class Race:
         self.weights = views[""].weights
         self.n_classes = int(self.codes.max()) + 1
         self.blend, self.store, self.on_round = blend, store, on_round
-        self.splits = [
-            Split(np.flatnonzero(each != fold), np.flatnonzero(each == fold))
-            for each in folds for fold in range(int(each.max()) + 1)
-        ]  # fmt: skip
+        self.splits = [split for each in folds for split in splits_of(each)]
         self.all_rows = len(self.splits[0].train)
         self.sample_order = stratified_order(self.codes, self.splits[0].train)  # samples are its first rows
         self.runners: dict[str, Runner] = {}

@@ -215,7 +215,6 @@ class Scan:
     scores: NDArray[np.float64]  # of the measure that decides; higher is better
     measure: Measure
     best: int  # position of the chosen setting
-    rows: int  # number of rows that the family learned from
     seconds: float  # of all folds and settings, samples included
 
 

@@ -137,7 +137,7 @@ def search_bit_cells(estimator, coded, cells, queries, part, n_parts, fast, dist
     and measured.
     """
     dim = queries.rotated.shape[1]
-    counts, buffers = np.zeros(2, np.int64), scan_buffers(coded, dim, distances.shape[1])
+    counts, buffers = np.zeros(2, np.int64), scan_buffers(coded, dim)
     batch = CellBatch(
         np.empty(QUERY_BATCH, np.int64), np.empty((QUERY_BATCH, dim), np.float32), np.empty(QUERY_BATCH, np.float32),
         np.empty(QUERY_BATCH), np.empty(QUERY_BATCH), empty_tables(QUERY_BATCH, dim),

@@ -26,7 +26,7 @@ from kway.kernels.codes.row_tiles import TILE_ROWS, fill_sum_tables, sum_rows, t
 from kway.kernels.distances import distance
 from kway.kernels.jit import BIG, kernel
 from kway.kernels.lanes import touch_row
-from kway.kernels.topk import EMPTY, NO_ROW, push, sift
+from kway.kernels.topk import EMPTY, push
 
 _EPS = float(np.finfo(np.float32).eps)
 _FLOATS = ir.VectorType(F32, 16)
@@ -93,8 +93,6 @@ class ScanBuffers(NamedTuple):
     sums: Any  # (B, TILE_ROWS) uint16
     keys: Any  # (TILE_ROWS,) float32
     candidates: Any  # (TILE_ROWS,) int64, rows
-    best_keys: Any  # (k,) float64
-    best_rows: Any  # (k,) int64
     row_words: Any  # (B W,) uint64, the words of one row
 
 
@@ -180,13 +178,13 @@ def estimated_key(estimator, coded, query, row, row_words):
 
 
 @kernel
-def scan_buffers(coded, dim, k):
-    """Allocate the working memory for a scan of these rows with D = dim, for the k nearest."""
+def scan_buffers(coded, dim):
+    """Allocate the working memory for a scan of these rows with D = dim."""
     bits = coded.bits
     return ScanBuffers(
         np.empty(TILE_ROWS, np.uint64), np.empty((bits * dim // 4, TILE_ROWS), np.uint8),
         np.empty((bits, TILE_ROWS), np.uint16), np.empty(TILE_ROWS, np.float32), np.empty(TILE_ROWS, np.int64),
-        np.empty(k), np.empty(k, np.int64), np.empty(bits * (dim // 64), np.uint64),
+        np.empty(bits * (dim // 64), np.uint64),
     )  # fmt: skip
 
 
@@ -218,22 +216,6 @@ def _bound_keys(estimator, coded, query, tables, start, n, buffers, fast):
     if estimator.halved:
         for r in range(n):
             keys[r] += coded.half[start + r]
-
-
-@kernel
-def _smallest_keys(keys, start, buffers):
-    """Write the rows of the k smallest keys to buffers.candidates; return how many."""
-    buffers.best_keys[:] = EMPTY
-    buffers.best_rows[:] = NO_ROW
-    for r in range(len(keys)):
-        if keys[r] < buffers.best_keys[0]:
-            sift(buffers.best_keys, buffers.best_rows, np.float64(keys[r]), r)
-    count = 0
-    for r in buffers.best_rows:
-        if r != NO_ROW:
-            buffers.candidates[count] = start + r
-            count += 1
-    return count
 
 
 @kernel
@@ -274,11 +256,6 @@ def scan_tile(
     """
     _bound_keys(estimator, coded, query, tables, start, stop - start, buffers, fast)
     keys, candidates = buffers.keys[: stop - start], buffers.candidates
-    if min(bound, distances[0]) >= EMPTY:  # offer the most promising rows first, to get a small k-th distance
-        first = candidates[: _smallest_keys(keys, start, buffers)]
-        _offer_bounded(estimator, coded, query, first, keys, start, longest, bound, buffers, distances, ids, counts)
-        for row in first:
-            keys[row - start] = BIG  # not a candidate again
     limit, count = _max_key(estimator, query, longest, min(bound, distances[0])), 0
     for r in range(len(keys)):  # without a branch, because mispredicted branches would dominate the time
         candidates[count] = start + r
@@ -320,7 +297,7 @@ def scan_bits(estimator, coded, queries, longest, start, stop, fast, bounds, dis
     distances bounds (q,) are not needed. fast: whether the CPU has TABLE_FEATURES.
     """
     q, dim = queries.rotated.shape
-    counts, buffers = np.zeros(2, np.int64), scan_buffers(coded, dim, distances.shape[1])
+    counts, buffers = np.zeros(2, np.int64), scan_buffers(coded, dim)
     tables = empty_tables(q, dim)
     for i in range(q):
         tables.unit[i], tables.low[i] = fill_sum_tables(queries.rotated[i], tables.entries[i])

@@ -35,29 +35,17 @@ def _hadamard_of_eights(x):
 
 @kernel
 def _hadamard(x):
-    """Compute the orthonormal Walsh-Hadamard transform of x (2^k,), k >= 3, in place.
-
-    Each pass over x does two stages of butterflies, because the transform is limited by memory accesses.
-    """
+    """Compute the orthonormal Walsh-Hadamard transform of x (2^k,), k >= 3, in place."""
     n, width = len(x), 8
     _hadamard_of_eights(x)
-    while 2 * width < n:
-        for s in range(0, n, 4 * width):
-            p, q = x[s : s + width], x[s + width : s + 2 * width]
-            u, v = x[s + 2 * width : s + 3 * width], x[s + 3 * width : s + 4 * width]
+    while width < n:
+        for s in range(0, n, 2 * width):
+            low, high = x[s : s + width], x[s + width : s + 2 * width]
             for j in range(width):
-                a, b, c, d = p[j] + q[j], p[j] - q[j], u[j] + v[j], u[j] - v[j]
-                p[j] = a + c
-                q[j] = b + d
-                u[j] = a - c
-                v[j] = b - d
-        width *= 4
-    if width < n:
-        low, high = x[:width], x[width:]
-        for j in range(width):
-            a, b = low[j], high[j]
-            low[j] = a + b
-            high[j] = a - b
+                a, b = low[j], high[j]
+                low[j] = a + b
+                high[j] = a - b
+        width *= 2
     scale = np.float32(1.0 / np.sqrt(n))
     for j in range(n):
         x[j] *= scale

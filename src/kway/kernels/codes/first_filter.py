@@ -126,14 +126,8 @@ def weigh_bits(head, row, words, planes):
     total = np.int64(0)
     for w in range(np.uint64(len(head))):
         differ, p = head[w, np.uint64(row)] ^ words[w], planes[w]
-        total += (
-            popcount(differ & p[0])
-            + (popcount(differ & p[1]) << 1)
-            + (popcount(differ & p[2]) << 2)
-            + (popcount(differ & p[3]) << 3)
-            + (popcount(differ & p[4]) << 4)
-            + (popcount(differ & p[5]) << 5)
-        )
+        for b in range(WEIGHT_BITS):
+            total += popcount(differ & p[b]) << b
     return total
 
 
@@ -241,17 +235,12 @@ def enough(estimator, worst, queries, shortest, longest, filters, out):
 def _passing_rows(hits, masks, start, coded, filters, words, limits, passing):
     """Write BLOCK_ROWS i + r to `passing` for each row start + r that passes query i by all P words; return how many.
 
-    Their codes are prefetched. Most tiles with a hit have one passing row. The loop over mask words has no branch,
-    because a mispredicted branch costs as much as weighing a row.
+    Their codes are prefetched.
     """
     head, candidates = coded.head, 0
     for hit in hits:
-        i, first, nonzero = hit % HIT_STEP, MASK_WORDS * (hit // HIT_STEP), np.uint64(0)
-        for j in range(MASK_WORDS):
-            nonzero |= np.uint64(masks[i, first + j] != 0) << np.uint64(j)
-        while nonzero:
-            j = first + ctz(nonzero)
-            nonzero &= nonzero - np.uint64(1)
+        i, first = hit % HIT_STEP, MASK_WORDS * (hit // HIT_STEP)
+        for j in range(first, first + MASK_WORDS):
             mask = masks[i, j]
             while mask:
                 r = 64 * j + ctz(mask)

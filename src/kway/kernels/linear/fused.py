@@ -19,57 +19,15 @@ from __future__ import annotations
 import numpy as np
 
 from kway.kernels.jit import kernel
-from kway.kernels.linear.loss_numbers import SOFTMAX
-from kway.kernels.linear.losses import exp_down, loss_rows
+from kway.kernels.linear.losses import loss_rows, softmax_rows
 from kway.kernels.product_tiles import MAX_SCORES, backward_lanes, backward_tile, forward_row, forward_tile
 
-_BLOCK = 32  # rows per block; `softmax_block` relies on the product of 32 denominators being finite
-FAR = np.float32(-1e30)  # score of a class that does not exist: its exponential is zero
+_BLOCK = 32  # rows per block
 
 
 def padded_width(width, lanes):
     """Return the padded length of a row of T and G: whole vectors, plus one, because a tile may read past the end."""
     return (width // lanes + 1) * lanes
-
-
-@kernel
-def softmax_block(Z, codes, bias, weight, sums):
-    """Replace scores Z (m, 16) by the slopes p - Y, add them to `sums`, and return the sum of the losses.
-
-    The bias is FAR for columns without a class. A block needs one logarithm: sum_i log(s_i) = log(prod_i s_i), and the
-    product of 32 denominators, each at most 16, is at most 2^128.
-    """
-    lanes, number = np.uint64(MAX_SCORES), Z.dtype.type
-    loss = 0.0
-    product = 1.0
-    for i in range(np.uint64(Z.shape[0])):
-        for c in range(lanes):
-            Z[i, c] += bias[c]
-        top = Z[i, 0]
-        for c in range(lanes):
-            top = max(top, Z[i, c])
-        along = Z[i, codes[i]] - top
-        for c in range(lanes):
-            Z[i, c] = exp_down(Z[i, c] - top)
-        own = Z[i, codes[i]]
-        Z[i, codes[i]] = 0
-        others = number(0)  # summed separately, so that 1 - p keeps its digits if p is nearly 1
-        for c in range(lanes):
-            others += Z[i, c]
-        partition = np.float64(own) + np.float64(others)
-        share = number(1 / partition)
-        if weight.size:
-            loss += weight[i] * (np.log(partition) - along)
-            share *= number(weight[i])
-        else:
-            loss -= along
-            product *= partition
-        for c in range(lanes):
-            Z[i, c] *= share
-        Z[i, codes[i]] = -others * share
-        for c in range(lanes):
-            sums[c] += Z[i, c]
-    return loss + np.log(product)
 
 
 @kernel
@@ -104,7 +62,7 @@ def backward_rows(x, x_stride, rows, features, z, z_stride, G, tile, classes):
 
 @kernel
 def weigh(Z, value, weight):
-    """Multiply the slopes and the losses of each row by its weight."""
+    """Multiply the slopes and the losses of each row by its weight, if there are weights."""
     for i in range(weight.size):
         value[i] *= weight[i]
         for c in range(Z.shape[1]):
@@ -121,27 +79,12 @@ def add_rows(Z, sums):
 
 
 @kernel
-def fused_softmax(x, x_stride, n, features, codes, weight, T, bias, G, sums, tile, classes):
-    """Return the sum of the softmax losses of n rows at address x.
-
-    Adds slopes^T X to G (K, padded) and the sums of the slopes to `sums` (16,). T (K, padded) are the weights, zero
-    after the last feature; bias (16,) is FAR beyond class K; weight (n,) are sample weights, or empty.
-    """
-    Z = np.zeros((_BLOCK, MAX_SCORES), T.dtype)
-    z, z_stride = Z.ctypes.data, Z.strides[0]
-    loss_sum = 0.0
-    for start in range(0, n, _BLOCK):
-        rows = min(_BLOCK, n - start)
-        block = x + start * x_stride
-        forward_rows(block, x_stride, rows, features, T, z, z_stride, tile, classes)
-        loss_sum += softmax_block(Z[:rows], codes[start : start + rows], bias, weight[start : start + rows], sums)
-        backward_rows(block, x_stride, rows, features, z, z_stride, G, tile, classes)
-    return loss_sum
-
-
-@kernel
 def fused_losses(kind, margin, width, x, x_stride, n, features, codes, weight, T, bias, G, sums, tile, classes):
-    """`fused_softmax` for any loss of class labels. A kernel of its own, because compiling all losses takes seconds."""
+    """Return the sum of the losses of n rows at address x; kind is a number of loss_numbers.py, or None for softmax.
+
+    Adds slopes^T X to G (K, padded) and the sums of the slopes to `sums` (K,). T (K, padded) are the weights, zero
+    after the last feature, and bias (K,) the biases; weight (n,) are sample weights, or empty.
+    """
     K = len(classes)
     buffer = np.zeros(_BLOCK * K + MAX_SCORES, T.dtype)  # a tile's spare lanes are overwritten by the next row
     Z = buffer[: _BLOCK * K].reshape(_BLOCK, K)
@@ -151,12 +94,15 @@ def fused_losses(kind, margin, width, x, x_stride, n, features, codes, weight, T
     loss_sum = 0.0
     for start in range(0, n, _BLOCK):
         rows = min(_BLOCK, n - start)
-        block = x + start * x_stride
+        block, labels = x + start * x_stride, codes[start : start + rows]
         forward_rows(block, x_stride, rows, features, T, z, z_stride, tile, classes)
         for i in range(rows):
             for c in range(K):
                 Z[i, c] += bias[c]
-        loss_rows(kind, Z[:rows], codes[start : start + rows], no_soft, True, margin, width, value, Z[:rows])
+        if kind is None:  # then numba does not compile the other losses, which would take seconds
+            softmax_rows(Z[:rows], labels, no_soft, True, value, Z[:rows])
+        else:
+            loss_rows(kind, Z[:rows], labels, no_soft, True, margin, width, value, Z[:rows])
         weigh(Z, value, weight[start : start + rows])
         add_rows(Z[:rows], sums)
         loss_sum += value[:rows].sum()
@@ -190,8 +136,3 @@ def fused_hessian_product(coupled, terms, x, x_stride, n, features, codes, weigh
                 Z[i, c] = heavy * terms[start + i, c] * (Z[i, c] - along)
         add_rows(Z[:rows], sums)
         backward_rows(block, x_stride, rows, features, z, z_stride, G, tile, classes)
-
-
-def each_fused(kind, margin, width, *work):
-    """Call `fused_softmax` or `fused_losses`, so that only the kernel of this loss is compiled."""
-    return fused_softmax(*work) if kind == SOFTMAX else fused_losses(kind, margin, width, *work)

@@ -38,29 +38,17 @@ _HOME = {
     "Sampled": "sampled",
 }
 
-__all__ = [
-    "LBFGS",
-    "SGD",
-    "SOLVERS",
-    "Constant",
-    "Cosine",
-    "Decay",
-    "Dual",
-    "GradientDescent",
-    "LeastSquares",
-    "Proximal",
-    "Sampled",
-]
+if TYPE_CHECKING:  # "as" tells type checkers that the names are public
+    from kway.linear.solvers.dual import Dual as Dual
+    from kway.linear.solvers.gradient_descent import GradientDescent as GradientDescent
+    from kway.linear.solvers.lbfgs import LBFGS as LBFGS
+    from kway.linear.solvers.least_squares import LeastSquares as LeastSquares
+    from kway.linear.solvers.proximal import Proximal as Proximal
+    from kway.linear.solvers.registry import SOLVERS as SOLVERS
+    from kway.linear.solvers.sampled import Sampled as Sampled
+    from kway.linear.solvers.schedules import Constant as Constant
+    from kway.linear.solvers.schedules import Cosine as Cosine
+    from kway.linear.solvers.schedules import Decay as Decay
+    from kway.linear.solvers.sgd import SGD as SGD
 
-if TYPE_CHECKING:
-    from kway.linear.solvers.dual import Dual
-    from kway.linear.solvers.gradient_descent import GradientDescent
-    from kway.linear.solvers.lbfgs import LBFGS
-    from kway.linear.solvers.least_squares import LeastSquares
-    from kway.linear.solvers.proximal import Proximal
-    from kway.linear.solvers.registry import SOLVERS
-    from kway.linear.solvers.sampled import Sampled
-    from kway.linear.solvers.schedules import Constant, Cosine, Decay
-    from kway.linear.solvers.sgd import SGD
-
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__getattr__, __dir__, __all__ = lazy_names(__name__, _HOME)

@@ -154,8 +154,8 @@ def _codes_and_rows_fit(stored: StoredObject) -> str | None:
     n, m, index = stored.sizes["n"], stored.sizes["m"], stored.facts["index"]
     if "index.ids" not in stored.arrays and n != m:
         return f"has {n:,} codes for the {m:,} rows of its index"
-    store = index["recipe"].get("store")
-    reranked = store is not None and store["rerank"]
+    store = getattr(index["recipe"], "store", None)
+    reranked = store is not None and store.rerank
     if not _has_rows(stored) and (reranked or n != m or base_of(index) == "haversine"):
         return "does not contain its original rows"
     return None

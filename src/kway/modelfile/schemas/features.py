@@ -154,14 +154,16 @@ def _terms(place: str) -> dict[str, Array]:
 
 
 def _lines_of_text(size: str) -> ArrayRule:
-    """Require UTF-8 text, and as many lines as `size`."""
+    """Require UTF-8 text, and as many lines as `size`, all different."""
 
     def rule(array: NDArray, sizes: Mapping[str, int]) -> str | None:
         try:
-            n_lines = array.tobytes().decode("utf-8", "surrogatepass").count("\n") + bool(array.size)
+            lines = array.tobytes().decode("utf-8", "surrogatepass").split("\n") if array.size else []
         except UnicodeDecodeError:
             return "is not UTF-8"
-        return None if n_lines == sizes[size] else f"has {n_lines:,} lines, expected {sizes[size]:,}"
+        if len(set(lines)) < len(lines):
+            return "has the same line twice"
+        return None if len(lines) == sizes[size] else f"has {len(lines):,} lines, expected {sizes[size]:,}"
 
     return rule
 

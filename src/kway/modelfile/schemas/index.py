@@ -32,6 +32,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import kway
+from kway.errors import KwayError
 from kway.memory import BLOCK_BYTES, MAX_EXPANSION, expands_too_much
 from kway.modelfile.schema import (
     FLOAT_TYPES,
@@ -54,19 +56,15 @@ from kway.modelfile.value_checks import (
     LARGEST_INT,
     Check,
     ValueCheck,
-    boolean,
     json_object,
-    number,
-    one_of,
-    short_repr,
     text,
     whole_number,
 )
 
 Facts = Mapping[str, Any]
-_BASES = {"gaussian": "euclidean", "laplacian": "manhattan"}  # metric -> the distance that orders rows in the same way
 POWER = whole_number(-(2**11), 2**11)  # exponent of the power of two that scales the rows, if it is not 1
-_AUTO = one_of("auto") | whole_number(1, 2**31)
+_RECIPE = ValueCheck("the recipe of an index", lambda value: isinstance(value, kway.search.Recipe))
+_METRIC = ValueCheck("a metric", lambda value: isinstance(value, kway.search.Metric))
 
 
 @dataclass(frozen=True)
@@ -75,27 +73,24 @@ class IndexKind:
 
     Parameters
     ----------
-    recipe, facts : mapping of str to Check
-        Fields of its recipe, and facts in addition to those of every index.
+    facts : mapping of str to Check
+        Facts in addition to those of every index.
     arrays : callable
         The facts of the index -> its arrays, in addition to rows and codes.
-    bases, coded_bases : tuple of str
-        The distances that it supports with full rows, and with codes.
-    sparse : bool
-        Whether it accepts CSR rows.
     """
 
-    recipe: Mapping[str, Check] = field(default_factory=dict)
     facts: Mapping[str, Check] = field(default_factory=dict)
     arrays: Callable[[Facts], Mapping[str, Array]] = lambda _: {}
-    bases: tuple[str, ...] = ()
-    coded_bases: tuple[str, ...] = ()
-    sparse: bool = False
+
+
+def _store(facts: Facts) -> Any:
+    """Return the store of the index; None if it stores full rows."""
+    return getattr(facts["recipe"], "store", None)
 
 
 def _stores_bits(facts: Facts) -> bool:
-    store = facts["recipe"].get("store")
-    return store is not None and store.get("name") == "bits"
+    store = _store(facts)
+    return store is not None and store.name == "bits"
 
 
 def _landmarks(facts: Facts) -> dict[str, Array]:
@@ -122,87 +117,40 @@ def _lsh(facts: Facts) -> dict[str, Array]:
     }
 
 
-_INT8 = json_object({"name": one_of("int8"), "rerank": boolean})
-_BITS = json_object(
-    {"name": one_of("bits"), "rerank": boolean, "bits": one_of(1, 2, 4), "miss": number(0.0, 0.5, exclusive=True)}
-)
-
-
-def _check_store(value: Any) -> str | None:
-    """Check the store of an index: None, int8 or bits."""
-    if value is None:
-        return None
-    return (_BITS if isinstance(value, dict) and value.get("name") == "bits" else _INT8)(value)
-
-
 _KINDS: dict[str, IndexKind] = {
-    "flat": IndexKind(
-        {"store": _check_store},
-        bases=("euclidean", "manhattan", "cosine", "dot", "hamming", "haversine"),
-        coded_bases=("euclidean", "manhattan", "cosine", "dot"),
-        sparse=True,
-    ),
-    "kdtree": IndexKind({"leaf_size": whole_number(1, 2**31)}, bases=("euclidean", "manhattan", "cosine", "haversine")),
     "landmarks": IndexKind(
-        {"n_landmarks": _AUTO, "probes": _AUTO, "seed": whole_number(), "store": _check_store, "verbose": boolean},
-        {"length": whole_number(1), "trained": whole_number(1), "probes": whole_number(1)},
-        _landmarks,
-        bases=("euclidean", "cosine", "dot", "haversine"),
-        coded_bases=("euclidean", "cosine", "dot"),
+        {"length": whole_number(1), "trained": whole_number(1), "probes": whole_number(1)}, _landmarks
     ),
-    "lsh": IndexKind(
-        {"n_tables": whole_number(1), "n_bits": _AUTO, "probes": _AUTO, "seed": whole_number()},
-        {"probes": whole_number(1, 2**31)},
-        _lsh,
-        bases=("euclidean", "manhattan", "cosine", "dot", "haversine"),
-    ),
+    "lsh": IndexKind({"probes": whole_number(1, 2**31)}, _lsh),
 }
-
-
-def _inner_recipe(value: Any) -> str | None:
-    """Check the recipe of the index of each shard: any kind but sharded."""
-    name = value.get("index") if isinstance(value, dict) else None
-    kind = _KINDS.get(name) if isinstance(name, str) else None
-    if kind is None or name == "sharded":
-        return f"is {short_repr(value)}, expected the recipe of an index that is not sharded"
-    return json_object({"index": text(100), **kind.recipe})(value)
-
-
-_KINDS["sharded"] = IndexKind(
-    {"recipe": _inner_recipe, "shards": whole_number(1, 2**12), "replicas": whole_number(1, 2**12)},
-    bases=_KINDS["flat"].bases,
-    sparse=True,
-)
-_METRIC = json_object(
-    {"name": text(100), "sigma": number(0.0, exclusive=True), "degrees": boolean}, optional=("sigma", "degrees")
-)
-_FOREIGN_RECIPE = ValueCheck(
-    "the recipe of an index of another package", lambda value: isinstance(value, dict) and value.get("store") is None
-)
 
 
 def base_of(facts: Facts) -> str:
     """Return the distance that the index computes."""
-    name = str(facts["metric"]["name"])
-    return _BASES.get(name, name)
+    return str(facts["metric"].distance.name)
 
 
 def index_facts(value: Any) -> str | None:
-    """Check the facts of an index by the kind that its recipe names."""
+    """Check the facts of an index, and whether its recipe supports its metric."""
     recipe = value.get("recipe") if isinstance(value, dict) else None
-    if not isinstance(recipe, dict) or not isinstance(recipe.get("index"), str):
-        return f"is {short_repr(value)}, expected the facts of an index with its recipe"
-    kind = _KINDS.get(recipe["index"])
     fields: dict[str, Check] = {
-        "recipe": _FOREIGN_RECIPE if kind is None else json_object({"index": text(100), **kind.recipe}),
+        "recipe": _RECIPE,
         "metric": _METRIC,
         "n_rows": whole_number(1),
         "n_features": whole_number(1),
         "why": text(),
         "unit": POWER,
     }
-    problem = json_object(fields | dict({} if kind is None else kind.facts), optional=("unit",))(value)
-    return problem or (None if kind is None else _metric_problem(kind, value))
+    own = _KINDS.get(str(getattr(recipe, "name", "")), IndexKind()).facts
+    problem = json_object(fields | dict(own), optional=("unit",))(value)
+    if problem:
+        return problem
+    try:
+        value["recipe"].check(value["metric"])
+        value["metric"].check(value["n_features"])
+    except KwayError as error:
+        return f"cannot be searched: {error}"
+    return None
 
 
 def index_arrays(stored: StoredObject, ids: str | int | None) -> dict[str, Array]:
@@ -210,19 +158,20 @@ def index_arrays(stored: StoredObject, ids: str | int | None) -> dict[str, Array
     facts = stored.facts.get("index")
     if facts is None:
         return {}
-    name, store = facts["recipe"]["index"], facts["recipe"].get("store")
-    kind = _KINDS.get(name, IndexKind())
+    recipe, store = facts["recipe"], _store(facts)
     arrays = {} if ids is None else {"ids": Array(("int64",), ("m",), (index_below(ids), distinct), optional=True)}
-    codes_only = store is not None and not store["rerank"]
+    codes_only = store is not None and not store.rerank
     if _stores_bits(facts):
         arrays |= _BIT_CODES
-        if name == "landmarks":  # its codes are relative to the landmark of their cell
+        if recipe.name == "landmarks":  # its codes are relative to the landmark of their cell
             del arrays["codes.center"]
     elif store is not None:  # an index on a GPU writes full rows without codes; reading computes them
         arrays |= {name: replace(array, optional=not codes_only) for name, array in _INT8_CODES.items()}
     if not codes_only:
-        arrays |= declared_rows("m", kind.sparse and "index.rows.indptr" in stored.arrays)
-    return {f"index.{name}": array for name, array in (arrays | dict(kind.arrays(facts))).items()}
+        supports_sparse = recipe.sparse and facts["metric"].distance.sparse
+        arrays |= declared_rows("m", supports_sparse and "index.rows.indptr" in stored.arrays)
+    arrays |= _KINDS.get(recipe.name, IndexKind()).arrays(facts)
+    return {f"index.{name}": array for name, array in arrays.items()}
 
 
 def declared_rows(n: str, sparse: bool) -> dict[str, Array]:
@@ -271,7 +220,7 @@ def _hash_tables(stored: StoredObject) -> str | None:
     """The tables of LSH have equally many directions, at most 62 each."""
     if "B" not in stored.sizes:
         return None
-    B, T = stored.sizes["B"], stored.facts["index"]["recipe"]["n_tables"]
+    B, T = stored.sizes["B"], stored.facts["index"]["recipe"].n_tables
     fits = T <= FileLimit.ITEMS and B % T == 0 and B // T <= 62  # a hash is an int64, of at most 62 bits
     return None if fits else f"has {B} directions for {T} hash tables"
 
@@ -283,7 +232,7 @@ def _codes_of_bits(stored: Any) -> str | None:
     D, P, words = (stored.sizes.get(name) for name in ("D", "P", "words*"))
     if P is None:
         return None
-    W, bits, m = D // 64, stored.facts["index"]["recipe"]["store"]["bits"], stored.sizes["m"]
+    W, bits, m = D // 64, _store(stored.facts["index"]).bits, stored.sizes["m"]
     fits = D % 64 == 0 and stored.sizes["d"] <= D and min(W, WIDEST_FILTER) == P and P + words == bits * W
     center = stored.arrays.get("index.codes.center")
     # codes of unit rows around 0 have a factor of 2 bytes and no half square; all others 4 bytes and both
@@ -293,15 +242,18 @@ def _codes_of_bits(stored: Any) -> str | None:
     return None if fits else f"has codes of {P} and {words} words per row for {D} columns of {bits} bits"
 
 
-def _sharded_hashes(stored: Any) -> str | None:
-    """The hash tables of sharded LSH indexes, computed when the file is read, fit in memory."""
+def _sharded_indexes(stored: Any) -> str | None:
+    """The shards, which are built when the file is read, are few, and the hash tables of LSH indexes fit in memory."""
     facts = stored.facts.get("index")
-    inner = facts and facts["recipe"].get("recipe")
-    if not inner or inner["index"] != "lsh":
+    recipe: Any = facts and facts["recipe"]
+    inner = getattr(recipe, "recipe", None)
+    if inner is not None and max(recipe.shards, recipe.replicas) > FileLimit.ITEMS:
+        return f"has {recipe.shards:,} shards with {recipe.replicas:,} replicas"
+    if inner is None or inner.name != "lsh":
         return None
-    rows, d, tables = stored.sizes["m"], stored.sizes["d"], inner["n_tables"]
+    rows, d, tables = stored.sizes["m"], stored.sizes["d"], inner.n_tables
     # loading computes the tables again: at most 62 directions per table, of 8 bytes per row and per column
-    needed = 8 * tables * 62 * (rows + d * min(facts["recipe"]["shards"], rows))
+    needed = 8 * tables * 62 * (rows + d * min(recipe.shards, rows))
     fits = tables <= FileLimit.ITEMS and needed <= max(BLOCK_BYTES, MAX_EXPANSION * _stored_bytes(stored))
     return None if fits else f"has {tables:,} hash tables for {rows:,} rows of {d:,} columns"
 
@@ -327,7 +279,7 @@ INDEX_RULES: tuple[CrossRule, ...] = (
     _projection,
     _hash_tables,
     _codes_of_bits,
-    _sharded_hashes,
+    _sharded_indexes,
     _dense_queries,
     _cell_sizes,
     *row_rules("m", "index."),
@@ -375,12 +327,3 @@ _ALONE = Schema(
     sizes=index_sizes,
     rules=INDEX_RULES,
 )
-
-
-def _metric_problem(kind: IndexKind, facts: Facts) -> str | None:
-    """Return why the kind of index does not support the metric or its number of columns, or None."""
-    base, coded = base_of(facts), facts["recipe"].get("store") is not None
-    if base not in (kind.coded_bases if coded else kind.bases):
-        return f"has the metric {base!r}, which this kind of index does not support"
-    fits = base != "haversine" or facts["n_features"] == 2
-    return None if fits else f"has {facts['n_features']:,} columns, expected two columns for haversine"

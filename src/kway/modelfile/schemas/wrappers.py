@@ -224,6 +224,7 @@ BLEND = Schema(
         "members": list_of(inner_manifest),
         "names": list_of(text(1000)),
         "weights": list_of(number(0.0, exclusive=True)),
+        "dropped_refuses_nan": boolean,
         "reasons": reasons,
     },
     optional_facts=("reasons",),

@@ -13,21 +13,21 @@ of pieces, a hundred million codes of 66 bytes took 15 GiB.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kway.errors import InputError
 from kway.kernels.codes.bits import reorder_rows
-from kway.kernels.jit import frozen
 from kway.labels import check_width
 from kway.memory import BLOCK_BYTES, rows_per_block
 from kway.progress import track
-from kway.search.codecs.bits import CODE_ARRAYS, BitFrame, BitRows, Bits
-from kway.search.codecs.int8 import ByteRows, Int8
+from kway.search.codecs.stores import Codes, Store
 from kway.search.metrics import Metric
 from kway.tables.labeled_rows import number_rows
 from kway.tables.outputs import replacing
@@ -35,21 +35,23 @@ from kway.tables.row_stream import row_stream
 from kway.tables.sources.table_files import parquet_files
 from kway.validation import plain_rows
 
-_HEAD, _MAXIMUM = "head", "widest"  # arrays that do not grow along their rows
+_HEAD = "codes.head"  # (P, n), of which each row is an array of its own
+_FRAME = "frame.npz"  # the file with what was learned from the first block
+_NOT_BY_ROW = ("codes.widest", "codes.center", "codes.signs")  # `widest` grows with the blocks, the others are the same
 
 
 class GrowingArrays:
-    """The arrays of all blocks so far; `take` returns each array once and forgets it."""
+    """The arrays of all blocks so far."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, list[_GrowingArray]] = {}
-        self._maximum: NDArray | None = None
+        self._not_by_row: dict[str, NDArray] = {}
 
     def add(self, arrays: Mapping[str, NDArray]) -> None:
         """Append the arrays of a block."""
         for key, array in arrays.items():
-            if key == _MAXIMUM:
-                self._maximum = array if self._maximum is None else np.maximum(self._maximum, array)
+            if key in _NOT_BY_ROW:
+                self._not_by_row[key] = np.maximum(self._not_by_row.get(key, array), array)
                 continue
             pieces = list(array) if key == _HEAD else [array]
             if key not in self._arrays:
@@ -59,10 +61,7 @@ class GrowingArrays:
                 array_so_far.add(piece)
 
     def take(self, key: str, order: NDArray[np.int64] | None = None) -> NDArray:
-        """Return one array of all blocks, its rows in this order (n,)."""
-        if key == _MAXIMUM:
-            assert self._maximum is not None
-            return self._maximum
+        """Return one array of all blocks, its rows in this order (n,), and forget it."""
         pieces = self._arrays.pop(key)
         if key == _HEAD:
             return _stack(pieces, order)
@@ -73,6 +72,10 @@ class GrowingArrays:
             return np.asarray(array[order])
         reorder_rows(array, order, np.zeros(len(array), dtype=bool))
         return array
+
+    def take_all(self, order: NDArray[np.int64] | None = None) -> dict[str, NDArray]:
+        """Return all arrays, their rows in this order (n,), and forget them."""
+        return self._not_by_row | {key: self.take(key, order) for key in list(self._arrays)}
 
 
 class _GrowingArray:
@@ -130,103 +133,92 @@ def iterate_blocks(source: Any) -> Blocks:
     return Blocks(iter(source), len(source) if isinstance(source, Sized) else 0)
 
 
-class BlockEncoder(Protocol):
-    """Encodes blocks of rows; its settings are learned from the first block."""
+@dataclass
+class BlockEncoder(ABC):
+    """Encodes blocks of rows; what it learns from the first block, another run can restore."""
 
-    @property
-    def n_features(self) -> int:
-        """Number of columns of a row."""
+    store: Store
+    metric: Metric
+    n_features: int | None = field(default=None, init=False)  # number of columns, known after the first block
 
+    kind: ClassVar[str]  # what the parts in a folder are
+
+    @abstractmethod
+    def learn(self, rows: NDArray) -> None:
+        """Learn from the first block (m, d)."""
+
+    @abstractmethod
     def facts(self) -> dict[str, NDArray]:
-        """Return the arrays from which another run restores the encoder."""
+        """Return what was learned."""
 
+    @abstractmethod
+    def restore(self, facts: Mapping[str, NDArray]) -> None:
+        """Restore what another run has learned."""
+
+    @abstractmethod
     def encode(self, rows: NDArray) -> dict[str, NDArray]:
         """Return the arrays of a part, from checked rows (m, d)."""
 
-
-Learn = Callable[[NDArray], BlockEncoder]  # learn(first block)
-Restore = Callable[[Mapping[str, NDArray], str], BlockEncoder]  # restore(facts of an earlier run, folder)
-
-
-class EncodedParts(NamedTuple):
-    """The encoder, and the joined arrays of all parts."""
-
-    encoder: BlockEncoder
-    arrays: GrowingArrays
+    @property
+    def job(self) -> str:
+        """What all parts in a folder have in common."""
+        return f"{self.kind} of {self.store.bits_per_value} bits under {self.metric.name!r}"
 
 
-def encode_parts(
-    source: Any, learn: Learn, restore: Restore, metric: Metric, folder: str | Path | None = None
-) -> EncodedParts:
+def encode_parts(source: Any, encoder: BlockEncoder, folder: str | Path | None = None) -> GrowingArrays:
     """Encode all blocks in their order; finished parts are read from the folder."""
-    blocks, home = iterate_blocks(source), None if folder is None else Path(folder)
-    encoder, grown = None, GrowingArrays()
+    blocks, home, grown = iterate_blocks(source), None if folder is None else Path(folder), GrowingArrays()
     if home is not None:
         home.mkdir(parents=True, exist_ok=True)
-        encoder = _read_encoder(home, restore)
+        _restore(encoder, home)
     for i, block in enumerate(track(blocks.each, "coding rows", blocks.number)):
         file = None if home is None else home / f"part-{i:07d}.npz"
-        if encoder is not None and file is not None and file.is_file():
+        if file is not None and file.is_file() and encoder.n_features is not None:
             grown.add(_read_part(file, block, encoder.n_features))
             continue
-        rows = _checked(block, metric, None if encoder is None else encoder.n_features)
-        if encoder is None:
-            encoder = learn(rows)
+        rows = _checked(block, encoder.metric, encoder.n_features)
+        if encoder.n_features is None:
+            encoder.learn(rows)
+            encoder.n_features = rows.shape[1]
             if home is not None:
-                _write(home / "frame.npz", encoder.facts())
+                common = {"job": np.array(encoder.job), "n_features": np.array(encoder.n_features)}
+                _write(home / _FRAME, common | encoder.facts())
         arrays = encoder.encode(rows)
         if file is not None:
-            _write(file, arrays)
+            _write(file, arrays | {"n_rows": np.array(len(rows))})
         grown.add(arrays)
-    if encoder is None:
+    if encoder.n_features is None:
         raise InputError("an index needs at least one block of rows, got none")
-    return EncodedParts(encoder, grown)
+    return grown
 
 
-def encode_blocks(source: Any, store: Bits, metric: Metric, folder: str | Path | None = None) -> BitRows:
+def encode_blocks(source: Any, store: Store, metric: Metric, folder: str | Path | None = None) -> Codes:
     """Return the codes of all blocks about the mean of the first one, in their order."""
-
-    def learn(rows: NDArray) -> _FrameEncoder:
-        return _FrameEncoder(store.frame(rows, metric.distance), metric)
-
-    def restore(facts: Mapping[str, NDArray], where: str) -> _FrameEncoder:
-        check_same_job(facts, store, metric, where, "center")
-        frame = BitFrame(store.bits, metric.distance, frozen(facts["center"]), frozen(facts["signs"]))
-        return _FrameEncoder(frame, metric)
-
-    encoder, grown = encode_parts(source, learn, restore, metric, folder)
-    assert isinstance(encoder, _FrameEncoder)
-    return BitRows(encoder.frame, **{key: frozen(grown.take(key)) for key in CODE_ARRAYS})
+    codes = store.restore(encode_parts(source, _RowEncoder(store, metric), folder).take_all(), metric.distance)
+    assert codes is not None
+    return codes
 
 
-def encode_byte_blocks(source: Any, store: Int8, metric: Metric) -> ByteRows:
-    """Return the bytes of all blocks about the mean of the first one, in their order."""
-    first, grown = None, GrowingArrays()
-    blocks = iterate_blocks(source)
-    for block in track(blocks.each, "coding rows", blocks.number):
-        rows = _checked(block, metric, None if first is None else first.shape[1])
-        codes = store.encode(rows, metric.distance) if first is None else first.like(rows)
-        first = codes if first is None else first
-        grown.add({"codes": codes.codes, "scale": codes.scale})
-    if first is None:
-        raise InputError("an index needs at least one block of rows, got none")
-    return ByteRows(frozen(grown.take("codes")), frozen(grown.take("scale")), first.center)
+@dataclass
+class _RowEncoder(BlockEncoder):
+    codes: Codes | None = None  # of no rows; they encode more rows about the same center
 
+    kind = "codes of rows"
 
-class _FrameEncoder(NamedTuple):
-    frame: BitFrame
-    metric: Metric
-
-    @property
-    def n_features(self) -> int:
-        return len(self.frame.center)
+    def learn(self, rows: NDArray) -> None:
+        codes = self.store.encode(rows, self.metric.distance)
+        self.codes = codes and codes.take(np.empty(0, np.int64))
 
     def facts(self) -> dict[str, NDArray]:
-        frame = self.frame
-        return job_settings(frame.bits, self.metric) | {"center": frame.center, "signs": frame.signs}
+        assert self.codes is not None
+        return self.codes.arrays()
+
+    def restore(self, facts: Mapping[str, NDArray]) -> None:
+        self.codes = self.store.restore(dict(facts), self.metric.distance)
 
     def encode(self, rows: NDArray) -> dict[str, NDArray]:
-        return code_arrays(self.frame.encode(rows))
+        assert self.codes is not None
+        return self.codes.like(rows).arrays()
 
 
 def _cut(rows: Any) -> Iterator[NDArray]:
@@ -249,7 +241,7 @@ def _read_part(file: Path, block: Any, n_features: int) -> dict[str, NDArray]:
     """Return the arrays of a part; raise InputError if the block has another shape."""
     with np.load(file) as stored:
         arrays = dict(stored)
-    n = len(arrays["factor"])
+    n = int(arrays.pop("n_rows"))
     if tuple(block.shape) != (n, n_features):
         raise InputError(
             f"{file.name} contains {n:,} rows of {n_features} columns, but the block has shape {tuple(block.shape)}; "
@@ -258,34 +250,18 @@ def _read_part(file: Path, block: Any, n_features: int) -> dict[str, NDArray]:
     return arrays
 
 
-def code_arrays(codes: BitRows) -> dict[str, NDArray]:
-    """Return the arrays of a part."""
-    return {key: getattr(codes, key) for key in CODE_ARRAYS}
-
-
-def job_settings(bits: int, metric: Metric) -> dict[str, NDArray]:
-    """Return the settings that all parts in a folder have in common."""
-    return {"bits": np.array(bits), "metric": np.array(metric.name)}
-
-
-def check_same_job(facts: Mapping[str, NDArray], store: Bits, metric: Metric, folder: str, key: str) -> None:
-    """Raise InputError if the parts of a folder have other settings, or belong to an index whose facts lack `key`."""
-    if key not in facts:
-        raise InputError(f"{folder!r} contains parts of another kind of index; pass another folder")
-    if (int(facts["bits"]), str(facts["metric"])) != (store.bits, metric.name):
-        raise InputError(
-            f"{folder!r} contains parts of {int(facts['bits'])} bits under {str(facts['metric'])!r}, not of "
-            f"{store.bits} under {metric.name!r}; pass another folder"
-        )
-
-
-def _read_encoder(folder: Path, restore: Restore) -> BlockEncoder | None:
-    """Return the encoder of the parts in the folder, or None if it is empty."""
-    file = folder / "frame.npz"
+def _restore(encoder: BlockEncoder, folder: Path) -> None:
+    """Restore the encoder of the parts in the folder, if there are any; InputError if they are of another job."""
+    file = folder / _FRAME
     if not file.is_file():
-        return None
-    with np.load(file) as facts:
-        return restore(dict(facts), str(folder))
+        return
+    with np.load(file) as stored:
+        facts = dict(stored)
+    job = str(facts.pop("job", "parts of another kind"))
+    if job != encoder.job:
+        raise InputError(f"{str(folder)!r} contains {job}, not {encoder.job}; pass another folder")
+    encoder.n_features = int(facts.pop("n_features"))
+    encoder.restore(facts)
 
 
 def _write(file: Path, arrays: Mapping[str, NDArray]) -> None:

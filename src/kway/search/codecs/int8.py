@@ -7,7 +7,6 @@ scale_r = max_j |x_rj - center_j| / 127.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,10 +16,8 @@ from kway.memory import CACHE_BYTES, rows_per_block
 from kway.parameters import YES_OR_NO, check_parameters
 from kway.rows.gpu.device import Device
 from kway.rows.gpu.tensor_rows import TensorRows
-from kway.search.block_scan import Scan
-from kway.search.codecs.stores import Codes, GpuStoredRows, Store, StoredRows
+from kway.search.codecs.stores import Codes, GpuStoredRows, Store
 from kway.search.distances import Distance
-from kway.search.metrics import Metric
 from kway.threads import pmap, spans
 
 
@@ -91,29 +88,6 @@ class Int8(Store):
         if "codes" not in arrays:
             return None
         return ByteRows(*(np.asarray(arrays[key]) for key in ("codes", "codes.scale", "codes.center")))
-
-    def scan_blocks(self, blocks: Any, metric: Metric, folder: str | Path | None) -> Scan | None:
-        """Return a search that scans the codes of all blocks.
-
-        Parameters
-        ----------
-        blocks : array, path or iterable
-            An array (n, d), a folder of .npy or parquet files, or an iterable of arrays (m, d).
-        metric : Metric
-            The metric of the search.
-        folder : path or None
-            Folder of finished parts, from which an interrupted build resumes.
-
-        Returns
-        -------
-        Scan or None
-            The search; None if the rows have to be stored.
-        """
-        if self.rerank or folder is not None:
-            return None
-        from kway.search.codecs.block_codes import encode_byte_blocks
-
-        return self.scan(StoredRows(None, encode_byte_blocks(blocks, self, metric)), metric.distance)
 
     def store_on_gpu(self, rows: TensorRows, distance: Distance) -> GpuStoredRows:
         """Store rows on a GPU; codes are computed on the GPU.

@@ -1,7 +1,6 @@
 """How an index stores rows: in full (dense or CSR), as codes, or both.
 
 Store        a way to store rows: Full (store=None), Int8 (int8.py), Bits (bits.py)
-store_from   finds a store by its name; a new store is a new module and a line in this function
 Codes        rows in fewer bytes: `codes[part]` are the decoded rows (m, d) float32, which scans measure
 StoredRows   the rows of an index, which can be joined, selected and written to a model file
 
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 from kway.errors import CombinationError
 from kway.kernels.jit import frozen
 from kway.memory import CACHE_BYTES, rows_per_block
+from kway.parameters import NONE, Rule
 from kway.rows.gpu.device import Device
 from kway.rows.gpu.tensor_rows import TensorRows
 from kway.search.distances import Distance, Matrix
@@ -215,7 +215,11 @@ class Store(ABC):
         Scan or None
             The search; None if this store needs the rows.
         """
-        return None
+        from kway.search.codecs.block_codes import encode_blocks
+
+        if self.rerank:
+            return None
+        return self.scan(StoredRows(None, encode_blocks(blocks, self, metric, folder)), metric.distance)
 
     def table(self) -> type[CellTable] | type[BitCells]:
         """Return the type of table that stores rows in landmark cells.
@@ -318,16 +322,6 @@ class Store(ABC):
                 f"{type(self).__name__}() cannot store {what}, because codes are rounded; use store=None"
             )
 
-    def facts(self) -> dict[str, Any]:
-        """Return the JSON facts that a model file contains about the store.
-
-        Returns
-        -------
-        dict
-            The name of the store and its parameters.
-        """
-        return {"name": self.name, **vars(self)}
-
 
 @dataclass(frozen=True)
 class Full(Store):
@@ -343,14 +337,7 @@ class Full(Store):
 FULL = Full()
 
 
-def store_from(facts: dict[str, Any]) -> Store:
-    """Return the store that `Store.facts` described."""
-    from kway.search.codecs.bits import Bits
-    from kway.search.codecs.int8 import Int8
-
-    stores: dict[str, type[Store]] = {Int8.name: Int8, Bits.name: Bits}
-    parameters = {key: value for key, value in facts.items() if key != "name"}
-    return stores[facts["name"]](**parameters)
+STORE = NONE | Rule("a store such as Int8() or Bits(1)", lambda value: isinstance(value, Store))
 
 
 class SelectedRows(NamedTuple):

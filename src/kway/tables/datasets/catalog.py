@@ -58,7 +58,7 @@ def load(name: str) -> Dataset:
         raise InputError(
             f"there is no dataset {name!r}{nearest(name, names())}; built-in datasets are {listing(names(), 40)}{hint}"
         )
-    return _from_npz(name, file) if file.suffix == ".npz" else _from_csv(name, file)
+    return replace(read_npz(file), name=name) if file.suffix == ".npz" else _from_csv(name, file)
 
 
 def names() -> list[str]:
@@ -167,10 +167,6 @@ def _files_by_name() -> dict[str, Path]:
         return {}
     tables = {p.name.removesuffix(".csv.gz"): p for p in sorted(place.glob("*.csv.gz"))}
     return {**tables, **{p.stem: p for p in sorted(place.glob("*.npz"))}}
-
-
-def _from_npz(name: str, file: Path) -> Dataset:
-    return replace(read_npz(file), name=name)
 
 
 def _from_csv(name: str, file: Path) -> Dataset:

@@ -23,11 +23,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kway.errors import BudgetError
 from kway.kernels.features.soft_votes import vote_slopes
-from kway.memory import available_bytes, has_room
+from kway.memory import check_room
 from kway.threads import pmap, single_blas, spans
-from kway.units import format_bytes
 
 REFERENCES = 3000  # rows drawn as neighbors in each step; decided by the accuracy on letter, covertype and texture
 _QUERIES = REFERENCES // 12  # queries among them; twice as many took twice as long for the same accuracy
@@ -77,12 +75,9 @@ def learn_scales(X: NDArray, codes: NDArray[np.int64], seed: int = 0) -> ColumnM
 def learn_mixtures(X: NDArray, codes: NDArray[np.int64], seed: int = 0, scales: ColumnMap | None = None) -> ColumnMap:
     """Learn mixtures of all columns, starting from `scales`, which are learned first if they are not given."""
     d = X.shape[1]
-    needed = 8 * (8 * d * d)  # a step has eight float64 matrices (d, d): A, its two moments, and temporary ones
-    if not has_room(needed):
-        raise BudgetError(
-            f"mixtures of {d:,} columns need {format_bytes(needed)}, there is {format_bytes(available_bytes())}; "
-            "use map='scales', which learns one weight per column"
-        )
+    # a step has eight float64 matrices (d, d): A, its two moments, and temporary ones
+    advice = "use map='scales', which learns one weight per column"
+    check_room(8 * (8 * d * d), f"map='mixtures' of {d:,} columns", advice)
     first = learn_scales(X, codes, seed) if scales is None else scales
     with single_blas():
         rotation = _minimize(X, codes, first, np.eye(d), _RATE / 10, seed + 1)

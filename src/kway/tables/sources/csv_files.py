@@ -203,21 +203,11 @@ class _CsvFile:
 
 
 def _dotted_columns(table: Any, file: _CsvFile, form: TextForm) -> list[str]:
-    """Return the columns that were read as fractions and may be whole numbers with dots between thousands."""
-    fractions = [c for c in table.column_names if _has_thousandths(table.column(c))]
-    if not fractions:
-        return []
-    as_text = file.read(form, text_columns=fractions, columns=fractions)
-    return [c for c in fractions if are_dotted_thousands(present(trimmed(as_text.column(c))))]
-
-
-def _has_thousandths(column: Any) -> bool:
-    """Return whether a column has non-integers, all with at most three decimals."""
-    if str(column.type) != "double":
-        return False
-    values = np.asarray(column.drop_null().to_numpy())
-    thousandths = 1000 * values[values != np.floor(values)]
-    return thousandths.size > 0 and np.allclose(thousandths, np.round(thousandths), rtol=0, atol=1e-6)
+    """Return the columns of fractions that, by the first rows, may be whole numbers with dots between thousands."""
+    fractions = {c for c in table.column_names if str(table.schema.field(c).type) == "double"}
+    cells = zip(*_head_rows(file.content, form, len(table.column_names))) if fractions else ()
+    columns = zip(table.column_names, map(pa.array, cells))
+    return [c for c, words in columns if c in fractions and are_dotted_thousands(trimmed(words))]
 
 
 def _thousands_note(column: str) -> str:
@@ -233,7 +223,7 @@ def _code_columns(table: Any, file: _CsvFile, form: TextForm) -> list[str]:
     Only columns with a leading zero in the first rows are read again.
     """
     integers = {c for c in table.column_names if str(table.schema.field(c).type) == "int64"}
-    rows = head_rows(file.content, form, len(table.column_names)) if integers else ()
+    rows = _head_rows(file.content, form, len(table.column_names)) if integers else ()
     padded = {
         column
         for row in rows
@@ -247,7 +237,7 @@ def _code_columns(table: Any, file: _CsvFile, form: TextForm) -> list[str]:
     return [c for c in candidates if are_codes(present(trimmed(as_text.column(c))))]
 
 
-def head_rows(content: Path | bytes, form: TextForm, width: int) -> Iterator[list[str]]:
+def _head_rows(content: Path | bytes, form: TextForm, width: int) -> Iterator[list[str]]:
     """Yield the rows of `width` cells among the first bytes as text, without the header."""
     head = head_of(content)
     lines = io.StringIO(head_text(head, str(form.encoding)), newline="")
@@ -255,14 +245,6 @@ def head_rows(content: Path | bytes, form: TextForm, width: int) -> Iterator[lis
     for _, cells in islice(csv_rows(lines, str(form.sep), skipped), int(bool(form.header)), None):
         if len(cells) == width:
             yield cells
-
-
-def first_cells(content: Path | bytes, form: TextForm, columns: Sequence[str]) -> dict[str, str]:
-    """Return the first non-empty cell of each column, verbatim, such as 2.180e+02."""
-    cells: dict[str, str] = {}
-    for row in head_rows(content, form, len(columns)):
-        cells |= {c: cell.strip() for c, cell in zip(columns, row) if c not in cells and cell.strip()}
-    return cells
 
 
 # ---- rows with more or fewer cells than the first

@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from kway.errors import InputError, UsageError
 from kway.suggest import listing, nearest
 
-_WHOLE_NUMBER = r"^-?(0|[1-9]\d*)$"
+_INTEGER = r"^-?(0|[1-9][0-9]{0,17})$"
+_FLOAT = r"^-?((0|[1-9][0-9]{0,14})(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,2})?$"
+_BOOL = r"^(?i:true|false)$"
 _JSON_NUMBER = r"^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$"
 _OVER_15_DIGITS = r"^-?[0.]*[1-9](\.?\d){15}"  # a float64 keeps 15 decimal digits
 
@@ -122,9 +124,7 @@ def _arrow_column(values: Any, name: Any) -> Any:
 
 
 def _plain_column(column: Any, values: Any) -> Any:
-    """Return durations as seconds, and types that only pandas has (periods, intervals) as text."""
-    if kinds.is_duration(column.type):
-        return pa.array([None if v is None else v.total_seconds() for v in column.to_pylist()], pa.float64())
+    """Return types that only pandas has (periods, intervals) as text."""
     value_type = column.type.value_type if kinds.is_dictionary(column.type) else column.type
     is_nested = value_type is not column.type and kinds.is_nested(value_type)
     if (isinstance(value_type, pa.BaseExtensionType) or is_nested) and hasattr(values, "isna"):
@@ -214,6 +214,14 @@ def whole_column(column: Any) -> pa.Array:
     return column
 
 
+def number_type(words: Any) -> str | None:
+    """Return the type that all words (n,), none missing, can have: int64, bool or float64; None if they are text."""
+    for pattern, kind in ((_INTEGER, "int64"), (_BOOL, "bool"), (_FLOAT, "float64")):
+        if len(words) and pc.all(pc.match_substring_regex(words, pattern)).as_py():
+            return kind
+    return None
+
+
 def plain_numbers(column: Any) -> Any:
     """Return a text column as numbers if all its values, apart from missing ones, are plain numbers.
 
@@ -221,15 +229,10 @@ def plain_numbers(column: Any) -> Any:
     """
     text = whole_column(column)
     text = pc.if_else(pc.equal(text, ""), pa.scalar(None, text.type), text)
-    for pattern, kind in ((_WHOLE_NUMBER, pa.int64()), (_JSON_NUMBER, pa.float64())):
-        if text.null_count < len(text) and pc.all(pc.match_substring_regex(text, pattern)).as_py():
-            if kind == pa.float64() and pc.any(pc.match_substring_regex(text, _OVER_15_DIGITS)).as_py():
-                return column
-            try:
-                return text.cast(kind)
-            except pa.ArrowInvalid:  # a number of twenty digits is a code
-                return column
-    return column
+    kind = number_type(text.drop_null())
+    if kind == "float64" and pc.any(pc.match_substring_regex(text, _OVER_15_DIGITS)).as_py():
+        return column
+    return text.cast(kind) if kind in ("int64", "float64") else column
 
 
 def plain_floats(column: Any) -> Any:

@@ -23,12 +23,10 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError
 from kway.suggest import listing
+from kway.tables.sources.frames import holds_text, number_type, whole_column
 from kway.text_tables import count
 
 _MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")  # missing among numbers; among text only ""
-_INTEGER = r"^-?(0|[1-9][0-9]{0,17})$"
-_FLOAT = r"^-?((0|[1-9][0-9]{0,14})(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,2})?$"
-_BOOL = r"^(?i:true|false)$"
 _TRAIN_VALUES = ("train", "val", "valid", "validation", "dev")  # of a column `split`
 
 _LABEL_ROWS = "label these rows, or drop them"  # advice of errors
@@ -59,17 +57,17 @@ def column_labels(column: Any, what: str, typed: bool, advice: str = _LABEL_ROWS
     from_csv : bool
         Whether to remove surrounding blanks.
     """
-    if _is_text(column):
+    if holds_text(column):
         text = pc.utf8_trim_whitespace(column.cast("string")) if from_csv else column.cast("string")
-        number_type = None if typed else _number_type(text)
-        if number_type is None:
+        kind = None if typed else number_type(_present(text))
+        if kind is None:
             labels = text.to_pylist()
             _refuse_missing(sum(not label for label in labels), len(labels), what, advice)
             return np.asarray(labels)
         _refuse_missing(len(text) - len(_present(text)), len(text), what, advice)
-        return np.asarray(text.cast(number_type).to_numpy())
+        return np.asarray(text.cast(kind).to_numpy())
     _refuse_missing(column.null_count, len(column), what, advice)
-    labels = np.asarray(column.to_numpy())
+    labels = np.asarray(whole_column(column).to_numpy(zero_copy_only=False))
     if labels.dtype.kind not in "iufb":
         raise InputError(f"{what} has type {column.type}; labels must be text, numbers or true/false")
     return labels
@@ -87,9 +85,9 @@ def rows_with_labels(table: Any, target: str) -> LabeledTable:
     """Return the rows whose label is present; among numbers, words such as NA count as missing."""
     column = table.column(target)
     has_label = column.is_valid()
-    if _is_text(column):
+    if holds_text(column):
         text = pc.utf8_trim_whitespace(column.cast("string"))
-        missing = pa.array(_MISSING if _number_type(text) else _MISSING[:1])
+        missing = pa.array(_MISSING if number_type(_present(text)) else _MISSING[:1])
         has_label = pc.invert(pc.or_(pc.is_null(text), pc.is_in(text, missing)))
     left_out = len(column) - (pc.sum(has_label).as_py() or 0)
     if left_out == len(column):
@@ -100,19 +98,6 @@ def rows_with_labels(table: Any, target: str) -> LabeledTable:
 def unlabeled_note(rows: int) -> str:
     """Return the note about rows that were left out."""
     return f"{count(rows, 'row')} without a label left out (skip_bad=True)"
-
-
-def _is_text(column: Any) -> bool:
-    return "string" in str(column.type) or "dictionary" in str(column.type)
-
-
-def _number_type(text: Any) -> str | None:
-    """Return the type that all present labels can have: int64, bool or float64; None if they are text."""
-    present = _present(text)
-    for pattern, dtype in ((_INTEGER, "int64"), (_BOOL, "bool"), (_FLOAT, "float64")):
-        if len(present) and pc.all(pc.match_substring_regex(present, pattern)).as_py():
-            return dtype
-    return None
 
 
 def _present(text: Any) -> Any:

@@ -266,12 +266,8 @@ def _join_files(parts: Sequence[FileTable], name: str) -> tuple[Any, Mapping[str
     for part in parts:
         present = set(part.table.column_names)
         missing_columns |= {c: part.file for c in names if c not in present and c not in missing_columns}
-    try:
-        return pa.concat_tables([part.table for part in parts], promote_options="permissive"), missing_columns
-    except pa.ArrowException as error:
-        for part in parts[1:]:
-            refuse_other_kinds(parts[0], part, names)
-        raise InputError(f"the files of {name} do not have the same columns: {error}") from error
+        refuse_other_kinds(parts[0], part, names)
+    return join_tables([part.table for part in parts], name), missing_columns
 
 
 def join_tables(tables: Sequence[Any], name: str) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,11 +23,12 @@ import pyarrow.parquet
 import pyarrow.types as kinds
 from numpy.typing import NDArray
 
-from kway.errors import InputError
+from kway.errors import InputError, UsageError
 from kway.suggest import listing
 from kway.tables.outputs import refuse_missing_folder, replacing
 from kway.tables.sources.frames import is_text, plain_floats
 from kway.tables.sources.values import NUMBER
+from kway.text_tables import plain
 
 FORMATS = ("csv", "jsonl", "parquet")
 _BY_ENDING = {".csv": "csv", ".csv.gz": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".jsonl.gz": "jsonl",
@@ -42,11 +42,11 @@ def format_of(path: Path, asked: str | None = None) -> str:
     """Return the format that was asked for, or the one of the ending of the file name."""
     if asked is not None:
         if asked not in FORMATS:
-            raise InputError(f"format is {asked!r}; it must be {listing(FORMATS)}")
+            raise UsageError(f"format is {asked!r}; it must be {listing(FORMATS)}")
         return asked
     known = [ending for ending in WRITTEN if path.name.lower().endswith(ending)]
     if not known:
-        raise InputError(f"cannot write {path.name}: its name must end in {listing(WRITTEN)}")
+        raise UsageError(f"cannot write {path.name}: its name must end in {listing(WRITTEN)}")
     return _BY_ENDING[max(known, key=len)]
 
 
@@ -132,7 +132,7 @@ def _flat(table: Any) -> Any:
     """Write lists and other nested values as JSON, because a csv cannot contain them."""
     for place, field in enumerate(table.schema):
         if kinds.is_nested(field.type):
-            words = [None if v is None else json.dumps(_plain(v)) for v in table.column(place).to_pylist()]
+            words = [None if v is None else json.dumps(plain(v)) for v in table.column(place).to_pylist()]
             table = table.set_column(place, field.name, pa.array(words, pa.string()))
     return table
 
@@ -157,7 +157,7 @@ def _write_lines(tables: Iterable[Any], out: Any) -> int:
     n = 0
     for table in tables:
         table = type(table).from_arrays([plain_floats(column) for column in table.columns], names=table.column_names)
-        lines = (json.dumps(_plain(row), ensure_ascii=False, allow_nan=False) + "\n" for row in table.to_pylist())
+        lines = (json.dumps(plain(row), ensure_ascii=False, allow_nan=False) + "\n" for row in table.to_pylist())
         out.write("".join(lines).encode())
         out.flush()
         n += table.num_rows
@@ -182,14 +182,3 @@ def _write_parquet(tables: Iterable[Any], out: Any) -> int:
 
 
 _WRITERS = {"csv": _write_csv, "jsonl": _write_lines, "parquet": _write_parquet}
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON can express it: NaN as null, a date as text."""
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_plain(v) for v in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, (bool, int, str)) else str(value)

@@ -15,6 +15,13 @@ def model():
     return NeighborsClassifier(3, weights="distance").fit(X, ["a", "a", "b", "b"])
 
 
+def test_the_name_is_the_function_whatever_was_imported_before():
+    from kway.neighbors import Transferred, transfer
+
+    assert callable(transfer)
+    assert Transferred.__module__ == transfer.__module__
+
+
 def test_texts_come_from_the_nearest_row(model):
     given = transfer(model, [[1.9], [8.0]], ["zero", "one", "two", "ten"])
     assert given.payloads == ["two", "ten"]
