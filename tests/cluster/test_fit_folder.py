@@ -1,4 +1,4 @@
-"""Linear models of a folder that the nodes of a real cluster read with Ray Data: the optimum of one machine."""
+"""Linear models of a folder that the nodes of a real cluster read: the optimum of one machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kway
-from kway.rows.cluster import folder
+from kway.linear import from_files
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
 ray = pytest.importorskip("ray")
@@ -40,7 +40,7 @@ def test_the_optimum_of_one_machine_whoever_dies(cluster, tmp_path, monkeypatch,
     model = kway.SoftmaxClassifier(penalty=penalty, tol=TOL, class_weight="balanced")
     here = kway.SoftmaxClassifier(**model.get_params()).fit(X, y)
     asked, killed = [], []
-    made = folder.make_shards
+    made = from_files.make_shards
 
     def watched(makers):
         shards = made(makers)
@@ -56,7 +56,7 @@ def test_the_optimum_of_one_machine_whoever_dies(cluster, tmp_path, monkeypatch,
         shards.ask = asking
         return shards
 
-    monkeypatch.setattr(folder, "make_shards", watched)
+    monkeypatch.setattr(from_files, "make_shards", watched)
     with cluster():
         model.fit_folder(tmp_path / "big", "kind" if kind == "parquet" else None)
     assert killed

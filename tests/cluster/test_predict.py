@@ -123,7 +123,7 @@ def stations(nodes):
             )
         except OSError:
             continue
-        if parent in raylets and b"Map(ItemWorker)" in title:
+        if parent in raylets and b"ray::process_item" in title:
             yield int(place.name)
 
 

@@ -23,6 +23,11 @@ pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]  # ray'
 ray = pytest.importorskip("ray")
 
 
+def first_nodes(index):
+    """The nodes of the first replica of each shard."""
+    return ray.get([hosts[0].ready.remote() for hosts in index._shards.hosts])
+
+
 def problem(n=6000, d=24, q=40, seed=0):
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(n, d)).astype(np.float32)
@@ -43,7 +48,7 @@ def test_the_cluster_answers_as_this_process(cluster, inner):
     with cluster():
         there = Sharded(inner, shards).build(rows)
         found = there.nearest(queries, 6)
-        assert len(set(there._shards.where)) == shards  # each on a node of its own
+        assert len(set(first_nodes(there))) == shards  # each on a node of its own
         assert there.why_ == f"{shards} shards of {inner.name} on 3 nodes of a cluster, 1 of each"
         assert there.nbytes == here.nbytes
         there.close()
@@ -126,7 +131,7 @@ def test_a_node_removed_during_search_and_during_build(nodes, cluster, tmp_path)
         lost = [
             node
             for node in nodes.list_all_nodes()
-            if node.node_id in index._shards.where and node is not nodes.head_node
+            if node.node_id in first_nodes(index) and node is not nodes.head_node
         ]
         begun = time.monotonic()
         nodes.remove_node(lost[0], allow_graceful=False)

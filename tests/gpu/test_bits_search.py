@@ -147,7 +147,7 @@ class _ByProducts:
         torch = codes.device.torch
         self.q = len(queries)
         self.ids = codes.best_matches(queries, keep)
-        own = module._signs(codes.words[self.ids.reshape(-1)]).float().view(*self.ids.shape, -1)
+        own = module.unpack_codes(codes.words[self.ids.reshape(-1)], 1, torch.float32).view(*self.ids.shape, -1)
         self.found = module.ListedCodes(
             ((own * module._sign(queries)[:, None]).sum(2) / 2 + 256).int(), (own * queries[:, None]).sum(2)
         )
@@ -210,15 +210,13 @@ def test_how_many_bits_may_differ_is_the_quantile_of_a_binomial(device):
 
 UNPACKED = """
 import numpy as np, torch
-from kway.rows.gpu import bit_codes
-from kway.rows.gpu.device import Device
+from kway.rows.gpu.sign_codes import unpack_by_kernel, unpack_codes
 from tests.helpers.neighbors import assert_same_neighbors
 words = torch.from_numpy(np.random.default_rng(0).integers(-2**31, 2**31, (70, 12)).astype(np.int32))
 for bits in (1, 2, 4):
-    codes = bit_codes.BitCodes(Device("cpu"), bits, words, None, None, 0.0, 0.0)
-    expected = codes.grid(words, torch.float32)
+    expected = unpack_codes(words, bits, torch.float32)
     out = torch.empty((70, 32 * 12 // bits))
-    bit_codes.unpack_bits(words, out, bits)
+    unpack_by_kernel(words, out, bits)
     assert torch.equal(out, expected)
     assert sorted(out.unique().tolist()) == list(range(1 - 2**bits, 2**bits, 2))
 """
@@ -238,12 +236,10 @@ def test_the_kernel_that_unpacks_codes_by_tritons_interpreter():
 
 
 def test_the_kernel_that_unpacks_codes(device):
-    from kway.rows.gpu.bit_codes import BitCodes
-
     torch = device.torch
     words = device.put(np.random.default_rng(0).integers(-(2**31), 2**31, (70, 12)).astype(np.int32))
     for bits in (1, 2, 4):
-        found = BitCodes(device, bits, words, None, None, 0.0, 0.0).grid(words, torch.float32)
+        found = module.unpack_codes(words, bits, torch.float32)
         planes = (words[:, :, None] >> torch.arange(32, device=device.name)) & 1
         signs = (planes.view(70, bits, -1) * 2 - 1).float()
         weights = 2.0 ** torch.arange(bits - 1, -1, -1, device=device.name)

@@ -50,7 +50,7 @@ def send(array):
 
 def both(form, scores, codes, soft=None):
     """Values and slopes by the CPU's kernels, and by the device's formulas."""
-    targets = device_losses.BlockTargets(send(codes), None if soft is None else send(soft))
+    targets = device_losses.Targets(send(codes), None if soft is None else send(soft))
     found = device_losses.slopes(form.kernel, send(scores.copy()), targets, form.margin, form.width)
     return form.value_gradient(scores.copy(), Targets(codes, soft)), [t.cpu().numpy() for t in found]
 

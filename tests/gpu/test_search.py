@@ -178,3 +178,35 @@ def test_a_tensor_that_no_device_searches_is_read_here(by_device, device):
         there = NeighborsClassifier(3, device="cuda" if not params else "auto", **params)
         there.fit(device.put(wild), device.put(labels), sample_weight=device.put(weight))
         np.testing.assert_array_equal(there.kneighbors(wild[:20])[1], here.kneighbors(wild[:20])[1])
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("kind", ["integers", "far origin", "copies", "close distances"])
+def test_ties_in_float32_go_to_the_lower_position(device, kind, metric, monkeypatch):
+    """Compare with a sort of all distances, also if only a few rows are measured at first."""
+    from kway.rows.gpu import exact_search
+
+    rng = np.random.default_rng(7)
+    data = hostile(kind, 600, 8) if kind != "close distances" else rng.standard_normal((600, 8)).astype(np.float32)
+    if kind == "close distances":  # their distances to zero differ in float64, and hardly in float32
+        data /= np.linalg.norm(data, axis=1, keepdims=True)
+    queries = device.put(data[:10] * np.float32(kind != "close distances"))
+    rows = exact_search.ExactRows.build(device, device.put(data), exact_search.METRICS[metric])
+    expected = rows.brute(queries.double(), 600, rounded=True)
+    for kept in (1, 22):
+        monkeypatch.setattr(exact_search, "EXTRA_KEPT", kept)
+        found = rows.nearest_in_float32(queries, 6)
+        np.testing.assert_array_equal(device.fetch(found.ids), device.fetch(expected.ids)[:, :6])
+        np.testing.assert_array_equal(device.fetch(found.distances), device.fetch(expected.distances)[:, :6])
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_copies_of_rows_beyond_float32_go_to_the_lower_position(device, metric):
+    """Keys are float64 then, and the limit of the proof must not be below the key of a copy."""
+    from kway.rows.gpu import exact_search
+
+    data = 1e30 * np.random.default_rng(8).standard_normal((300, 4))
+    data[100:200] = 3 * np.abs(data).max()  # the nearest row of its direction, a hundred times
+    rows = exact_search.ExactRows.build(device, device.put(data), exact_search.METRICS[metric])
+    found = rows.nearest(device.put(data[100:101]), 5)
+    assert device.fetch(found.ids).tolist() == [[100, 101, 102, 103, 104]]

@@ -122,7 +122,6 @@ def test_the_other_kernels_of_the_search_compile():
     assert compiled(code_kernels.measure_codes, f"{pointers} n_rows:i32", constants, 4)
     constants = {"WORDS": 16, "PLANES": 2, "BLOCK": 64}
     assert compiled(code_kernels.unpack_planes, "words:*i32 out:*fp16 n_rows:i32", constants, 4)
-    assert compiled(code_kernels.generate_rows, "out:*fp32 row_ids:*i32", {}, 4)
     constants = {"ROWS": 128, "COLUMNS": 256, "DEPTH": 64}
     assert compiled(code_kernels.generate_codes, "codes:*i32 rotation:*bf16", constants, 8)
 

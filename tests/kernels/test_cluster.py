@@ -38,4 +38,4 @@ def test_outside_a_cluster_ray_is_not_loaded():
 
 def test_without_ray_a_cluster_is_a_sentence():
     found = said("sys.modules['ray'] = None", REFUSED)  # as if it were not installed
-    assert found.endswith("a cluster needs Ray, which is not installed; pip install 'ray[client,data]'")
+    assert found.endswith("a cluster needs Ray, which is not installed; pip install 'ray[client]'")

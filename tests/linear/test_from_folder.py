@@ -10,21 +10,12 @@ import pytest
 import kway
 from kway.errors import CombinationError, InputError
 from kway.linear import from_files
+from kway.linear.from_files import ClassTable, FilePart, folder_rows
 from kway.linear.losses import LOSSES, Targets
 from kway.linear.objective import Objective
 from kway.linear.penalties import Penalty
 from kway.linear.solvers.base import Control
 from kway.linear.solvers.registry import SOLVERS
-from kway.rows.cluster.folder import ClassTable, folder_rows
-
-
-@pytest.fixture
-def read_here(monkeypatch):
-    """Shards in this process read the files themselves."""
-    monkeypatch.setattr(
-        from_files, "read_columns", lambda files, columns: pq.read_table(list(files), columns=[*columns])
-    )
-    monkeypatch.setattr(from_files, "read_arrays", lambda files: np.concatenate([np.load(f) for f in files]))
 
 
 def write_folder(folder, kind, seed=0, sizes=(3000, 500, 2500), d=6, K=4):
@@ -47,7 +38,7 @@ def write_folder(folder, kind, seed=0, sizes=(3000, 500, 2500), d=6, K=4):
 def shards_of(folder, X, y, loss="softmax", ridge=1e-3, lasso=0.0):
     columns = tuple(f"x{j}" for j in range(X.shape[1]))
     files = sorted(map(str, folder.glob("*.parquet")))
-    parts = [from_files.FilePart((file,), pq.read_metadata(file).num_rows, columns, "kind") for file in files]
+    parts = [FilePart((file,), pq.read_metadata(file).num_rows, columns, "kind") for file in files]
     classes, codes = np.unique(y, return_inverse=True)
     weight = np.linspace(0.5, 2, len(classes))
     weight /= weight[codes].mean()
@@ -58,7 +49,7 @@ def shards_of(folder, X, y, loss="softmax", ridge=1e-3, lasso=0.0):
     return Objective(rows, targets, len(classes), form, penalty, True, drawn), whole
 
 
-def test_sums_over_shards_are_those_of_all_rows(read_here, tmp_path):
+def test_sums_over_shards_are_those_of_all_rows(tmp_path):
     X, y = write_folder(tmp_path / "big", "parquet")
     apart, whole = shards_of(tmp_path / "big", X, y)
     rng = np.random.default_rng(1)
@@ -74,7 +65,7 @@ def test_sums_over_shards_are_those_of_all_rows(read_here, tmp_path):
 
 
 @pytest.mark.parametrize(("solver", "lasso"), [("lbfgs", 0.0), ("proximal", 2e-3)])
-def test_the_optimum_of_all_rows(read_here, tmp_path, solver, lasso):
+def test_the_optimum_of_all_rows(tmp_path, solver, lasso):
     X, y = write_folder(tmp_path / "big", "parquet", seed=2)
     apart, whole = shards_of(tmp_path / "big", X, y, lasso=lasso)
     ours = SOLVERS[solver].solve(apart, apart.zeros(), Control(tol=1e-5))

@@ -6,7 +6,7 @@
 
 n rows, K classes, R scores per row. R is 1 for two classes, with the score of the second class against the first, and K
 otherwise. m is the number of rows of a block, c that of its classes. Rows X are dense, CSR or `ConvertedRows`. Rows on
-a GPU compute the scores themselves (kway.rows.gpu.class_scores).
+a GPU, and rows on the host that a GPU scores, have the method `answers_of` (kway.rows.gpu.class_scores).
 """
 
 from __future__ import annotations
@@ -37,13 +37,15 @@ BLOCK_SIDE = 4096
 
 def class_scores(X: Rows, W: NDArray, b: NDArray) -> Any:
     """Return scores (n, R); the caller has checked that they fit in memory."""
-    return X.class_scores(W, b) if hasattr(X, "class_scores") else _table(X, W, b, len(b))
+    if hasattr(X, "answers_of"):
+        return X.answers_of(W, b, lambda classes, x: [classes.scores(x)])[0]
+    return _table(X, W, b, len(b))
 
 
 def class_shares(X: Rows, W: NDArray, b: NDArray, shares: Shares) -> Any:
     """Return probabilities (n, K); the caller has checked that they fit in memory."""
-    if hasattr(X, "class_shares"):
-        return X.class_shares(W, b, shares)
+    if hasattr(X, "answers_of"):
+        return X.answers_of(W, b, lambda classes, x: [classes.shares(x, shares)])[0]
     return _table(X, W, b, max(2, len(b)), lambda f: probabilities(f, shares))
 
 
@@ -86,8 +88,8 @@ def probabilities(f: NDArray, shares: Shares) -> NDArray:
 
 def best_classes(X: Rows, W: NDArray, b: NDArray, k: int, shares: Shares | None = None) -> TopK:
     """Return the k best classes with their scores or, with `shares`, probabilities; ties go to the lower code."""
-    if hasattr(X, "best_classes"):
-        return TopK(*X.best_classes(W, b, k, shares))
+    if hasattr(X, "answers_of"):
+        return TopK(*X.answers_of(W, b, lambda classes, x: classes.best_answers(x, k, shares)))
     if len(b) == 1:
         f = class_scores(X, W, b)
         best = best_of_table(np.hstack([-f, f]), k)

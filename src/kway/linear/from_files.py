@@ -6,13 +6,14 @@
 
 Rows in files are read a block at a time: by epochs of sampled softmax in random order, or by L-BFGS in passes over all
 rows. On a cluster only footers, the column of the labels and the labels of .npy files are read by this process; the
-nodes read the rows with Ray Data, and L-BFGS or the proximal solver adds up their sums.
+nodes read the rows, and L-BFGS or the proximal solver adds up their sums.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 from kway import validation
 from kway.base.classifier import on_own_threads
 from kway.errors import CombinationError, InputError
-from kway.labels import Labels, class_weighted, encode, refuse_one_class
+from kway.labels import Labels, class_weighted, encode, encode_as, refuse_one_class
 from kway.linear.fitting import (
     PreparedFit,
     make_control,
@@ -39,14 +40,16 @@ from kway.linear.plan import FitPlan, is_sampled, model_penalty, prefers_samplin
 from kway.linear.solvers.base import Solver, list_properties
 from kway.linear.solvers.lbfgs import LBFGS
 from kway.linear.solvers.registry import SOLVERS
-from kway.memory import has_room
+from kway.memory import has_room, rows_per_block
 from kway.planning import costs
 from kway.planning.costs import Size
 from kway.rows.blocks import LabeledRows, labeled_blocks
-from kway.rows.cluster.folder import ClassTable, folder_rows, read_arrays, read_columns
+from kway.rows.cluster.linear_passes import ClusterRows, RowShard
 from kway.rows.cluster.session import current, format_nodes, n_nodes
+from kway.rows.cluster.shards import make_shards
 from kway.rows.files import FileRows, write_blocks, write_sparse_blocks
 from kway.rows.gpu.device import ChosenDevice, names_gpu
+from kway.rows.passes import Targets, wrap_rows
 from kway.suggest import nearest
 from kway.tables.datasets.arrays import map_arrays, npy_files
 from kway.tables.labeled_rows import matrix_of, number_rows
@@ -169,6 +172,13 @@ def _plan_files(model: LinearClassifier, X: Any, n_classes: int) -> FitPlan:
 # ---- on a cluster
 
 
+class ClassTable(NamedTuple):
+    """The classes (K,) of all shards, and the weight (K,) of a row of each class; None means 1."""
+
+    classes: NDArray
+    weight: NDArray | None
+
+
 class FilePart(NamedTuple):
     """The files of one shard: parquet with its columns and its target, or .npy with the labels of its rows."""
 
@@ -181,9 +191,11 @@ class FilePart(NamedTuple):
     def read(self) -> tuple[NDArray, NDArray]:
         """Return rows (n, d) and labels (n,)."""
         if self.labels is not None:
-            rows = read_arrays(self.files)
+            rows = np.concatenate([np.load(file) for file in self.files])
             return self._check_finite(rows.reshape(len(rows), -1)), self.labels
-        table = read_columns(self.files, (*self.columns, self.target))
+        import pyarrow.parquet as pq
+
+        table = pq.read_table(list(self.files), columns=[*self.columns, self.target])
         labels = column_labels(table.column(self.target), f"column {self.target!r}", typed=True)
         return self._check_finite(matrix_of(table, self.columns, "the folder")), labels
 
@@ -191,6 +203,33 @@ class FilePart(NamedTuple):
         if rows.dtype.kind == "f" and not np.isfinite(rows).all():
             raise InputError(f"{self.files[0]} or a file after it has missing or infinite numbers; fill or drop them")
         return rows
+
+    def shard(self, known: ClassTable, dtype: np.dtype) -> RowShard:
+        """Return the rows as a shard; called on its node."""
+        rows, labels = self.read()
+        X, codes = np.ascontiguousarray(rows, dtype), encode_as(labels, known.classes)
+        weight = None if known.weight is None else known.weight[codes].astype(dtype)
+        return RowShard(wrap_rows(X), Targets(codes), weight)
+
+
+class FolderRows(NamedTuple):
+    """Rows on the nodes, with the targets and weights of the sample that this process has."""
+
+    rows: ClusterRows
+    targets: Targets
+    weight: NDArray | None
+
+
+def folder_rows(parts: Sequence[FilePart], known: ClassTable, d: int, dtype: np.dtype) -> FolderRows:
+    """Let the nodes read all parts, and return the rows with a sample of them in this process."""
+    makers: list[Callable[[], RowShard]] = [partial(part.shard, known, dtype) for part in parts]
+    shards, n = make_shards(makers), sum(part.n for part in parts)
+    share = min(1.0, min(8 * d + 1000, rows_per_block(d * dtype.itemsize)) / n)
+    samples = shards.ask("sample", share)
+    X, codes = (np.concatenate([sample[i] for sample in samples]) for i in (0, 1))
+    weight: Any = None if known.weight is None else known.weight[codes].astype(X.dtype)
+    rows = ClusterRows(wrap_rows(X), n, shards)
+    return FolderRows(rows, Targets(codes), None if weight is None else weight / weight.mean())
 
 
 class FolderPlan(NamedTuple):

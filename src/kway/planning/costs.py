@@ -385,7 +385,7 @@ def sharded(size: Size, rates: Rates, machines: int, memory: int) -> Cost:
     return replace(
         one, name=f"kNN {machines} machine{'s' if machines > 1 else ''}", call="index=Sharded(...) on Ray",
         parameters=size.n * size.d, predict_seconds=one.predict_seconds + 2e-3, quality=quality,
-        operations=2.0 * size.values, missing="" if find_spec("ray") else "pip install 'ray[client,data]'",
+        operations=2.0 * size.values, missing="" if find_spec("ray") else "pip install 'ray[client]'",
     )  # fmt: skip
 
 

@@ -29,20 +29,22 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kway.rows.gpu.tensor_rows import TensorRows
+
 if TYPE_CHECKING:  # these modules load numba, ray and torch
     from kway.rows.cluster.linear_passes import ClusterRows
     from kway.rows.dense import BlockRows
     from kway.rows.gpu.linear_passes import GpuRows
 
 RowPasses: TypeAlias = "BlockRows | ClusterRows | GpuRows"
-SteppingRows: TypeAlias = "GpuRows"  # rows with the capabilities STEPS and CLASS_FACTOR
+SteppingRows: TypeAlias = "GpuRows"  # rows with the capability ON_GPU
 
 IN_MEMORY = "rows.in-memory"  # X is an array or a CSR matrix in the memory of this process
-FETCHED = "rows.fetched"  # np.asarray(X) copies the rows into the memory of this process, which suits small problems
 QUICK = "rows.quick"  # passes are bound by computation: no rows are read from a file
 DISTINCT = "rows.distinct"  # equal rows can be found (`keys`, `equal`) and merged into one
-STEPS = "rows.steps"  # the rows object takes stochastic steps itself (`batch_steps`, `sampled_weights`)
-CLASS_FACTOR = "rows.class-factor"  # the rows object computes an inverse Hessian per class itself (`class_factor`)
+# the rows object takes stochastic steps (`batch_steps`, `sampled_weights`) and computes an inverse Hessian per class
+# (`class_factor`) itself; np.asarray(X) copies the rows into the memory of this process, which suits small problems
+ON_GPU = "rows.on-gpu"
 
 
 class Targets(NamedTuple):
@@ -149,20 +151,19 @@ def wrap_rows(X: Any, device: Any = None, cluster: bool = False) -> RowPasses:
         from kway.rows.cluster.linear_passes import ClusterRows
 
         return ClusterRows(X)
-    if device is not None:
+    if device is None and hasattr(X, "value_gradient"):  # a RowPasses already; no other type of rows has this method
+        passes: RowPasses = X
+        return passes
+    if device is not None or isinstance(X, TensorRows):
         from kway.rows.gpu.linear_passes import GpuRows
 
         return cast(GpuRows, GpuRows.on(device, X))
-    if hasattr(X, "value_gradient"):  # a RowPasses already; no type of rows has this method
-        passes: RowPasses = X
-        return passes
     return cast(RowPasses, _passes_type(X)(X))
 
 
 def _passes_type(X: Any) -> Callable[[Any], Any]:
     from kway.rows.dense import BlockRows, DenseRows
     from kway.rows.files import FileCSR, FileRows, MappedCSR, MappedRows
-    from kway.rows.gpu.tensor_rows import TensorRows
     from kway.rows.sparse import SparseRows
 
     if isinstance(X, FileCSR):
@@ -171,8 +172,4 @@ def _passes_type(X: Any) -> Callable[[Any], Any]:
         return SparseRows
     if isinstance(X, FileRows):
         return MappedRows
-    if isinstance(X, TensorRows):
-        from kway.rows.gpu.linear_passes import GpuRows
-
-        return GpuRows
     return DenseRows if isinstance(X, np.ndarray) else BlockRows

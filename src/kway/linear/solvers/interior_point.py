@@ -36,7 +36,7 @@ from kway.linear.solvers.dense_hessian import DenseHessian, inverse
 from kway.linear.solvers.stopping import MIN_SCALE_SHARE, duality_gap, tol_scale
 from kway.memory import BLOCK_BYTES
 from kway.rows.matrices import rooted_rows
-from kway.rows.passes import FETCHED
+from kway.rows.passes import ON_GPU
 from kway.threads import pmap, single_blas
 
 Floats = NDArray[np.float64]
@@ -417,7 +417,7 @@ def is_small_with_kinks(objective: Objective, max_work: float = MAX_WORK) -> boo
     """Return whether this method can solve the problem, with at most `max_work` multiplications per step."""
     o, loss, D, R = objective, objective.loss, objective.d + 1, objective.n_scores
     suitable = loss.has_margin and not loss.rounded and o.penalty.ridge + o.penalty.lasso > 0
-    if not suitable or not (o.in_memory or FETCHED in o.rows.offers):
+    if not suitable or not (o.in_memory or ON_GPU in o.rows.offers):
         return False
     if loss.joint:
         ways = joint_work(o.n, R, D)

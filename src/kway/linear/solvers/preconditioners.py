@@ -30,7 +30,7 @@ from kway.linear.objective import Objective
 from kway.linear.solvers.base import MAX_WORK, SLOW_ITERATIONS, Point, dense_step_work, is_small, sample_size
 from kway.planning.costs import MAX_FACTOR_BYTES, MAX_FACTOR_FEATURES
 from kway.rows.matrices import add_gram, invert, multiply, rooted_rows
-from kway.rows.passes import CLASS_FACTOR, SteppingRows
+from kway.rows.passes import ON_GPU, SteppingRows
 from kway.threads import pmap, shares, spans
 from kway.validation import Rows
 
@@ -154,7 +154,7 @@ class Moments:
         factor c cannot represent. On Banking77 the corrected factor takes 15 passes, the shared one 25 (T4b).
         """
         o = objective
-        has_class_sums = o.in_memory or CLASS_FACTOR in o.rows.offers
+        has_class_sums = o.in_memory or ON_GPU in o.rows.offers
         return self.dense and has_class_sums and o.loss.cross_entropy and o.n < o.n_scores * o.d
 
     def _inverse(self, scale: float) -> NDArray:
@@ -168,7 +168,7 @@ class Moments:
         matrix is added, scaled by the mean curvature of the score (`plain_mass`, which has `min_share`).
         """
         n_drawn = rows_per_class(rows)
-        if self.dense and CLASS_FACTOR in rows.rows.offers:
+        if self.dense and ON_GPU in rows.rows.offers:
             settings = (mirrored(self.gram), _ridges(rows), n_drawn, PLAIN_SHARE)
             return _centered(cast(SteppingRows, rows.rows).class_factor(theta, rows.losses, *settings), rows)
         max_rows = max(1024, MAX_FACTOR_BYTES // (theta.dtype.itemsize * rows.n_scores))  # with curvatures (R, n)

@@ -45,7 +45,7 @@ from kway.linear.solvers.sampled import Sampled
 from kway.linear.solvers.sgd import SGD
 from kway.linear.solvers.stopping import min_tol_scale, tol_scale
 from kway.planning.costs import MAX_FACTOR_BYTES
-from kway.rows.passes import FETCHED, IN_MEMORY, QUICK
+from kway.rows.passes import IN_MEMORY, ON_GPU, QUICK
 
 SOLVERS: dict[str, Solver] = {
     solver.name: solver for solver in (LeastSquares(), LBFGS(), Proximal(), Dual(), GradientDescent(), SGD(), Sampled())
@@ -152,7 +152,7 @@ def _suits_dense_steps(objective: Objective) -> bool:
     """
     if not objective.penalty.lasso:
         return is_small(objective)
-    return (objective.in_memory or FETCHED in objective.rows.offers) and has_cheap_dense_steps(objective, MAX_WORK)
+    return (objective.in_memory or ON_GPU in objective.rows.offers) and has_cheap_dense_steps(objective, MAX_WORK)
 
 
 # ---------------------------------------------------------------- the run

@@ -45,7 +45,7 @@ from kway.linear.solvers.stopping import ADVICE_DIVERGED
 from kway.memory import CACHE_BYTES, rows_per_block
 from kway.parameters import check_parameters, whole
 from kway.probabilities import Shares
-from kway.rows.passes import STEPS, RowLosses, RowPasses, SteppingRows, StepPlan
+from kway.rows.passes import ON_GPU, RowLosses, RowPasses, SteppingRows, StepPlan
 from kway.search.auto import pick_index
 from kway.search.index import Index
 from kway.search.metrics import pick_metric
@@ -171,7 +171,7 @@ class SampledRun:
 
     def __post_init__(self) -> None:
         o = self.objective
-        default = cast(SteppingRows, o.rows).step_rows() if STEPS in o.rows.offers else _BATCH
+        default = cast(SteppingRows, o.rows).step_rows() if ON_GPU in o.rows.offers else _BATCH
         self.batch = min(self.control.batch_size if self.control.batch_size > 1 else default, o.n)
         self.mean_square = o.rows.mean_square() or 1.0  # of the entries of X
         # The first row of a class moves its weights by about the learning rate. Classes that are only drawn have small
@@ -185,10 +185,10 @@ class SampledRun:
     def weights(self) -> HostWeights:
         """Return the object that takes the steps, on a GPU or on the CPU."""
         o = self.objective
-        if STEPS in o.rows.offers:
+        if ON_GPU in o.rows.offers:
             arrays = self.theta, self.sq_grad_sums, self.last_step
             rows = cast(SteppingRows, o.rows)
-            return cast(HostWeights, rows.sampled_weights(o.losses, *arrays, o.penalty.ridge, o.fit_intercept))
+            return cast(HostWeights, rows.sampled_weights(o.losses, arrays, o.penalty.ridge, o.fit_intercept))
         return HostWeights(o, self.theta, self.sq_grad_sums, self.last_step)
 
     @cached_property

@@ -25,7 +25,7 @@ from kway.linear.solvers.schedules import pick_schedule
 from kway.linear.solvers.stopping import ADVICE_DIVERGED, tol_scale
 from kway.parameters import YES_OR_NO, check_parameters, one_of, share
 from kway.rows.matrices import largest_eigenvalue, transposed_product
-from kway.rows.passes import STEPS, SteppingRows, StepRule
+from kway.rows.passes import ON_GPU, SteppingRows, StepRule
 from kway.threads import pmap, single_blas, spans
 
 PATIENCE = 10  # epochs in a row without a gain of tol after which the fit stops (tests/linear/test_held_to_tol.py)
@@ -97,7 +97,7 @@ class Epochs:
     theta: NDArray
 
     def __post_init__(self) -> None:
-        if STEPS in self.objective.rows.offers and self.control.batch_size == 1:
+        if ON_GPU in self.objective.rows.offers and self.control.batch_size == 1:
             batch = max(1, min(_GPU_BATCH, len(self.distinct.rows) // PARTS))
             self.control = replace(self.control, batch_size=batch)
 
@@ -106,7 +106,7 @@ class Epochs:
         """Return the object that takes the steps: the rows on a GPU, a kernel for single rows, or BLAS."""
         o, batch = self.objective, self.control.batch_size
         rule = StepRule(o.penalty.ridge, o.penalty.lasso, o.fit_intercept, self.solver.momentum, self.sq_grad_sums)
-        if STEPS in o.rows.offers:
+        if ON_GPU in o.rows.offers:
             rows = cast(SteppingRows, o.rows)
             return cast(HostSteps, rows.batch_steps(o.losses, self.distinct.weight, self.theta, rule, batch))
         single = batch == 1 and o.loss.compiled and not self.solver.adagrad
@@ -146,7 +146,7 @@ class Epochs:
         """Return the objective that is computed after each epoch: that of all rows, or of a sample on a GPU."""
         o = self.objective
         max_rows = max(1, int(WATCHED_WORK / (o.n_scores * float(o.d))))
-        if STEPS not in o.rows.offers or o.n <= max_rows:
+        if ON_GPU not in o.rows.offers or o.n <= max_rows:
             return o
         return o.take(np.sort(np.random.default_rng(0).choice(o.n, max_rows, replace=False)))
 

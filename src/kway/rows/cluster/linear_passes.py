@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -44,13 +44,6 @@ from kway.rows.passes import (
 )
 
 
-class HessianAt(NamedTuple):
-    """The Hessian of a shard at one theta, which is kept for further products."""
-
-    theta: NDArray
-    hessian: HessianSums
-
-
 @dataclass
 class RowShard:
     """The rows of one node, with their targets and weights."""
@@ -58,7 +51,7 @@ class RowShard:
     rows: RowPasses
     targets: Targets
     weight: NDArray | None
-    last: HessianAt | None = None
+    last: tuple[NDArray, HessianSums] | None = None  # a theta and the Hessian at it, kept for further products
 
     def value(self, loss: RowLoss, theta: NDArray) -> float:
         """Return the sum of the losses."""
@@ -78,9 +71,9 @@ class RowShard:
 
     def hessian_product(self, loss: RowLoss, theta: NDArray, V: NDArray) -> NDArray:
         """Return the product of the Hessian at theta with V."""
-        if self.last is None or not np.array_equal(self.last.theta, theta):
-            self.last = HessianAt(np.array(theta), self.rows.hessian_at(theta, self._losses(loss)))
-        return self.last.hessian.product(V)
+        if self.last is None or not np.array_equal(self.last[0], theta):
+            self.last = np.array(theta), self.rows.hessian_at(theta, self._losses(loss))
+        return self.last[1].product(V)
 
     def sample(self, share: float) -> tuple[Any, NDArray]:
         """Draw a share of the rows with their codes, the same rows at every call."""

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from kway.errors import ClusterError, InputError
 
-_INSTALL = "pip install 'ray[client,data]'"
+_INSTALL = "pip install 'ray[client]'"
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import os
 import time
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,22 +29,8 @@ from kway.errors import ClusterError, KwayError
 from kway.rows.cluster.session import Cluster, current, format_nodes, import_ray, working_nodes
 
 
-class Shards(ABC):
-    """Members, one per shard, that all receive the same calls."""
-
-    place: str  # description of the nodes of the members
-
-    @abstractmethod
-    def ask(self, method: str, *arguments: Any) -> list[Any]:
-        """Return member.method(*arguments) for every member in order; None if a member is lost."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Release the members."""
-
-
-class LocalShards(Shards):
-    """Members in this process, called one after another; each uses all cores."""
+class LocalShards:
+    """Members, one per shard, in this process, called one after another; each uses all cores."""
 
     place = "in this process"
 
@@ -53,12 +38,15 @@ class LocalShards(Shards):
         self.members = [make() for make in makers]
 
     def ask(self, method: str, *arguments: Any) -> list[Any]:
-        """Call the members one after another."""
+        """Return member.method(*arguments) for every member in order, called one after another."""
         return [getattr(member, method)(*arguments) for member in self.members]
 
     def close(self) -> None:
         """Release the members."""
         self.members = []
+
+
+Shards: TypeAlias = "LocalShards | RayShards"  # both have `place`, `ask` and `close`
 
 
 def make_shards(makers: Sequence[Callable[[], Any]], replicas: int = 1) -> Shards:
@@ -88,8 +76,8 @@ class Host:
         return str(import_ray().get_runtime_context().get_node_id())
 
 
-class RayShards(Shards):
-    """Members as actors, `replicas` of each."""
+class RayShards:
+    """Members, one per shard, as actors, `replicas` of each."""
 
     def __init__(self, makers: Sequence[Callable[[], Any]], replicas: int, home: Cluster) -> None:
         self._ray, self._home = import_ray(), home
@@ -101,7 +89,7 @@ class RayShards(Shards):
             [self._start_host(make, nodes[node]) for node in replica_nodes]
             for make, replica_nodes in zip(self._makers, places)
         ]
-        self.where = self._wait_for_hosts()
+        self._wait_for_hosts()
 
     def _start_host(self, make: Any, node: str) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -111,17 +99,19 @@ class RayShards(Shards):
         strategy = NodeAffinitySchedulingStrategy(node_id=node, soft=True)  # another node if this one has failed
         return self._ray.remote(Host).options(scheduling_strategy=strategy, **options).remote([make])
 
-    def _wait_for_hosts(self) -> list[str]:
-        """Return the node of every first replica, once all replicas are made."""
+    def _wait_for_hosts(self) -> None:
+        """Wait until all replicas are made."""
         try:
-            nodes: list[str] = self._ray.get([host.ready.remote() for hosts in self.hosts for host in hosts])
+            self._ray.get([host.ready.remote() for hosts in self.hosts for host in hosts])
         except self._ray.exceptions.RayError as error:
             self.close()
             raise as_kway_error(error) from error
-        return nodes[:: len(self.hosts[0])]
 
     def ask(self, method: str, *arguments: Any) -> list[Any]:
-        """Call all members in parallel; arrays are sent once to each node."""
+        """Return member.method(*arguments) for every member in order; None if a member is lost.
+
+        The members are called in parallel; arrays are sent once to each node.
+        """
         shared = [self._ray.put(value) if isinstance(value, np.ndarray) else value for value in arguments]
         call = _Call(self, method, shared)
         while call.open:

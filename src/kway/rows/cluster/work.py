@@ -1,125 +1,71 @@
-"""Work on the nodes of a cluster: items streamed through workers, and calls whose results are fetched later.
+"""Calls on the nodes of a cluster, each with more than half of the cores of a node.
 
-    for result in stream(make, items)    make() -> worker;  worker(item) -> plain values by name
+    for result in stream(make, items)    make() -> worker;  worker(item) -> a result
     data = send(rows)                    sent to each node once, however many calls take it
     task = begin(f, data, 3)             f(rows, 3), on some node, with all of its cores
     task.result()                        what it returned, or the error it raised
 
-Without a cluster, the items are processed one after another in this process. If the node of a worker or a call dies, it
-is started again with the same arguments, so workers and calls must be repeatable. Ray's datasets only work in a process
-of the cluster. A client (ray://) is not one, so that an actor holds the dataset for it.
+Without a cluster, the items are processed one after another in this process. If the node of a call dies, the call is
+repeated with the same arguments, so calls must be repeatable.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
-from kway.errors import ClusterError, InputError, KwayError
 from kway.rows.cluster.session import current, import_ray, node_cores
 from kway.rows.cluster.shards import as_kway_error
 
-Worker = Callable[[Any], dict[str, Any]]
-_ITEM, _ERROR, _IS_INPUT_ERROR = "item", "wrong", "refused"  # columns of the dataset
+Worker = Callable[[Any], Any]
 
 
-def stream(make: Callable[[], Worker], items: Sequence[Any]) -> Iterator[dict[str, Any]]:
+def stream(make: Callable[[], Worker], items: Sequence[Any]) -> Iterator[Any]:
     """Yield the results of make()(item) for all items, in the order in which they are finished."""
     if current() is None or not items:
         yield from map(make(), items) if items else ()
         return
-    for result in _results(make, items):
-        if result[_ERROR]:
-            raise (InputError if result[_IS_INPUT_ERROR] else ClusterError)(result[_ERROR])
-        yield {name: value for name, value in result.items() if name not in (_ERROR, _IS_INPUT_ERROR)}
-
-
-def _results(make: Callable[[], Worker], items: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the dataset, which an actor holds for a client."""
-    ray = import_ray()
-    from ray.util.client import ray as client
-
-    if not client.is_connected():
-        yield from _dataset(make, items).iter_rows()
-        return
-    holder = ray.remote(DatasetActor).options(num_cpus=0.01).remote(make, list(items))
+    maker, start = [send(make)], _starter(process_item)  # Ray replaces a reference by its value, unless it is in a list
+    tasks = {task.answer: task for task in (start(maker, item) for item in items)}
     try:
-        while (result := ray.get(holder.next.remote())) is not None:
-            yield result
-    except ray.exceptions.RayError as error:
-        reason = str(getattr(error, "cause", None) or error).strip().splitlines()[-1]
-        raise ClusterError(f"the Ray actor that held the items failed ({reason}); run the command again") from error
+        while tasks:
+            done, _ = import_ray().wait(list(tasks), num_returns=1)
+            yield tasks.pop(done[0]).result()
     finally:
-        ray.kill(holder)
+        for task in tasks.values():
+            task.cancel()
 
 
-class DatasetActor:
-    """The actor that holds the dataset for a client and returns one result after another."""
-
-    def __init__(self, make: Callable[[], Worker], items: list[Any]) -> None:
-        self.results = iter(_dataset(make, items).iter_rows())
-
-    def next(self) -> dict[str, Any] | None:
-        """Return the next result; None after the last."""
-        return next(self.results, None)
+def process_item(maker: list[Any], item: Any) -> Any:
+    """Return the result of an item; called on a node."""
+    return _worker(maker[0])(item)
 
 
-def _dataset(make: Callable[[], Worker], items: Sequence[Any]) -> Any:
-    """Return a dataset with one block per item, so that a lost worker costs only its current item."""
-    import_ray()
-    try:
-        from ray import data
-    except ImportError as error:
-        raise ClusterError(f"streaming needs Ray's data library ({error}); pip install 'ray[client,data]'") from error
-
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
-    data.DataContext.get_current().enable_progress_bars = False  # kway draws its own
-    numbers = data.from_items([{_ITEM: i} for i in range(len(items))], override_num_blocks=len(items))
-    cores = node_cores()
-    max_workers = max(1, min(len(items), cores.workers))
-    return numbers.map(
-        ItemWorker,
-        fn_constructor_args=(make, list(items)),
-        compute=data.ActorPoolStrategy(min_size=1, max_size=max_workers),
-        num_cpus=cores.each,
-    )
-
-
-class ItemWorker:
-    """A worker and its items in a process of the cluster; errors are returned, not raised."""
-
-    def __init__(self, make: Callable[[], Worker], items: list[Any]) -> None:
-        self.work, self.items = make(), items
-
-    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return the result of an item, or the message of its error."""
-        no_error = {_ERROR: "", _IS_INPUT_ERROR: False}
-        try:
-            return {**self.work(self.items[int(row[_ITEM])]), **no_error}
-        except KwayError as error:
-            return {_ERROR: str(error), _IS_INPUT_ERROR: True}
-        except Exception as error:
-            return {_ERROR: f"a worker of the cluster failed: {type(error).__name__}: {error}", _IS_INPUT_ERROR: False}
+@lru_cache(maxsize=1)
+def _worker(maker: Any) -> Worker:
+    """Make the worker of this process, which further calls reuse."""
+    worker: Worker = import_ray().get(maker)()
+    return worker
 
 
 class Task:
     """A running call."""
 
     def __init__(self, answer: Any) -> None:
-        self._answer = answer
+        self.answer = answer
 
     def result(self) -> Any:
         """Return the result of the call; raise the kway error that it raised."""
         ray = import_ray()
         try:
-            return ray.get(self._answer)
+            return ray.get(self.answer)
         except ray.exceptions.RayError as error:
             raise as_kway_error(error) from error
 
     def cancel(self) -> None:
         """Cancel the call."""
-        import_ray().cancel(self._answer, force=True)
+        import_ray().cancel(self.answer, force=True)
 
 
 def send(value: Any) -> Any:
@@ -129,5 +75,11 @@ def send(value: Any) -> Any:
 
 def begin(f: Callable[..., Any], *arguments: Any) -> Task:
     """Start a call on the first node with free cores."""
+    return _starter(f)(*arguments)
+
+
+def _starter(f: Callable[..., Any]) -> Callable[..., Task]:
+    """Return a function that starts calls of f."""
     options = {"num_cpus": node_cores().each, "max_retries": -1, "scheduling_strategy": "SPREAD"}
-    return Task(import_ray().remote(f).options(**options).remote(*arguments))
+    remote = import_ray().remote(f).options(**options)
+    return lambda *arguments: Task(remote.remote(*arguments))

@@ -23,15 +23,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kway.rows.gpu import exact_search
 from kway.rows.gpu.device import Device, Tensor, load_torch, row_blocks, rows_that_fit
-from kway.rows.gpu.exact_search import GROUP, NearestRows
-from kway.rows.gpu.sign_codes import BITS, BLOCK_CODES, CODE_TILE, SignFilter
+from kway.rows.gpu.exact_search import GROUP, Answers, NearestRows
+from kway.rows.gpu.sign_codes import BITS, BLOCK_CODES, CODE_TILE, SignFilter, pack_bits, unpack_codes
 from kway.threads import spans
 
 CenteredBlock = Callable[[slice], Tensor]  # returns a slice of the rows, with their center subtracted
@@ -98,8 +97,7 @@ def _words(levels: Tensor, bits: int) -> Tensor:
     """Pack levels (m, D) into (m, B D / 32) int32, the plane of the highest bit first."""
     torch, u = load_torch(), levels.int()
     planes = torch.stack([(u >> shift) & 1 for shift in range(bits - 1, -1, -1)], 1)  # (m, B, D)
-    ones = planes.view(len(u), -1, 32).long() << torch.arange(32, device=u.device)
-    return ones.sum(2).to(torch.int32)
+    return pack_bits(planes.flatten(1))
 
 
 @dataclass(frozen=True)
@@ -179,51 +177,48 @@ class BitCodes:
     def __len__(self) -> int:
         return int(self.words.shape[0])
 
-    def nearest(self, queries: CodeQueries, k: int, measure: MeasureRows) -> NearestRows:
-        """Return the k <= n nearest by (measured distance, position)."""
-        answers = exact_search.Answers(self.device, len(queries.rotated), k)
+    def nearest(self, queries: CodeQueries, k: int, measure: MeasureRows, rounded: bool = False) -> NearestRows:
+        """Return the k <= n nearest by (measured distance, position); if `rounded`, by the distance in float32."""
+        answers = Answers(self.device, len(queries.rotated), k, rounded)
         signs, keep = self.filter, min(len(self), _first_kept(k))
         if signs is not None:
             answers.search(
                 exact_search.BLOCK_QUERIES,
-                lambda part: self._search_lists(signs, queries.take(part), k, partial(measure, part)),
+                lambda part: self._search_lists(signs, queries.take(part), answers, partial(measure, part)),
             )
         while len(answers.left):
             answers.search(
                 min(exact_search.BLOCK_QUERIES, rows_that_fit(8 * keep)),
-                lambda part, keep=keep: self._filter(queries.take(part), k, keep, partial(measure, part)),
+                lambda part, keep=keep: self._filter(queries.take(part), keep, answers, partial(measure, part)),
             )
             keep = min(len(self), exact_search.MORE_KEPT * keep)
         return answers.nearest
 
     def _search_lists(
-        self, signs: SignFilter, queries: CodeQueries, k: int, measure: Callable[[Tensor], Tensor]
+        self, signs: SignFilter, queries: CodeQueries, answers: Answers, measure: Callable[[Tensor], Tensor]
     ) -> tuple[NearestRows, Tensor]:
-        """Return the k nearest rows of the filter's lists, and whether (q,) every other row is farther."""
+        """Return the nearest rows of the filter's lists, and whether (q,) every other row is farther."""
         lists, norms = signs.lists(queries.rotated), queries.norms.float()[:, None]
         slack = 4 * BITS * _SINGLE * queries.rotated.abs().sum(1, keepdim=True)
         lows = -self.factor[lists.ids] * (lists.products + self.bar * norms + slack)
         if self.half is not None:
             lows += self.half[lists.ids] * (1 - 2.0**-20)
-        at = exact_search.smallest_keys(lows.where(lists.real, float("inf")), _first_kept(k))
+        at = exact_search.smallest_keys(lows.where(lists.real, float("inf")), _first_kept(answers.k))
         ids, order = lists.ids.gather(1, at.ids).sort(1)
         real = at.distances.isfinite().gather(1, order)
-        nearest = exact_search.sort_nearest(measure(ids).where(real, float("inf")), ids, k)
-        keys = self._keys(nearest.distances[:, -1], queries.base)
+        distances = answers.as_compared(measure(ids)).where(real, float("inf"))
+        nearest = exact_search.sort_nearest(distances, ids, answers.k)
+        keys = self._keys(answers.reach(nearest), queries.base)
         measured_all = lows.shape[1] == real.shape[1]  # rows of the lists
         beyond = measured_all | ~real.all(1) | (at.distances.double().amax(1) > keys)
         return nearest, beyond & signs.covers(keys, queries.norms, self.half is not None, lists.most)
 
     def _filter(
-        self, queries: CodeQueries, k: int, keep: int, measure: Callable[[Tensor], Tensor]
+        self, queries: CodeQueries, keep: int, answers: Answers, measure: Callable[[Tensor], Tensor]
     ) -> tuple[NearestRows, Tensor]:
-        """Return the k nearest of the `keep` rows of the smallest low, and whether (q,) every other row is farther."""
-        ids, lows = self._smallest(queries, keep)
-        ids = ids.sort(1).values
-        nearest = exact_search.sort_nearest(measure(ids), ids, k)
-        if keep == len(self):
-            return nearest, self.device.torch.ones_like(queries.norms, dtype=self.device.torch.bool)
-        return nearest, lows.double().amax(1) > self._keys(nearest.distances[:, -1], queries.base)
+        """Return the nearest of the `keep` rows of the smallest low, and whether (q,) every other row is farther."""
+        smallest = self._smallest(queries, keep)
+        return answers.prove(len(self), smallest, measure, lambda worst: self._keys(worst, queries.base))
 
     def _keys(self, distances: Tensor, base: Tensor) -> Tensor:
         """Return the keys (q,) of rows at these distances (q,)."""
@@ -237,15 +232,16 @@ class BitCodes:
         rounding = (_HALF if self.device.is_gpu else _SINGLE) + 2 * wide * _SINGLE
         reach = self.bar + (2**self.bits - 1) * (rounding * unit.abs().sum(1, keepdim=True) + wide * 2.0**-24)
         kind = torch.float16 if self.device.is_gpu else torch.float32
-        unit, reach, best = unit.to(kind), reach * -norms, None
-        for part in spans(len(self), max(keep, min(BLOCK_CODES, rows_that_fit(4 * q) // GROUP * GROUP))):
-            lows = self._products(unit, self.grid(self.words[part], kind)).mul_(-norms).add_(reach)
-            lows.mul_(self.factor[part])
-            if self.half is not None:
-                lows.add_(self.half[part] * (1 - 2.0**-20))  # float32 rounds the sum
-            best = exact_search.merge_smallest(best, exact_search.smallest_keys(lows, keep), part.start, keep)
-        assert best is not None
-        return best
+        unit, reach = unit.to(kind), reach * -norms
+
+        def lows(part: slice) -> Tensor:
+            keys = self._products(unit, unpack_codes(self.words[part], self.bits, kind)).mul_(-norms).add_(reach)
+            keys.mul_(self.factor[part])
+            # float32 rounds the sum
+            return keys if self.half is None else keys.add_(self.half[part] * (1 - 2.0**-20))
+
+        size = min(BLOCK_CODES, rows_that_fit(4 * q) // GROUP * GROUP)
+        return exact_search.smallest_of_blocks(lows, spans(len(self), max(keep, size)), keep)
 
     def _products(self, queries: Tensor, grid: Tensor) -> Tensor:
         """Return q.y (q, c), summed in float32."""
@@ -253,28 +249,13 @@ class BitCodes:
             return self.device.torch.mm(queries, grid.T, out_dtype=self.device.torch.float32)
         return queries @ grid.T
 
-    def grid(self, words: Tensor, kind: object) -> Tensor:
-        """Unpack words (m, B D / 32) into y (m, D)."""
-        torch, m = self.device.torch, len(words)
-        if self.device.is_gpu and find_spec("triton") is not None:
-            out = torch.empty((m, 32 * words.shape[1] // self.bits), dtype=kind, device=words.device)
-            unpack_bits(words, out, self.bits)
-            return out
-        byte = torch.arange(256, device=words.device)[:, None] >> torch.arange(8, device=words.device)
-        signs = ((byte & 1) * 2 - 1).to(kind)  # (256, 8)
-        planes = words.view(torch.uint8).view(m, self.bits, -1)  # (m, B, D / 8)
-        y = torch.nn.functional.embedding(planes[:, 0].int(), signs)
-        for b in range(1, self.bits):
-            y = y * 2 + torch.nn.functional.embedding(planes[:, b].int(), signs)
-        return y.view(m, -1)
-
     def estimates(self, queries: CodeQueries, ids: Tensor) -> Tensor:
         """Return estimated distances (q, c) float64 of the rows at ids (q, c)."""
         torch, (q, c) = self.device.torch, ids.shape
         products = []
         for part in row_blocks(q, 4 * c * queries.rotated.shape[1]):
-            grid = self.grid(self.words[ids[part].reshape(-1)], torch.float32).view(-1, c, queries.rotated.shape[1])
-            products.append((grid @ queries.rotated[part][:, :, None])[:, :, 0])
+            grid = unpack_codes(self.words[ids[part].reshape(-1)], self.bits, torch.float32)
+            products.append((grid.view(-1, c, queries.rotated.shape[1]) @ queries.rotated[part][:, :, None])[:, :, 0])
         keys = -(self.factor[ids] * torch.cat(products)).double()
         if self.half is None:
             return (keys + queries.base[:, None]).clamp(min=self.least)
@@ -284,12 +265,3 @@ class BitCodes:
 def _first_kept(k: int) -> int:
     """Return the rows to keep first: as many as a search of full rows keeps in its second attempt."""
     return exact_search.MORE_KEPT * (k + exact_search.EXTRA_KEPT)
-
-
-def unpack_bits(words: Tensor, out: Tensor, bits: int) -> None:
-    """Unpack words into `out` (m, D) by a kernel, in one pass."""
-    from kway.rows.gpu.code_kernels import unpack_planes
-
-    m, width = out.shape
-    with Device(str(out.device)).selected():
-        unpack_planes[(-(-m // CODE_TILE), width // 32)](words.contiguous(), out, m, width // 32, bits, CODE_TILE)

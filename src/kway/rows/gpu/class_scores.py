@@ -6,13 +6,13 @@
 
 Rows and classes are processed in blocks. The k best classes of a block are among the k groups of 64 classes with the
 largest maxima: one pass over the scores finds these groups, and only k x 64 scores per row are sorted, stably, so that
-ties keep their order. Products have full precision. `TensorRows` uses these functions; `HostRows` are on the host.
+ties keep their order. Products have full precision. The rows are `TensorRows`, or `HostRows`, which are on the host.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -112,10 +112,7 @@ class DeviceClasses(NamedTuple):
         parts = [self._best(X[rows], k, shares) for rows in spans(len(X), max(1, size))]
         if len(parts) == 1:
             return parts[0]
-        totals = None if shares is None else torch.cat([part.total for part in parts])
-        joined = (torch.cat([getattr(p, name) for p in parts]) for name in ("codes", "scores", "overflows"))
-        codes, scores, overflows = joined
-        return BestClasses(codes, scores, totals, overflows)
+        return BestClasses(*(None if arrays[0] is None else torch.cat(arrays) for arrays in zip(*parts)))
 
     def _best(self, X: Tensor, k: int, shares: Shares | None) -> BestClasses:
         X = X.to(self.kind(X))
@@ -241,43 +238,15 @@ class HostRows:
     rows: Any  # an array or `ConvertedRows`
     device: Device
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Shape (n, d) of the rows."""
+    def answers_of(
+        self, W: NDArray, b: NDArray, answer: Callable[[DeviceClasses, Tensor], Sequence[Tensor]]
+    ) -> list[NDArray]:
+        """Return the answers (n, ...) of classes with weights W (R, d) and b (R,), which `answer` computes."""
+        classes = classes_on_device(self.device, W, b)
         n, d = self.rows.shape
-        return n, d
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Numpy dtype of the rows."""
-        return np.dtype(self.rows.dtype)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, rows: Any) -> HostRows:
-        return HostRows(self.rows[rows], self.device)
-
-    def class_scores(self, W: NDArray, b: NDArray) -> NDArray:
-        """Return the scores (n, R)."""
-        classes = classes_on_device(self.device, W, b)
-        return np.concatenate([self.device.fetch(classes.scores(X)) for X in self._blocks()])
-
-    def class_shares(self, W: NDArray, b: NDArray, shares: Shares) -> NDArray:
-        """Return the probabilities (n, K)."""
-        classes = classes_on_device(self.device, W, b)
-        return np.concatenate([self.device.fetch(classes.shares(X, shares)) for X in self._blocks()])
-
-    def best_classes(self, W: NDArray, b: NDArray, k: int, shares: Shares | None) -> tuple[NDArray, NDArray]:
-        """Return codes and scores or probabilities (n, k) of the best classes."""
-        classes = classes_on_device(self.device, W, b)
-        parts = [map(self.device.fetch, classes.best_answers(X, k, shares)) for X in self._blocks()]
-        codes, scores = map(np.concatenate, zip(*parts))
-        return codes, scores
-
-    def _blocks(self) -> Iterator[Tensor]:
-        blocks = row_blocks(len(self), self.dtype.itemsize * self.shape[1])
-        return (self.device.put(self.rows[block]) for block in blocks)
+        blocks = row_blocks(n, self.rows.dtype.itemsize * d)
+        parts = [[self.device.fetch(t) for t in answer(classes, self.device.put(self.rows[block]))] for block in blocks]
+        return [np.concatenate(arrays) for arrays in zip(*parts)]
 
 
 # ---- the means of classes

@@ -80,14 +80,6 @@ def generate_values(row, column):
 
 
 @triton.jit
-def generate_rows(out, row_ids):
-    """Write the rows of these ids (m,) to out (m, 512) float32, one row per program."""
-    column = tl.arange(0, CODE_BITS)
-    row = tl.load(row_ids + tl.program_id(0))
-    tl.store(out + tl.program_id(0) * CODE_BITS + column, generate_values(row, column))
-
-
-@triton.jit
 def generate_codes(codes, rotation, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr):
     """Write the signs of generated rows @ rotation (512, 512) bfloat16 to codes (n, 16) int32.
 

@@ -30,12 +30,6 @@ from kway.errors import KwayError
 from kway.rows.gpu.device import load_torch
 
 
-class FunctionAttribute(IntEnum):
-    """Attributes of a kernel that the driver sets, with CUDA's names."""
-
-    MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
-
-
 class SignFormat(IntEnum):
     """Fixed sizes of the scan of codes: bits of a code, codes of a tile, threads of a block."""
 
@@ -67,8 +61,8 @@ class Module:
         return max(1, count.value)
 
     def _allow_shared(self, kernel: ctypes.c_void_p, shared: int) -> None:
-        attribute = FunctionAttribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
-        _check(self._driver.cuFuncSetAttribute(kernel, int(attribute), shared), "cuFuncSetAttribute")
+        attribute = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        _check(self._driver.cuFuncSetAttribute(kernel, attribute, shared), "cuFuncSetAttribute")
 
     def launch(self, name: str, grid: int, threads: int, shared: int, arguments: Sequence[Any]) -> None:
         """Start a kernel on torch's current stream."""

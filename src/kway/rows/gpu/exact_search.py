@@ -40,7 +40,7 @@ class DeviceMetric(ABC):
     name: ClassVar[str]
     centered: ClassVar[bool] = False
 
-    def operand(self, rows: Tensor, center: Tensor | None) -> Tensor:
+    def operand(self, rows: Tensor, center: Tensor | None = None) -> Tensor:
         """Return rows or queries (n, d) as they enter the products, in float64."""
         return rows.double() if center is None else rows - center  # the center is float64, so the difference is
 
@@ -93,7 +93,7 @@ class CosineMetric(DeviceMetric):
 
     name = "cosine"
 
-    def operand(self, rows: Tensor, center: Tensor | None) -> Tensor:
+    def operand(self, rows: Tensor, center: Tensor | None = None) -> Tensor:
         """Return the rows divided by their lengths; zero rows stay zero."""
         return unit_rows(rows.double())
 
@@ -143,10 +143,14 @@ class NearestRows(NamedTuple):
 
 
 class Answers:
-    """The answers (q, k) so far, and the numbers of the queries `left`, whose answers are not proven."""
+    """The answers (q, k) so far, and the numbers of the queries `left`, whose answers are not proven.
 
-    def __init__(self, device: Device, q: int, k: int) -> None:
+    With `rounded`, distances are rounded to float32 before they are compared, so that more of them tie.
+    """
+
+    def __init__(self, device: Device, q: int, k: int, rounded: bool) -> None:
         self.device, self.left = device, device.torch.arange(q, device=device.name)
+        self.k, self.rounded = k, rounded
         self.nearest = NearestRows(device.empty((q, k), "int64"), device.empty((q, k), "float64"))
 
     def search(self, batch: int, attempt: Callable[..., tuple[NearestRows, Tensor]]) -> None:
@@ -162,8 +166,28 @@ class Answers:
                 unproven.append(part[~proven])
         self.left = self.device.torch.cat(unproven)
 
+    def as_compared(self, distances: Tensor) -> Tensor:
+        """Return distances (float64) as they are compared: rounded to float32, or unchanged."""
+        return round_to_float32(distances) if self.rounded else distances
 
-SearchFunction = Callable[[Tensor, int], NearestRows]  # (queries, k) -> rows sorted by (float64 distance, position)
+    def reach(self, nearest: NearestRows) -> Tensor:
+        """Return a distance (q,) that no row exceeds whose distance ties with the k-th or is smaller."""
+        worst = nearest.distances[:, -1]
+        return worst.float().nextafter(worst.new_full((), float("inf")).float()).double() if self.rounded else worst
+
+    def prove(
+        self, n: int, smallest: NearestRows, measure: Callable[[Tensor], Tensor], limit: Callable[[Tensor], Tensor]
+    ) -> tuple[NearestRows, Tensor]:
+        """Return the k nearest of the rows of the smallest keys, and whether (q,) no other of the n rows is nearer.
+
+        `measure` returns the distances (q, c) of rows (q, c), and `limit` the largest key (q,) of a row at most as far
+        as a distance (q,).
+        """
+        ids = smallest.ids.sort(1).values
+        nearest = sort_nearest(self.as_compared(measure(ids)), ids, self.k)
+        if ids.shape[1] == n:
+            return nearest, self.device.torch.ones_like(ids[:, 0], dtype=self.device.torch.bool)
+        return nearest, smallest.distances.double().amax(1) > limit(self.reach(nearest))
 
 
 @dataclass(frozen=True)
@@ -200,51 +224,44 @@ class ExactRows:
     def __len__(self) -> int:
         return int(self.rows.shape[0])
 
-    def nearest(self, queries: Tensor, k: int) -> NearestRows:
-        """Return the k <= n nearest rows of queries (q, d)."""
-        answers, keep = Answers(self.device, len(queries), k), min(len(self), k + EXTRA_KEPT)
+    def nearest(self, queries: Tensor, k: int, rounded: bool = False) -> NearestRows:
+        """Return the k <= n nearest rows of queries (q, d); if `rounded`, by (distance in float32, position)."""
+        answers, keep = Answers(self.device, len(queries), k, rounded), min(len(self), k + EXTRA_KEPT)
         while len(answers.left) and keep <= max(MAX_NEIGHBORS, k + EXTRA_KEPT):
-            answers.search(BLOCK_QUERIES, lambda part, keep=keep: self._filter(queries[part].double(), k, keep))
+            answers.search(BLOCK_QUERIES, lambda part, keep=keep: self._filter(queries[part].double(), keep, answers))
             keep = min(len(self), MORE_KEPT * keep)
         for part in answers.left.split(16) if len(answers.left) else ():
-            answers.nearest.ids[part], answers.nearest.distances[part] = self.brute(queries[part].double(), k)
+            answers.nearest.ids[part], answers.nearest.distances[part] = self.brute(queries[part].double(), k, rounded)
         return answers.nearest
 
     def nearest_in_float32(self, queries: Tensor, k: int) -> NearestRows:
-        """Return the k < n nearest rows of float32 queries (q, d) by (distance in float32, position)."""
-        brute = lambda queries, k: self.brute(queries.double(), k, rounded=True)  # noqa: E731
-        return resolve_ties(ListSearch(len(self), self.nearest, brute), queries, k)
+        """Return the k <= n nearest rows of queries (q, d) by (distance in float32, position)."""
+        return self.nearest(queries, k, rounded=True)
 
-    def _filter(self, queries: Tensor, k: int, keep: int) -> tuple[NearestRows, Tensor]:
-        """Return the k nearest of the rows of the smallest keys, and whether (q,) no other row can be nearer."""
-        operands = self.query_operands(queries)
+    def _filter(self, queries: Tensor, keep: int, answers: Answers) -> tuple[NearestRows, Tensor]:
+        """Return the nearest of the rows of the smallest keys, and whether (q,) no other row can be nearer."""
+        operands = self.metric.operand(queries, self.center)
         norms = operands.square().sum(1).sqrt_()
         dtype = self.scale.dtype
         if float(norms.max()) >= FLOAT32_SAFE[1]:
             dtype = self.device.torch.float64  # products with a very long query would overflow
-        ids, keys = self._smallest(operands.to(dtype), keep)
-        ids = ids.sort(1).values
-        nearest = sort_nearest(self.measure(queries, ids), ids, k)
-        if keep == len(self):
-            return nearest, self.device.torch.ones_like(norms, dtype=self.device.torch.bool)
-        return nearest, keys.double().amax(1) > self.key_limit(nearest.distances[:, -1], norms)
+        return answers.prove(
+            len(self),
+            self._smallest(operands.to(dtype), keep),
+            lambda ids: measure_rows(self.metric, self.rows, queries, ids),
+            lambda worst: self.key_limit(worst, norms),
+        )
 
     def _smallest(self, operands: Tensor, keep: int) -> NearestRows:
         """Return positions and keys (q, keep) of the smallest keys."""
         torch, (q, d), dtype = self.device.torch, operands.shape, operands.dtype
-        best: NearestRows | None = None
-        for part in spans(
-            len(self), max(keep, rows_that_fit(max(operands.element_size() * q, 8 * d)) // GROUP * GROUP)
-        ):
-            products = operands @ self.row_operands(part, dtype).T  # (q, c)
-            keys = torch.addcmul(self.offset[part].to(dtype), products, self.scale[part].to(dtype), value=-1)
-            best = merge_smallest(best, smallest_keys(keys, keep), part.start, keep)
-        assert best is not None
-        return best
 
-    def query_operands(self, queries: Tensor) -> Tensor:
-        """Return queries (q, d) float64 as they enter the products."""
-        return self.metric.operand(queries, self.center)
+        def keys(part: slice) -> Tensor:
+            products = operands @ self.row_operands(part, dtype).T  # (q, c)
+            return torch.addcmul(self.offset[part].to(dtype), products, self.scale[part].to(dtype), value=-1)
+
+        size = rows_that_fit(max(operands.element_size() * q, 8 * d)) // GROUP * GROUP
+        return smallest_of_blocks(keys, spans(len(self), max(keep, size)), keep)
 
     def row_operands(self, part: slice, dtype: object) -> Tensor:
         """Return a part of the rows as they enter the products, without their scale."""
@@ -256,11 +273,7 @@ class ExactRows:
 
         1e-12 covers the rounding of a float64 distance, which is below 1e-15 times the root of the number of columns.
         """
-        return self.metric.threshold(worst * (1 + 1e-12), norms, self.reach, self.slack)
-
-    def measure(self, queries: Tensor, ids: Tensor) -> Tensor:
-        """Return the distances (q, c) of queries (q, d) to the rows at ids (q, c), float64."""
-        return measure_rows(self.metric, self.rows, queries, ids)
+        return self.metric.threshold(worst + 1e-12 * worst.abs(), norms, self.reach, self.slack)
 
     def brute(self, queries: Tensor, k: int, rounded: bool = False) -> NearestRows:
         """Measure every row for a few queries; if `rounded`, sort by the distance in float32, then by position."""
@@ -274,56 +287,10 @@ class ExactRows:
         return best
 
 
-class ListSearch(NamedTuple):
-    """A search over n rows by float64 distances."""
-
-    n: int
-    nearest: SearchFunction
-    brute: SearchFunction | None = None  # measures every row; without it, lists grow to n rows
-    spare: int = 1  # rows beyond k that are requested first
-
-
-def resolve_ties(search: ListSearch, queries: Tensor, k: int) -> NearestRows:
-    """Return the k nearest by (distance in float32, position), from a search by float64 distances; k + spare <= n.
-
-    If a tie reaches the end of a list, rows of lower position may follow: more rows are requested, and in the end every
-    row is measured. A list without a spare row counts as cut if it contains any tie. Answers to float64 queries are not
-    rounded.
-    """
-    if queries.dtype == load_torch().float64:
-        return search.nearest(queries, k)
-    count = k + search.spare
-    lists = search.nearest(queries, count)
-    ids, distances = lists.ids[:, :k].contiguous(), round_to_float32(lists.distances[:, :k])
-    rounded = round_to_float32(lists.distances)
-    tied = (rounded[:, 1:] == rounded[:, :-1]).any(1).nonzero()[:, 0]
-    lists = NearestRows(lists.ids[tied], lists.distances[tied])
-    longest = search.n if search.brute is None else min(MAX_NEIGHBORS, search.n)
-    while len(tied):
-        lists = _sort_rounded(lists)
-        ids[tied], distances[tied] = lists.ids[:, :k], lists.distances[:, :k]
-        tied = tied[lists.distances[:, -1] == lists.distances[:, k - 1]]
-        if count >= longest:
-            break
-        count = min(2 * count + 8, search.n)
-        lists = search.nearest(queries[tied], count) if len(tied) else lists
-    if search.brute is not None and len(tied) and count < search.n:
-        for part in tied.split(16):
-            ids[part], distances[part] = search.brute(queries[part], k)
-    return NearestRows(ids, distances)
-
-
 def all_within(queries: Tensor, limit: float) -> bool:
     """Return whether each query (q, d) is zero or has its largest absolute value between 1 / limit and limit."""
     peaks = queries.abs().amax(1)
     return bool(((peaks == 0) | ((peaks > 1 / limit) & (peaks < limit))).all())  # false for NaN and infinity
-
-
-def _sort_rounded(lists: NearestRows) -> NearestRows:
-    """Sort lists by (distance in float32, position)."""
-    order = lists.ids.argsort(1)
-    distances = round_to_float32(lists.distances.gather(1, order))
-    return sort_nearest(distances, lists.ids.gather(1, order), lists.ids.shape[1])
 
 
 def round_to_float32(distances: Tensor) -> Tensor:
@@ -355,14 +322,19 @@ def smallest_keys(keys: Tensor, keep: int) -> NearestRows:
     return NearestRows(groups.gather(1, at.indices // GROUP) * GROUP + at.indices % GROUP, at.values)
 
 
-def merge_smallest(best: NearestRows | None, block: NearestRows, first: int, keep: int) -> NearestRows:
-    """Return the smallest keys so far and of a block whose first column has position `first`."""
-    if best is None:
-        return NearestRows(block.ids + first, block.distances)
-    torch = load_torch()
-    ids, values = torch.cat([best.ids, block.ids + first], 1), torch.cat([best.distances, block.distances], 1)
-    at = values.topk(min(keep, values.shape[1]), 1, largest=False, sorted=False)
-    return NearestRows(ids.gather(1, at.indices), at.values)
+def smallest_of_blocks(keys: Callable[[slice], Tensor], blocks: list[slice], keep: int) -> NearestRows:
+    """Return positions and keys (q, keep) of the smallest keys of all rows, from the keys (q, c) of each block."""
+    torch, best = load_torch(), None
+    for part in blocks:
+        block = smallest_keys(keys(part), keep)
+        ids, values = block.ids + part.start, block.distances
+        if best is not None:
+            ids, values = torch.cat([best.ids, ids], 1), torch.cat([best.distances, values], 1)
+            at = values.topk(min(keep, values.shape[1]), 1, largest=False, sorted=False)
+            ids, values = ids.gather(1, at.indices), at.values
+        best = NearestRows(ids, values)
+    assert best is not None
+    return best
 
 
 def sort_nearest(distances: Tensor, ids: Tensor, k: int) -> NearestRows:
@@ -384,11 +356,6 @@ def unit_rows(rows: Tensor) -> Tensor:
     """Return rows (n, d) float64 divided by their lengths; zero rows stay zero."""
     norms = rows.square().sum(1, keepdim=True).sqrt_()
     return rows / norms.where(norms > 0, 1.0)
-
-
-def place_rows(rows: Tensor, by_angle: bool) -> Tensor:
-    """Return rows (m, d) in float64, of length one if the metric is an angle."""
-    return unit_rows(rows.double()) if by_angle else rows.double()
 
 
 def by_distance(ids: NDArray[np.int64], distances: NDArray[np.float64]) -> NearestRows:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -37,6 +37,7 @@ class DeviceSearch:
     scan: Any  # the CPU's scan of the same rows, kway.search.block_scan.Scan
     search: Any  # ExactSearch
     touched: float = float("nan")
+    answers_tensors: ClassVar[bool] = True  # queries in tensors are answered without the host
 
     @staticmethod
     def over(scan: Any, device: Device) -> DeviceSearch:
@@ -62,11 +63,6 @@ class DeviceSearch:
         """Description of the search, in one sentence."""
         rows = "exact" if self.scan.kept.has_full else "int8 rows, decoded"
         return f"flat, {rows}: a filter with an error bound excludes rows, and the others are measured in float64"
-
-    @property
-    def answers_tensors(self) -> bool:
-        """Whether queries in tensors are answered without the host: always."""
-        return True
 
     def nearest(self, queries: Any, k: int) -> NearestRows:
         """Return the ids and distances of brute force on the CPU, which also computes very long lists."""
@@ -159,18 +155,15 @@ class DeviceBits:
         if not exact_search.all_within(queries, limit):
             return None
 
-        def nearest(queries: Tensor, k: int) -> Any:
-            exact = queries.double()
-            rotated = self._rotate(exact)
+        exact = queries.double()
+        rotated = self._rotate(exact)
 
-            def measure(which: Tensor, ids: Tensor) -> Tensor:
-                if self.rows is not None:
-                    return self._measured(exact[which], ids)
-                return self.codes.estimates(rotated.take(which), ids)
+        def measure(which: Tensor, ids: Tensor) -> Tensor:
+            if self.rows is not None:
+                return self._measured(exact[which], ids)
+            return self.codes.estimates(rotated.take(which), ids)
 
-            return self.codes.nearest(rotated, k, measure)
-
-        return exact_search.resolve_ties(exact_search.ListSearch(len(self.codes), nearest, spare=0), queries, k)
+        return self.codes.nearest(rotated, k, measure, rounded=queries.dtype.itemsize == 4)
 
     @property
     def answers_tensors(self) -> bool:
@@ -187,7 +180,7 @@ class DeviceBits:
         """Return queries (q, d) float64 on the device as the search of codes expects them."""
         frame, distance = self.scan.frame, self.scan.distance
         center = self.device.put(frame.center.astype(np.float64))
-        placed = exact_search.place_rows(queries, distance.by_angle)
+        placed = exact_search.METRICS[distance.name].operand(queries)
         rotated = (placed - center if distance.shifts else placed) @ self._rotation
         norms = rotated.square().sum(1).sqrt()
         base = norms.square() if distance.shifts else (0.0 if distance.signed else 1.0) - placed @ center

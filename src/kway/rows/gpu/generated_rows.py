@@ -11,7 +11,8 @@ CounterRows("cuda").queries(...)    rotated rows with noise, at a given cosine t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,17 +75,20 @@ class CounterRows:
     """
 
     name: str = "cuda"
-    device: Device = field(init=False)
-    turn: Tensor = field(init=False)  # (512, 512) bfloat16
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "device", Device(self.name))
+    @cached_property
+    def device(self) -> Device:
+        """The device."""
+        return Device(self.name)
+
+    @cached_property
+    def turn(self) -> Tensor:
+        """The rotation (512, 512) in bfloat16."""
         normal = np.random.default_rng(0).standard_normal((WIDTH, WIDTH))
-        turn = self.device.put(np.linalg.qr(normal)[0]).to(self.device.torch.bfloat16).contiguous()
-        object.__setattr__(self, "turn", turn)
+        return self.device.put(np.linalg.qr(normal)[0]).to(self.device.torch.bfloat16).contiguous()
 
     def rows(self, classes: Tensor) -> Tensor:
-        """Generate rows on the device.
+        """Generate rows on the host and copy them to the device.
 
         Parameters
         ----------
@@ -96,14 +100,7 @@ class CounterRows:
         tensor of shape (m, 512)
             The same values as `counter_rows`, in float32.
         """
-        if not self.device.is_gpu:
-            return self.device.put(counter_rows(self.device.fetch(classes)))
-        from kway.rows.gpu.code_kernels import generate_rows
-
-        out = self.device.empty((len(classes), WIDTH))
-        with self.device.selected():
-            generate_rows[(len(classes),)](out, classes.int())  # numbers above 2^31 wrap around; the hash is unsigned
-        return out
+        return self.device.put(counter_rows(self.device.fetch(classes)))
 
     def codes(self, n: int) -> SignCodes:
         """Generate the codes of the first n rows, without storing the rows.

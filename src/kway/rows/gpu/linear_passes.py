@@ -29,46 +29,50 @@ from torch import Tensor
 
 from kway.errors import InputError
 from kway.rows.dense import hessian_terms
-from kway.rows.gpu.device import GPU_BLOCK_BYTES, Device
-from kway.rows.gpu.losses import LabeledRows, Weights, block_slopes, score_blocks
+from kway.rows.gpu.device import GPU_BLOCK_BYTES, Device, row_blocks
+from kway.rows.gpu.losses import LabeledRows, Weights, block_slopes
 from kway.rows.gpu.stochastic_steps import GpuSteps, SampledWeights, gpu_steps
 from kway.rows.gpu.tensor_rows import TensorRows
-from kway.rows.passes import CLASS_FACTOR, DISTINCT, FETCHED, QUICK, STEPS, ClassSums, RowLosses, StepRule, Sums
+from kway.rows.passes import DISTINCT, ON_GPU, QUICK, ClassSums, RowLoss, RowLosses, StepRule, Sums
 from kway.units import ByteUnit
 
 MAX_DENSE_BYTES = 4 * ByteUnit.GiB  # bytes of sparse rows that are converted to dense rows for a GPU
 
 
 @dataclass(frozen=True, eq=False)
-class GpuRows:
+class GpuRows(TensorRows):
     """Rows (n, d) on a device; targets and weights are copied to it in the first pass that uses them."""
 
-    X: TensorRows
     _copies: list[Any] = field(default_factory=list, repr=False)  # the last targets and weights, and their copies
 
     @staticmethod
     def on(device: Device, X: Any) -> Any:
         """Copy rows to the device; raise BudgetError if they and two blocks of scores do not fit."""
         if isinstance(X, TensorRows):
-            return GpuRows(X)
+            return GpuRows(X.tensor)
         X = _dense(X)
         with device.room("copying the rows", X.nbytes + 2 * GPU_BLOCK_BYTES):
-            return GpuRows(TensorRows(device.put(X)))
+            return GpuRows(device.put(X))
+
+    @property
+    def X(self) -> GpuRows:
+        """The rows."""
+        return self
 
     @property
     def n(self) -> int:
         """Number of rows."""
-        return len(self.X)
+        return len(self)
 
     @property
     def d(self) -> int:
         """Number of features."""
-        return self.X.shape[1]
+        return self.shape[1]
 
     @property
     def offers(self) -> frozenset[str]:
         """Capabilities."""
-        return frozenset({QUICK, DISTINCT, STEPS, CLASS_FACTOR, FETCHED})
+        return frozenset({QUICK, DISTINCT, ON_GPU})
 
     @property
     def max_rows_in_memory(self) -> int:
@@ -77,7 +81,7 @@ class GpuRows:
 
     def take(self, chosen: NDArray | slice) -> GpuRows:
         """Return the chosen rows, on the device."""
-        return GpuRows(self.X[chosen])
+        return self[chosen]
 
     def sample(self) -> GpuRows:
         """Return all rows: the device needs no sample."""
@@ -92,7 +96,7 @@ class GpuRows:
         arrays = (losses.targets.codes, losses.targets.soft, losses.weight)
         if not self._copies or any(a is not b for a, b in zip(self._copies[0], arrays)):
             copies = (None if a is None else self.device.put(a) for a in arrays)
-            self._copies[:] = [arrays, LabeledRows(self.device, self.X.tensor, *copies)]
+            self._copies[:] = [arrays, LabeledRows(self.device, self.tensor, *copies)]
         labeled: LabeledRows = self._copies[1]
         return labeled
 
@@ -106,33 +110,32 @@ class GpuRows:
         """Return the scores (m, R) of the given rows, on the host."""
         weights = Weights.split(self.device.put(theta))
         with self.device.full_precision():
-            return self.device.fetch(torch.addmm(weights.b, self.X.tensor[rows].to(weights.W.dtype), weights.W.T))
+            return self.device.fetch(torch.addmm(weights.b, self.tensor[rows].to(weights.W.dtype), weights.W.T))
 
     def value(self, theta: NDArray, losses: RowLosses) -> float:
         """Return the sum of the weighted losses."""
-        labeled, weights = self.labeled(losses), Weights.split(self.device.put(theta))
-        total = torch.zeros((), dtype=torch.float64, device=labeled.X.device)
-        slopes_of = block_slopes(labeled, losses)
-        with self.device.full_precision():
-            for rows in labeled.blocks(len(theta), weights.W.element_size()):
-                value = slopes_of(labeled.scores(weights, rows), rows).value
-                total += value.sum() if labeled.weight is None else value @ labeled.weight[rows].double()
-        return float(total)
+        return self._sum_losses(Weights.split(self.device.put(theta)), losses)
 
     def value_gradient(self, theta: NDArray, losses: RowLosses) -> Sums:
         """Return the sum of the weighted losses and its gradient."""
-        labeled, weights = self.labeled(losses), Weights.split(self.device.put(theta))
+        weights = Weights.split(self.device.put(theta))
+        gradient = weights.zeros()
+        return Sums(self._sum_losses(weights, losses, gradient), gradient.joined())
+
+    def _sum_losses(self, weights: Weights, losses: RowLosses, gradient: Weights | None = None) -> float:
+        """Return the sum of the weighted losses, and add their gradient to `gradient`."""
+        labeled, n_scores = self.labeled(losses), len(weights.b)
         total = torch.zeros((), dtype=torch.float64, device=labeled.X.device)
-        gradient, slopes_of = weights.zeros(), block_slopes(labeled, losses)
+        slopes_of = block_slopes(labeled, losses)
         with self.device.full_precision():
-            for rows in labeled.blocks(len(theta), weights.W.element_size()):
+            for rows in labeled.blocks(n_scores, weights.W.element_size()):
                 value, slope = slopes_of(labeled.scores(weights, rows), rows)
-                if labeled.weight is not None:
-                    value = value * labeled.weight[rows].double()
-                    slope = slope * labeled.weight[rows, None].to(slope.dtype)
-                total += value.sum()
-                labeled.add_product(gradient, slope, rows)
-        return Sums(float(total), gradient.joined())
+                weight = None if labeled.weight is None else labeled.weight[rows]
+                total += value.sum() if weight is None else value @ weight.double()
+                if gradient is not None:
+                    slope = slope if weight is None else slope * weight[:, None].to(slope.dtype)
+                    labeled.add_product(gradient, slope, rows)
+        return float(total)
 
     # ---- second derivatives
 
@@ -140,20 +143,20 @@ class GpuRows:
         """Return Hessian-vector products at theta."""
         labeled, loss = self.labeled(losses), losses.loss
         if not loss.cross_entropy:
-            return GpuHessian(labeled, self.device.put(hessian_terms(self, theta, losses)), False, loss.couples)
+            return GpuHessian(labeled, loss, self.device.put(hessian_terms(self, theta, losses)))
         weights = Weights.split(self.device.put(theta))
         terms = weights.W.new_empty((self.n, len(theta)))
         with self.device.full_precision():
             for rows in labeled.blocks(len(theta), terms.element_size()):
                 terms[rows] = labeled.scores(weights, rows).softmax(1)
-        return GpuHessian(labeled, terms, True, True)
+        return GpuHessian(labeled, loss, terms)
 
     def curvatures(self, theta: NDArray, losses: RowLosses) -> NDArray:
         """Return the weighted second derivatives (R, n) at theta, on the host."""
         if losses.loss.p_curvatures:
             return self.device.fetch(probability_curvatures(self.labeled(losses), theta, losses.loss.joint))
         out = np.empty((len(theta), self.n), theta.dtype)
-        for rows in score_blocks(self.n, len(theta), theta.itemsize):
+        for rows in row_blocks(self.n, len(theta) * theta.itemsize):
             out[:, rows] = losses.curvatures(self.scores(theta, rows), rows).T
         return out
 
@@ -182,12 +185,19 @@ class GpuRows:
         in proportion to their curvature, plus share times `plain` (D, D), the unweighted Gram matrix scaled to the same
         mean curvature, plus diag(ridges).
         """
-        labeled, loss, rule = self.labeled(losses), losses.loss, GramRule(plain, ridges, n_drawn, share)
+        labeled, loss = self.labeled(losses), losses.loss
         if loss.p_curvatures:
             h = probability_curvatures(labeled, theta, loss.joint)
         else:
             h = self.device.put(self.curvatures(theta, losses))
-        return class_inverses(labeled, h, rule)
+        unweighted = self.device.put(plain)
+        with self.device.full_precision():
+            mean = h.mean(1, dtype=torch.float64)
+            mass = (share * mean.clamp(min=share * float(mean.mean()))).tolist()
+            drawn = (_drawn_rows(labeled, h[k], k, n_drawn, unweighted) for k in range(len(h)))
+            grams = [torch.addmm(unweighted, Z.T, Z, beta=mass[k], alpha=1 - share) for k, Z in enumerate(drawn)]
+            ridge = self.device.put(ridges).to(unweighted.dtype)
+            return ClassInverses(labeled, _inverted(torch.stack(grams), ridge))
 
     # ---- stochastic steps
 
@@ -200,44 +210,15 @@ class GpuRows:
         return gpu_steps(self.labeled(losses), losses, weight, theta, rule, batch)
 
     def sampled_weights(
-        self,
-        losses: RowLosses,
-        theta: NDArray,
-        sq_grad_sums: NDArray,
-        last_step: NDArray,
-        ridge: float,
-        fit_intercept: bool,
+        self, losses: RowLosses, host: tuple[NDArray, NDArray, NDArray], ridge: float, fit_intercept: bool
     ) -> SampledWeights:
-        """Return the weights of sampled softmax, on the device."""
-        return SampledWeights.copy(self.labeled(losses), theta, sq_grad_sums, last_step, ridge, fit_intercept)
-
-    # ---- sums over the rows
-
-    def gram(self, weight: NDArray | None, bias: bool, dtype: np.dtype) -> NDArray:
-        """Return [X 1]' diag(weight) [X 1] / n (D, D), in Fortran order."""
-        root = None if weight is None else np.sqrt(weight)
-        return np.asfortranarray(self.X.gram(root, bias, dtype) / dtype.type(max(1, self.n)))
-
-    # ---- columns and equal rows
+        """Return the weights of sampled softmax, on the device; `host` are theta, sq_grad_sums and last_step."""
+        return SampledWeights.copy(self.labeled(losses), host, ridge, fit_intercept)
 
     def fingerprint(self) -> str:
         """Return a digest that changes with any value."""
         keys = self.keys(np.random.default_rng(0).standard_normal(self.d))
-        return f"{self.X.shape}: {keys.sum()!r} {keys @ keys!r}"
-
-    def subtract_mean(self, mean: NDArray) -> GpuRows:
-        """Return the rows with the mean (d,) subtracted."""
-        return GpuRows(self.X.subtract_mean(mean))
-
-    def scale_columns(self, units: NDArray) -> GpuRows:
-        """Return the rows with each column divided by its unit."""
-        return GpuRows(self.X.scale_columns(units))
-
-    def __getattr__(self, name: str) -> Any:
-        """Forward to the TensorRows what needs no targets, such as `squares`, `keys` or `device`."""
-        if name == "X":  # not set yet
-            raise AttributeError(name)
-        return getattr(self.X, name)
+        return f"{self.shape}: {keys.sum()!r} {keys @ keys!r}"
 
 
 def _dense(X: Any) -> Any:
@@ -254,20 +235,21 @@ def _dense(X: Any) -> Any:
     return np.ascontiguousarray(X.toarray())
 
 
+@dataclass(frozen=True)
 class GpuHessian:
     """Hessian-vector products sum_i w_i (B_i f(V)_i) [x_i 1], from second derivatives (n, R) on the device.
 
-    B_i is diag(p) - p p' if `cross_entropy`. Otherwise, with `couples`, it couples the score of the row's class with
-    every other score, and without, it is diagonal.
+    B_i is diag(p) - p p' for a cross entropy. For another joint loss, it couples the score of the row's class with
+    every other score, and otherwise it is diagonal.
     """
 
-    def __init__(self, labeled: LabeledRows, terms: Tensor, cross_entropy: bool, couples: bool) -> None:
-        self._labeled, self._terms = labeled, terms
-        self._cross_entropy, self._couples = cross_entropy, couples
+    labeled: LabeledRows
+    loss: RowLoss
+    terms: Tensor
 
     def product(self, V: NDArray) -> NDArray:
         """Return the product with V, (R, d + 1)."""
-        labeled, weights = self._labeled, Weights.split(self._labeled.device.put(V))
+        labeled, weights = self.labeled, Weights.split(self.labeled.device.put(V))
         products = weights.zeros()
         with labeled.device.full_precision():
             for rows in labeled.blocks(len(V), weights.W.element_size()):
@@ -278,12 +260,12 @@ class GpuHessian:
 
     def _slopes(self, change: Tensor, rows: slice) -> Tensor:
         """Return the change of the slopes of the given rows for a change (m, R) of their scores."""
-        terms = self._terms[rows]
-        if self._cross_entropy:
+        terms = self.terms[rows]
+        if self.loss.cross_entropy:
             return terms * (change - (terms * change).sum(1, keepdim=True))
-        if not self._couples:
+        if not self.loss.couples:
             return terms * change
-        own = self._labeled.codes[rows, None]
+        own = self.labeled.codes[rows, None]
         slope = terms * (change - change.gather(1, own))
         slope.scatter_(1, own, 0)
         return slope.scatter_(1, own, -slope.sum(1, keepdim=True))
@@ -309,27 +291,6 @@ class ClassInverses:
         return self.labeled.device.fetch(out)
 
 
-@dataclass(frozen=True)
-class GramRule:
-    """How the matrix of a class is estimated: from about n_drawn rows, a share of `plain` (D, D), and ridges (D,)."""
-
-    plain: NDArray
-    ridges: NDArray
-    n_drawn: int
-    share: float
-
-
-def class_inverses(labeled: LabeledRows, h: Tensor, rule: GramRule) -> ClassInverses:
-    """Return the inverses at weighted curvatures h (R, n)."""
-    plain = labeled.device.put(rule.plain)
-    ridges = labeled.device.put(rule.ridges).to(plain.dtype)
-    with labeled.device.full_precision():
-        mean = h.mean(1, dtype=torch.float64)
-        mass = (rule.share * mean.clamp(min=rule.share * float(mean.mean()))).tolist()
-        grams = torch.stack([_gram(labeled, h[k], k, plain, rule, mass[k]) for k in range(len(h))])
-        return ClassInverses(labeled, _inverted(grams, ridges))
-
-
 def probability_curvatures(labeled: LabeledRows, theta: NDArray, joint: bool) -> Tensor:
     """Return weight p (1 - p) of every row and score, (R, n); p is softmax if `joint`, else sigmoid."""
     weights = Weights.split(labeled.device.put(theta))
@@ -348,14 +309,13 @@ def _p_curvatures(labeled: LabeledRows, weights: Weights, rows: slice, joint: bo
     return h if labeled.weight is None else h * labeled.weight[rows, None]
 
 
-def _gram(labeled: LabeledRows, h: Tensor, k: int, plain: Tensor, rule: GramRule, mass: float) -> Tensor:
-    """Return the matrix (D, D) of one class, with `mass` times the plain one mixed in."""
+def _drawn_rows(labeled: LabeledRows, h: Tensor, k: int, n_drawn: int, plain: Tensor) -> Tensor:
+    """Return rows Z, drawn for class k, such that Z' Z estimates [X 1]' diag(h) [X 1] / n, for curvatures h (n,)."""
     n, generator = len(h), torch.Generator(h.device).manual_seed(k)
-    chance = (rule.n_drawn * h / h.sum().clamp(min=1e-30)).clamp(max=1)
+    chance = (n_drawn * h / h.sum().clamp(min=1e-30)).clamp(max=1)
     drawn = torch.nonzero(torch.rand(n, generator=generator, device=h.device) < chance).squeeze(1)
-    root = ((1 - rule.share) * h[drawn] / (n * chance[drawn].clamp(min=1e-30))).sqrt().to(plain.dtype)
-    Z = _with_bias(labeled.X[drawn].to(plain.dtype), root, len(plain) > labeled.X.shape[1])
-    return torch.addmm(plain, Z.T, Z, beta=mass)
+    root = (h[drawn] / (n * chance[drawn].clamp(min=1e-30))).sqrt().to(plain.dtype)
+    return _with_bias(labeled.X[drawn].to(plain.dtype), root, len(plain) > labeled.X.shape[1])
 
 
 def _with_bias(X: Tensor, root: Tensor | None, bias: bool) -> Tensor:

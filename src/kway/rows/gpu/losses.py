@@ -16,14 +16,7 @@ from torch import Tensor
 
 from kway.kernels.linear import loss_numbers as kinds
 from kway.rows.gpu.device import Device, row_blocks
-from kway.rows.passes import RowLosses
-
-
-class BlockTargets(NamedTuple):
-    """Targets of a block: codes (m,), and distributions (m, R) if they are soft."""
-
-    codes: Tensor
-    soft: Tensor | None = None
+from kway.rows.passes import RowLosses, Targets
 
 
 class Slopes(NamedTuple):
@@ -33,7 +26,7 @@ class Slopes(NamedTuple):
     slope: Tensor
 
 
-def slopes(kind: int, scores: Tensor, targets: BlockTargets, margin: float, width: float) -> Slopes:
+def slopes(kind: int, scores: Tensor, targets: Targets, margin: float, width: float) -> Slopes:
     """Return values and slopes of a registered loss, by its number."""
     if kind in _COLUMNS:
         return _column_rows(_COLUMNS[kind], scores, targets, margin, width)
@@ -44,7 +37,7 @@ def slopes(kind: int, scores: Tensor, targets: BlockTargets, margin: float, widt
 
 
 def _column_rows(
-    phi: Callable[[Tensor, float, float], Slopes], f: Tensor, targets: BlockTargets, margin: float, width: float
+    phi: Callable[[Tensor, float, float], Slopes], f: Tensor, targets: Targets, margin: float, width: float
 ) -> Slopes:
     if targets.soft is None:
         sign = torch.full_like(f, -1)
@@ -101,7 +94,7 @@ def _gaps(gap: Tensor, width: float) -> Slopes:
 # ---------------------------------------------------------------- all classes in one problem
 
 
-def _softmax(f: Tensor, targets: BlockTargets, margin: float, width: float) -> Slopes:
+def _softmax(f: Tensor, targets: Targets, margin: float, width: float) -> Slopes:
     """Return -sum_k Y_k log p_k and p - Y.
 
     The slope of the label is minus the sum of the other probabilities, because 1 - p would cancel if p is near 1.
@@ -124,13 +117,13 @@ def _softmax(f: Tensor, targets: BlockTargets, margin: float, width: float) -> S
     return Slopes(mass.log() - label_scores, f)
 
 
-def _softmax_squared(f: Tensor, targets: BlockTargets, margin: float, width: float) -> Slopes:
+def _softmax_squared(f: Tensor, targets: Targets, margin: float, width: float) -> Slopes:
     p = f.softmax(1)
     miss = p - _distributions(f, targets)
     return Slopes((miss * miss).sum(1, dtype=torch.float64), _through_softmax(p, 2 * miss))
 
 
-def _softmax_absolute(f: Tensor, targets: BlockTargets, margin: float, width: float) -> Slopes:
+def _softmax_absolute(f: Tensor, targets: Targets, margin: float, width: float) -> Slopes:
     p = f.softmax(1)
     miss = p - _distributions(f, targets)
     return Slopes(miss.abs().sum(1, dtype=torch.float64), _through_softmax(p, miss.sign()))
@@ -141,12 +134,12 @@ def _through_softmax(p: Tensor, slope: Tensor) -> Tensor:
     return p * (slope - (p * slope).sum(1, keepdim=True))
 
 
-def _one_hot(f: Tensor, targets: BlockTargets, margin: float, width: float) -> Slopes:
+def _one_hot(f: Tensor, targets: Targets, margin: float, width: float) -> Slopes:
     miss = f - _distributions(f, targets)
     return Slopes((miss * miss).sum(1, dtype=torch.float64), 2 * miss)
 
 
-def _multi_hinge(f: Tensor, targets: BlockTargets, margin: float, width: float) -> Slopes:
+def _multi_hinge(f: Tensor, targets: Targets, margin: float, width: float) -> Slopes:
     own = targets.codes[:, None]
     gap = (margin + f) - f.gather(1, own)
     value, slope = _gaps(gap, width)
@@ -158,7 +151,7 @@ def _multi_hinge(f: Tensor, targets: BlockTargets, margin: float, width: float) 
     return Slopes(value.sum(1, dtype=torch.float64), slope)
 
 
-def _distributions(f: Tensor, targets: BlockTargets) -> Tensor:
+def _distributions(f: Tensor, targets: Targets) -> Tensor:
     if targets.soft is not None:
         return targets.soft
     return torch.zeros_like(f).scatter_(1, targets.codes[:, None], 1)
@@ -172,7 +165,7 @@ _COLUMNS: dict[int, Callable[[Tensor, float, float], Slopes]] = {
     kinds.SIGMOID_SQUARED: _sigmoid_squared,
     kinds.SIGMOID_ABSOLUTE: _sigmoid_absolute,
 }
-_JOINT: dict[int, Callable[[Tensor, BlockTargets, float, float], Slopes]] = {
+_JOINT: dict[int, Callable[[Tensor, Targets, float, float], Slopes]] = {
     kinds.SOFTMAX: _softmax,
     kinds.SOFTMAX_SQUARED: _softmax_squared,
     kinds.SOFTMAX_ABSOLUTE: _softmax_absolute,
@@ -212,11 +205,6 @@ class LabeledRows:
     soft: Tensor | None
     weight: Tensor | None
 
-    def targets(self, rows: slice | NDArray) -> BlockTargets:
-        """Return the targets of the given rows."""
-        index = rows if isinstance(rows, slice) else self.device.put(rows)
-        return BlockTargets(self.codes[index], None if self.soft is None else self.soft[index])
-
     def scores(self, weights: Weights, rows: slice) -> Tensor:
         """Return the scores (m, R) of the given rows."""
         return torch.addmm(weights.b, self.X[rows].to(weights.W.dtype), weights.W.T)
@@ -227,13 +215,8 @@ class LabeledRows:
         sums.b.add_(slope.sum(0))
 
     def blocks(self, n_scores: int, itemsize: int) -> list[slice]:
-        """Return blocks of rows whose scores fit in a block."""
-        return score_blocks(len(self.X), n_scores, itemsize)
-
-
-def score_blocks(n: int, n_scores: int, itemsize: int) -> list[slice]:
-    """Return blocks of n rows whose scores take at most GPU_BLOCK_BYTES."""
-    return row_blocks(n, n_scores * itemsize)
+        """Return blocks of rows whose scores take at most GPU_BLOCK_BYTES."""
+        return row_blocks(len(self.X), n_scores * itemsize)
 
 
 BlockSlopes = Callable[[Tensor, Any], Slopes]  # (scores (m, R), rows) -> values and slopes
@@ -241,13 +224,14 @@ BlockSlopes = Callable[[Tensor, Any], Slopes]  # (scores (m, R), rows) -> values
 
 def block_slopes(labeled: LabeledRows, losses: RowLosses) -> BlockSlopes:
     """Return a function that computes values and slopes; a loss without a kernel is computed on the host."""
-    loss = losses.loss
+    loss, targets = losses.loss, Targets(labeled.codes, labeled.soft)
 
-    def compiled(scores: Tensor, rows: slice | NDArray) -> Slopes:
-        return slopes(loss.kernel, scores, labeled.targets(rows), loss.margin, loss.width)
+    def compiled(scores: Tensor, rows: slice | Tensor) -> Slopes:
+        return slopes(loss.kernel, scores, targets.of(rows), loss.margin, loss.width)
 
-    def in_python(scores: Tensor, rows: slice | NDArray) -> Slopes:
-        value, slope = loss.value_gradient(scores.cpu().numpy(), losses.targets.of(rows))
+    def in_python(scores: Tensor, rows: slice | Tensor) -> Slopes:
+        on_host = rows if isinstance(rows, slice) else labeled.device.fetch(rows)
+        value, slope = loss.value_gradient(scores.cpu().numpy(), losses.targets.of(on_host))
         return Slopes(labeled.device.put(value), labeled.device.put(slope))
 
     return compiled if loss.compiled else in_python

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.util import find_spec
 from math import pi
 from typing import NamedTuple
 
@@ -51,7 +52,8 @@ class SignCodes:
     def build(device: Device, words: Tensor, rows: int | None = None) -> SignCodes:
         """Return the search over codes that are on the device."""
         n = len(words) if rows is None else rows
-        return SignCodes(device, words, n, _signs(words[: min(BLOCK_CODES, n) // CODE_TILE * CODE_TILE]))
+        sample = words[: min(BLOCK_CODES, n) // CODE_TILE * CODE_TILE]
+        return SignCodes(device, words, n, unpack_codes(sample, 1, device.torch.float16))
 
     @property
     def nbytes(self) -> int:
@@ -85,7 +87,7 @@ class SignCodes:
         torch, best = self.device.torch, None
         signs = _sign(queries).half() if self.device.is_gpu else _sign(queries)
         for first in range(0, self.rows, BLOCK_CODES):
-            block = _signs(self.words[first : min(self.rows, first + BLOCK_CODES)]).to(signs.dtype)
+            block = unpack_codes(self.words[first : min(self.rows, first + BLOCK_CODES)], 1, signs.dtype)
             agree = (signs @ block.T).long()  # (q, c), whole numbers up to 512
             ranks = (agree << 32) - torch.arange(first, first + len(block), device=self.device.name)
             ranks = ranks if best is None else torch.cat([best, ranks], 1)
@@ -97,7 +99,7 @@ class SignCodes:
         """Return the sums (q, keep) of q_j (+-1)."""
         parts = []
         for part in spans(len(queries), 256):
-            signs = _signs(self.words[kept[part].reshape(-1)]).float().view(*kept[part].shape, BITS)
+            signs = unpack_codes(self.words[kept[part].reshape(-1)], 1, queries.dtype).view(*kept[part].shape, BITS)
             parts.append((signs @ queries[part][:, :, None])[:, :, 0])
         return self.device.torch.cat(parts)
 
@@ -184,9 +186,38 @@ class CodeLists:
 
 def device_sign_words(values: Tensor) -> Tensor:
     """Return the signs of (n, 512) numbers as (n, 16) int32, one bit per number."""
+    return pack_bits(values > 0)
+
+
+def pack_bits(bits: Tensor) -> Tensor:
+    """Return bits (n, D) as (n, D / 32) int32."""
     torch = load_torch()
-    bits = (values > 0).view(-1, CODE_WORDS, 32).long() << torch.arange(32, device=values.device)
-    return bits.sum(2).to(torch.int32)
+    words = bits.view(len(bits), -1, 32).long() << torch.arange(32, device=bits.device)
+    return words.sum(2).to(torch.int32)
+
+
+def unpack_codes(words: Tensor, bits: int, kind: object) -> Tensor:
+    """Unpack words (m, B D / 32), stored plane by plane, into odd integers (m, D): +-1 for codes of one bit."""
+    torch, m = load_torch(), len(words)
+    if words.is_cuda and find_spec("triton") is not None:
+        out = torch.empty((m, 32 * words.shape[1] // bits), dtype=kind, device=words.device)
+        unpack_by_kernel(words, out, bits)
+        return out
+    shifts = torch.arange(32, device=words.device, dtype=words.dtype)
+    planes = ((words.view(m, bits, -1, 1) >> shifts) & 1).flatten(2) * 2 - 1  # (m, B, D)
+    y = planes[:, 0]
+    for b in range(1, bits):
+        y = y * 2 + planes[:, b]
+    return y.to(kind)
+
+
+def unpack_by_kernel(words: Tensor, out: Tensor, bits: int) -> None:
+    """Unpack words into `out` (m, D) by a kernel, in one pass."""
+    from kway.rows.gpu.code_kernels import unpack_planes
+
+    m, width = out.shape
+    with Device(str(out.device)).selected():
+        unpack_planes[(-(-m // CODE_TILE), width // 32)](words.contiguous(), out, m, width // 32, bits, CODE_TILE)
 
 
 def _images(device: Device, words: Tensor, n: int) -> Tensor:
@@ -210,12 +241,6 @@ def _places(device: Device, n: int) -> Tensor:
 def _tied(products: Tensor, best: Tensor) -> Tensor:
     """Return whether (q,) a code outside the answer has the k-th product too; lists are not sorted by position."""
     return (products == best[:, -1:]).sum(1) > (best == best[:, -1:]).sum(1)
-
-
-def _signs(words: Tensor) -> Tensor:
-    """Return the signs (n, 512) float16, +-1, of codes (n, 16) int32."""
-    shifts = load_torch().arange(32, device=words.device, dtype=words.dtype)
-    return (((words[:, :, None] >> shifts) & 1).view(-1, BITS) * 2 - 1).half()
 
 
 def _sign(values: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """Stochastic steps of linear models on a device, on which weights and rows stay.
 
-AnyBatches       SGD for any loss, in full precision: v <- m v + (1 - m) g, theta <- prox(theta - t v), where t is the
+GpuSteps         SGD for any loss, in full precision: v <- m v + (1 - m) g, theta <- prox(theta - t v), where t is the
                  rate, or with Adagrad rate / sqrt(sq_grad_sums) per row of theta
-SoftmaxBatches   SGD for softmax over very many classes, by products in bfloat16 (softmax_step.py)
+SoftmaxSteps     SGD for softmax over very many classes, by products in bfloat16 (softmax_step.py)
 SampledWeights   sampled softmax: in-place steps on few classes, as in kernels/linear/sampled.py
 
     f = X W_C' + b_C + log weight     C are the classes of a step, log weight belongs to the drawn ones
@@ -34,25 +34,6 @@ if TYPE_CHECKING:
     from kway.rows.gpu.linear_passes import GpuRows
 
 
-class GpuSteps:
-    """SGD steps on batches of rows; weights and losses stay on the device."""
-
-    batch: int
-
-    def step(self, rows: NDArray, rate: float) -> Tensor:
-        """Update the weights by one batch, and return the sum of its losses."""
-        raise NotImplementedError
-
-    def fetch(self) -> NDArray:
-        """Return theta (R, d + 1), on the host."""
-        raise NotImplementedError
-
-    def run(self, order: NDArray, eta: NDArray) -> float:
-        """Take steps over the rows in this order, and return the sum of the losses."""
-        parts = spans(len(order), self.batch)
-        return float(sum(self.step(order[part], float(rate)) for part, rate in zip(parts, eta)))
-
-
 def gpu_steps(
     labeled: LabeledRows, losses: RowLosses, weight: NDArray, theta: NDArray, rule: StepRule, batch: int
 ) -> GpuSteps:
@@ -61,12 +42,12 @@ def gpu_steps(
     hard = losses.targets.soft is None and loss.cross_entropy and loss.joint
     if hard and len(theta) >= MANY_CLASSES and not rule.momentum and not rule.lasso:
         with labeled.device.room("the weights of all classes", 3 * theta.nbytes):
-            return SoftmaxBatches(labeled, weight, theta, rule, batch)
-    return AnyBatches(labeled, weight, theta, rule, batch, block_slopes(labeled, losses))
+            return SoftmaxSteps(labeled, weight, theta, rule, batch)
+    return GpuSteps(labeled, weight, theta, rule, batch, block_slopes(labeled, losses))
 
 
-class AnyBatches(GpuSteps):
-    """SGD steps of any loss, in full precision."""
+class GpuSteps:
+    """SGD steps on batches of rows, of any loss, in full precision; weights and losses stay on the device."""
 
     def __init__(
         self, labeled: LabeledRows, weight: NDArray, theta: NDArray, rule: StepRule, batch: int, loss: BlockSlopes
@@ -77,6 +58,11 @@ class AnyBatches(GpuSteps):
         self._velocity = self._weights.zeros()
         self._sq_grad_sums = None if rule.sq_grad_sums is None else labeled.device.put(rule.sq_grad_sums).clone()
 
+    def run(self, order: NDArray, eta: NDArray) -> float:
+        """Take steps over the rows in this order, and return the sum of the losses."""
+        parts = spans(len(order), self.batch)
+        return float(sum(self.step(order[part], float(rate)) for part, rate in zip(parts, eta)))
+
     def step(self, rows: NDArray, rate: float) -> Tensor:
         """Update the weights by one batch, and return the sum of its losses."""
         labeled, rule, velocity = self._labeled, self._rule, self._velocity
@@ -84,7 +70,7 @@ class AnyBatches(GpuSteps):
         X, weight = labeled.X[chosen], self._weight[chosen]
         with labeled.device.full_precision():
             scores = torch.addmm(self._weights.b, X, self._weights.W.T)  # (b, R)
-            value, slope = self._loss(scores, rows)
+            value, slope = self._loss(scores, chosen)
             slope = slope * (weight * ((1 - rule.momentum) / len(rows)))[:, None].to(slope.dtype)
             velocity.W.mul_(rule.momentum).addmm_(slope.T, X)
         velocity.b.mul_(rule.momentum)
@@ -117,7 +103,7 @@ class AnyBatches(GpuSteps):
         return self._weights.joined()
 
 
-class SoftmaxBatches(GpuSteps):
+class SoftmaxSteps(GpuSteps):
     """SGD steps of softmax with one label per row: float32 weights, products of their bfloat16 roundings.
 
     The bias is a column of the weights whose feature is 1.
@@ -154,11 +140,10 @@ class SoftmaxBatches(GpuSteps):
 
 @dataclass(frozen=True)
 class SampledWeights:
-    """W (K, d), b (K,), Adagrad's sums of squares (K,), and the step up to which each class has decayed (K,)."""
+    """Weights of K classes, Adagrad's sums of squares (K,), and the step up to which each class has decayed (K,)."""
 
     labeled: LabeledRows
-    W: Tensor
-    b: Tensor
+    classes: DeviceClasses  # W (K, d) and b (K,), which steps change in place
     sq_grad_sums: Tensor
     last_step: Tensor
     ridge: float
@@ -167,38 +152,22 @@ class SampledWeights:
 
     @staticmethod
     def copy(
-        labeled: LabeledRows,
-        theta: NDArray,
-        sq_grad_sums: NDArray,
-        last_step: NDArray,
-        ridge: float,
-        fit_intercept: bool,
+        labeled: LabeledRows, host: tuple[NDArray, NDArray, NDArray], ridge: float, fit_intercept: bool
     ) -> SampledWeights:
         """Copy the state of a run to the device, in parts."""
-        K, columns = theta.shape
-        device = labeled.device
+        theta, *per_class = host
+        K, device = len(theta), labeled.device
         with device.room(f"sampled softmax over {K:,} classes", theta.nbytes + 16 * K + GPU_BLOCK_BYTES):
-            W = torch.empty((K, columns - 1), dtype=labeled.X.dtype, device=device.name)
-            b = torch.empty(K, dtype=labeled.X.dtype, device=device.name)
-            for part in _parts(theta):
-                values = device.put(theta[part])
-                W[part], b[part] = values[:, :-1], values[:, -1]
-            copied, decayed = (device.put(values).clone() for values in (sq_grad_sums, last_step))
-            return SampledWeights(
-                labeled, W, b, copied, decayed, ridge, fit_intercept, (theta, sq_grad_sums, last_step)
-            )
+            classes = DeviceClasses.copy(device, theta[:, :-1], theta[:, -1])
+            sq_grad_sums, last_step = (device.put(values).clone() for values in per_class)
+            return SampledWeights(labeled, classes, sq_grad_sums, last_step, ridge, fit_intercept, host)
 
     def fetch(self) -> None:
         """Copy the state to the arrays on the host."""
-        theta, sq_grad_sums, last_step = self.host
-        for part in _parts(theta):
-            theta[part, :-1], theta[part, -1] = self.W[part].cpu().numpy(), self.b[part].cpu().numpy()
+        (theta, sq_grad_sums, last_step), (_, W, b) = self.host, self.classes
+        for part in row_blocks(len(theta), theta[:1].nbytes):
+            theta[part, :-1], theta[part, -1] = W[part].cpu().numpy(), b[part].cpu().numpy()
         sq_grad_sums[:], last_step[:] = self.sq_grad_sums.cpu().numpy(), self.last_step.cpu().numpy()
-
-    @property
-    def classes(self) -> DeviceClasses:
-        """The current weights of all classes."""
-        return DeviceClasses(self.labeled.device, self.W, self.b)
 
     def best(self, rows: NDArray[np.int64], k: int) -> NDArray[np.int64]:
         """Return the k best classes (m, k) of the given rows."""
@@ -209,7 +178,9 @@ class SampledWeights:
         """Return the mean loss of the watched rows, computed over blocks of classes."""
         labeled = watched.labeled(losses)
         best = self.classes.best(labeled.X, 1, Shares())
-        label_scores = (labeled.X * self.W[labeled.codes]).sum(1).double() + self.b[labeled.codes].double()
+        label_scores = (labeled.X * self.classes.W[labeled.codes]).sum(1).double() + self.classes.b[
+            labeled.codes
+        ].double()
         assert best.total is not None
         log_total = best.scores[:, 0].double() + best.total.double().log()
         loss = labeled.device.fetch((log_total - label_scores).clamp(min=0))
@@ -221,7 +192,7 @@ class SampledWeights:
         indices = labeled.device.put(np.concatenate((plan.rows, plan.own, plan.ids)))  # one copy for all indices
         rows, own, ids = indices[:b], indices[b : 2 * b, None], indices[2 * b :]
         X, size = labeled.X[rows], self.sq_grad_sums[ids]  # (b, d), (c,)
-        W, bias = self.W[ids], self.b[ids]  # (c, d), (c,)
+        W, bias = self.classes.W[ids], self.classes.b[ids]  # (c, d), (c,)
         if self.ridge:
             log_decay = torch.log1p(size.rsqrt() * (plan.eta * self.ridge))
             W.mul_(_shrunk(log_decay, number - self.last_step[ids], W))
@@ -234,9 +205,9 @@ class SampledWeights:
             W.mul_(_shrunk(log_decay, 1, W))
         size += torch.linalg.vector_norm(gradient, dim=1).square_().div_(gradient.shape[1])
         rate = size.rsqrt().mul_(plan.eta).to(W.dtype)
-        self.W.index_copy_(0, ids, W.addcmul_(gradient, rate[:, None], value=-1))
+        self.classes.W.index_copy_(0, ids, W.addcmul_(gradient, rate[:, None], value=-1))
         if self.fit_intercept:
-            self.b.index_copy_(0, ids, bias.addcmul_(rate, slope.sum(0), value=-1))
+            self.classes.b.index_copy_(0, ids, bias.addcmul_(rate, slope.sum(0), value=-1))
         self.sq_grad_sums.index_copy_(0, ids, size)
         self.last_step.index_fill_(0, ids, number + 1)
 
@@ -244,7 +215,7 @@ class SampledWeights:
         """Apply the weight decay that each class has accumulated since its last step."""
         if self.ridge:
             log_decay = torch.log1p(self.sq_grad_sums.rsqrt() * (eta * self.ridge))
-            self.W.mul_(_shrunk(log_decay, step - self.last_step, self.W))
+            self.classes.W.mul_(_shrunk(log_decay, step - self.last_step, self.classes.W))
         self.last_step.fill_(step)
 
     def finite(self) -> bool:
@@ -253,8 +224,8 @@ class SampledWeights:
 
     def squares(self) -> float:
         """Return ||W||^2."""
-        parts = row_blocks(len(self.W), 8 * self.W.shape[1])
-        return sum(float(self.W[part].square().sum(dtype=torch.float64)) for part in parts)
+        parts = row_blocks(len(self.classes.W), 8 * self.classes.W.shape[1])
+        return sum(float(self.classes.W[part].square().sum(dtype=torch.float64)) for part in parts)
 
 
 def _shrunk(log_decay: Tensor, steps: Tensor | int, W: Tensor) -> Tensor:
@@ -270,7 +241,3 @@ def _slopes(scores: Tensor, own: Tensor, weight: Tensor | None, b: int) -> Tenso
     p = scores.softmax(1).scatter_(1, own, 0)
     p.scatter_(1, own, -p.sum(1, keepdim=True))
     return p.div_(b) if weight is None else p.mul_(weight / b)
-
-
-def _parts(theta: NDArray) -> list[slice]:
-    return row_blocks(len(theta), theta[:1].nbytes)

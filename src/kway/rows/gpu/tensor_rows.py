@@ -13,8 +13,9 @@ the rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,15 +55,15 @@ class TensorRows:
         return int(self.tensor.numel() * self.tensor.element_size())
 
     @property
-    def T(self) -> TensorRows:
+    def T(self) -> Self:
         """The transposed view."""
-        return TensorRows(self.tensor.T)
+        return type(self)(self.tensor.T)
 
     def __len__(self) -> int:
         return len(self.tensor)
 
-    def __getitem__(self, rows: Any) -> TensorRows:
-        return TensorRows(self.tensor[self.device.put(rows) if isinstance(rows, np.ndarray) else rows])
+    def __getitem__(self, rows: Any) -> Self:
+        return type(self)(self.tensor[self.device.put(rows) if isinstance(rows, np.ndarray) else rows])
 
     def __matmul__(self, other: NDArray) -> NDArray:
         with self.device.full_precision():
@@ -74,17 +75,17 @@ class TensorRows:
 
     # ---- sums over the rows
 
-    def gram(self, root: NDArray | None, bias: bool, dtype: np.dtype) -> NDArray:
-        """Return Z' Z (D, D) of Z = diag(root) [X 1]."""
+    def gram(self, weight: NDArray | None, bias: bool, dtype: np.dtype) -> NDArray:
+        """Return [X 1]' diag(weight) [X 1] / n (D, D), in Fortran order."""
         torch, total = self.device.torch, None
-        torch_dtype = getattr(torch, dtype.name)
+        torch_dtype, root = getattr(torch, dtype.name), None if weight is None else np.sqrt(weight)
         with self.device.full_precision():
             for part in self.parts():
                 Z = self.tensor[part].to(torch_dtype)
                 Z = torch.cat((Z, Z.new_ones((len(Z), 1))), dim=1) if bias else Z
                 Z = Z if root is None else Z * self.device.put(root[part], torch_dtype)[:, None]
                 total = Z.T @ Z if total is None else total.addmm_(Z.T, Z)
-        return self.device.fetch(total)
+        return np.asfortranarray(self.device.fetch(total) / dtype.type(max(1, len(self))))
 
     def squares(self, h: NDArray | None) -> NDArray:
         """Return sum_i h_ki x_ij^2 (R, d) for weights h (R, n), or sum_i x_ij^2 (1, d) without weights."""
@@ -148,42 +149,29 @@ class TensorRows:
         counts = sum((self.tensor[part] != 0).sum(0) for part in self.parts())
         return self.device.fetch((peaks * (squares / counts.clamp(min=1)).sqrt()).where(counts > 0, 1.0))
 
-    def scale_columns(self, units: NDArray) -> TensorRows:
+    def scale_columns(self, units: NDArray) -> Self:
         """Return the rows with every column j divided by units[j]."""
-        return TensorRows((self.tensor / self.device.put(units)).to(self.tensor.dtype))
+        return type(self)((self.tensor / self.device.put(units)).to(self.tensor.dtype))
 
-    def subtract_mean(self, mean: NDArray) -> TensorRows:
+    def subtract_mean(self, mean: NDArray) -> Self:
         """Return the rows with the mean row subtracted in the dtype of the rows."""
-        return TensorRows(self.tensor - self._put(mean))
+        return type(self)(self.tensor - self._put(mean))
 
-    def shifted(self, center: NDArray[np.float64]) -> TensorRows:
+    def shifted(self, center: NDArray[np.float64]) -> Self:
         """Return the rows with the center subtracted in float64."""
-        return TensorRows((self.tensor.double() - self.device.put(center)).to(self.tensor.dtype))
+        return type(self)((self.tensor.double() - self.device.put(center)).to(self.tensor.dtype))
 
-    def unit(self) -> TensorRows:
+    def unit(self) -> Self:
         """Return the rows divided by their norms; zero rows stay zero."""
         from kway.rows.gpu.exact_search import unit_rows
 
-        return TensorRows(unit_rows(self.tensor.double()).to(self.tensor.dtype))
+        return type(self)(unit_rows(self.tensor.double()).to(self.tensor.dtype))
 
-    # ---- scores of classes, for kway.base.class_rows
-
-    def class_scores(self, W: NDArray, b: NDArray) -> Tensor:
-        """Return the scores (n, R) of all classes."""
-        return self._classes(W, b).scores(self.tensor)
-
-    def class_shares(self, W: NDArray, b: NDArray, shares: Any) -> Tensor:
-        """Return the probabilities (n, K) of all classes."""
-        return self._classes(W, b).shares(self.tensor, shares)
-
-    def best_classes(self, W: NDArray, b: NDArray, k: int, shares: Any) -> tuple[Tensor, Tensor]:
-        """Return the codes (n, k) of the best classes, and their scores or probabilities (n, k)."""
-        return self._classes(W, b).best_answers(self.tensor, k, shares)
-
-    def _classes(self, W: NDArray, b: NDArray) -> Any:
+    def answers_of(self, W: NDArray, b: NDArray, answer: Callable[[Any, Tensor], Sequence[Tensor]]) -> Sequence[Tensor]:
+        """Return the answers (n, ...) of classes with weights W (R, d) and b (R,), which `answer` computes."""
         from kway.rows.gpu.class_scores import classes_on_device  # loads torch
 
-        return classes_on_device(self.device, W, b)
+        return answer(classes_on_device(self.device, W, b), self.tensor)
 
     def _put(self, array: NDArray) -> Tensor:
         return self.device.put(array, self.tensor.dtype)

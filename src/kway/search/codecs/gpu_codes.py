@@ -131,7 +131,7 @@ def _fetch(tensor: Any) -> NDArray:
 def encode_bits_on_gpu(rows: TensorRows, distance: Distance, frame: BitFrame) -> GpuBitRows:
     """Return codes of rows about the center of the frame, computed on the GPU."""
     from kway.rows.gpu.bit_codes import encode_bits
-    from kway.rows.gpu.exact_search import place_rows
+    from kway.rows.gpu.exact_search import METRICS
 
     device, (n, d) = rows.device, rows.shape
     steps = GRID_STEP[frame.bits] * (GRID_STEPS if frame.bits > 1 else np.ones(1))
@@ -140,7 +140,7 @@ def encode_bits_on_gpu(rows: TensorRows, distance: Distance, frame: BitFrame) ->
         center = device.put(frame.center).double()
 
         def centered(part: slice) -> Any:
-            return place_rows(rows.tensor[part], distance.by_angle) - center
+            return METRICS[distance.name].operand(rows.tensor[part]) - center
 
         encoded = encode_bits(device, centered, n, rotation, frame.bits, steps.tolist())
     if frame.plain:  # round to the values that the host stores (`_copy`), so that GPU and CPU searches agree
@@ -160,7 +160,7 @@ def encode_bytes_on_gpu(rows: TensorRows) -> GpuByteRows:
 
 def mean_on_gpu(rows: TensorRows, distance: Distance) -> NDArray[np.float64]:
     """Return the mean (d,) float64 of the rows in the space of the distance."""
-    from kway.rows.gpu.exact_search import place_rows
+    from kway.rows.gpu.exact_search import METRICS
 
-    total = sum(place_rows(rows.tensor[part], distance.by_angle).sum(0) for part in rows.parts())
+    total = sum(METRICS[distance.name].operand(rows.tensor[part]).sum(0) for part in rows.parts())
     return rows.device.fetch(total / len(rows))
