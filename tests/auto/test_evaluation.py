@@ -6,7 +6,14 @@ from sklearn.datasets import load_iris
 from sklearn.metrics import f1_score, log_loss, precision_recall_fscore_support, top_k_accuracy_score
 
 import kway
-from kway.auto.evaluation import check_same_label_type, evaluate_model, mcnemar, tally_blocks, wilson
+from kway.auto.evaluation import (
+    _class_records,
+    check_same_label_type,
+    evaluate_model,
+    mcnemar,
+    tally_blocks,
+    wilson,
+)
 from kway.errors import InputError
 
 
@@ -98,3 +105,8 @@ def test_weighted_scores_are_scikit_learns(seen):
     assert (scores.low, scores.high) == pytest.approx((float(low), float(high)))
     equal, plain = evaluate_model(model, X, y, np.full(len(y), 7.0)).scores, evaluate_model(model, X, y).scores
     assert (equal.accuracy, equal.ece, equal.top5) == pytest.approx((plain.accuracy, plain.ece, plain.top5))
+
+
+def test_a_class_whose_rows_have_no_weight_has_scores_of_zero():
+    lines = _class_records({("a", "a"): 2.0, ("b", "a"): 0.0}, {"a": 2, "b": 1})
+    assert [(line["recall"], line["f1"]) for line in lines] == [(1.0, 1.0), (0.0, 0.0)]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import kway
+from kway.auto.costs import read_costs
 from kway.confidence.costs import CostSensitiveClassifier
 from kway.errors import InputError
 
@@ -66,7 +67,9 @@ def test_equal_costs_change_nothing():
 @pytest.mark.parametrize(
     ("text", "message"),
     [("true,a\na,0\n", "does not give all costs of 'a', 'b'"), ("true,a,b\na,0,x\nb,1,0\n", "costs must be numbers"),
-     ("true,a,b\na,0,inf\nb,1,0\n", "NaN or infinity"), ("", "cannot be read as a csv file")],
+     ("true,a,b\na,0,inf\nb,1,0\n", "NaN or infinity"), ("", "cannot be read as a csv file"),
+     ("true,a,b\na,0,1\nb,1,0\na ,0,9\n", "several rows for 'a'"),
+     ("true,a,b,a\na,0,1,5\nb,1,0,5\n", "several columns for 'a'")],
 )  # fmt: skip
 def test_bad_costs(table, cli, text, message):
     Path("costs.csv").write_text(text)
@@ -74,6 +77,12 @@ def test_bad_costs(table, cli, text, message):
     assert code == 1
     assert message in err
     assert not Path("model.kway").exists()
+
+
+def test_spaces_around_labels_do_not_count(tmp_path):
+    path = tmp_path / "costs.csv"
+    path.write_text("true, b ,a\na , 10, 0\nb, 0, 1\n")
+    np.testing.assert_array_equal(read_costs(path, np.array(["a ", "b"])), [[0, 10], [1, 0]])
 
 
 def test_costs_do_not_work_with_guarantees(table, cli):

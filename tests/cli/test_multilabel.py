@@ -143,6 +143,25 @@ def test_options_without_a_meaning_are_refused(cli, data, options, error):
     assert error in err
 
 
+@pytest.mark.parametrize("options", [{"weight": np.arange(20)}, {"costs": 1 - np.eye(2)}])
+def test_arrays_without_a_meaning_are_refused(options):
+    X, _ = rows(20)
+    with pytest.raises(UsageError, match=f"{next(iter(options))}= does not work with multilabel="):
+        kway.fit(X, ["a", "a;b"] * 10, multilabel=";", **options)
+
+
+def test_the_baseline_counts_labels_that_only_test_rows_have():
+    X, Y = rows()
+    new, true = rows(50, seed=5)
+    sets, test_sets = ([NAMES[row].tolist() for row in part] for part in (Y, true))
+    options = {"multilabel": ";", "models": ["logistic"], "alpha": 1e-2}
+    found = kway.fit(X, sets, test=(new, [[*labels, "new"] for labels in test_sets]), **options).result
+    Y_test = np.column_stack([true, np.ones(50, bool)])
+    everything = np.column_stack([np.ones((50, 4), bool), np.zeros(50, bool)])  # every label that was learned
+    assert found.scores.labels[-1]["label"] == "new"
+    assert found.baseline == pytest.approx(f1_score(Y_test, everything, average="micro"))
+
+
 def test_sets_that_make_no_sense_are_refused():
     X, _ = rows(20)
     with pytest.raises(InputError, match="no row has a label"):

@@ -135,6 +135,7 @@ def test_words_that_are_also_options_stay_words(text):
         ("skip_bad is 3; it must be True", "--skip-bad is 3; it must be True"),
         ("models has no 'x'", "--model has no 'x'"),
         ("bad line; pass skip_bad=True", "bad line; pass skip_bad=True (--skip-bad)"),
+        ("weight= does not work; leave it out", "weight= does not work; leave it out (--weight)"),
     ],
 )
 def test_options_in_messages_get_their_flags(text, shown):

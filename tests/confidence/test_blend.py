@@ -25,6 +25,7 @@ from kway.confidence.blend import (
     BlendClassifier,
     _has_explanation,
     _minimize,
+    _named,
     learn_weights,
     log_probabilities,
     loss_and_gradient,
@@ -113,6 +114,17 @@ def test_sample_weights_count_rows():
     weight = np.random.default_rng(0).integers(0, 3, len(codes))
     repeated = learn_weights([np.repeat(p, weight, axis=0) for p in tables], np.repeat(codes, weight))
     np.testing.assert_allclose(learn_weights(tables, codes, weight), repeated, atol=1e-5)
+
+
+def test_weights_are_learned_from_rows_that_count(monkeypatch):
+    """Only the last row has a weight, and a block of memory holds three rows."""
+    tables, codes, _ = drawn(4)
+    weight = np.zeros(len(codes))
+    weight[-1] = 2.0
+    monkeypatch.setattr(blend, "table_rows", lambda n_columns: 3)
+    found = learn_weights(tables, codes, weight)
+    np.testing.assert_allclose(found, learn_weights([p[-1:] for p in tables], codes[-1:]))
+    assert len(set(found)) > 1
 
 
 def test_many_classes_are_learned_from_some_of_the_rows(monkeypatch):
@@ -287,6 +299,14 @@ def test_seeds_repeat():
 def test_bad_parameters_are_refused(wrong, message):
     with pytest.raises(InputError, match=message):
         BlendClassifier(**wrong).fit(*problem())
+
+
+def test_members_without_a_name_get_a_free_one():
+    softmax = kway.SoftmaxClassifier()
+    found = _named([softmax, ("SoftmaxClassifier-3", softmax), softmax])
+    assert [member.name for member in found] == ["SoftmaxClassifier", "SoftmaxClassifier-3", "SoftmaxClassifier-4"]
+    with pytest.raises(InputError, match="two members have the name '1'"):
+        _named([(1, softmax), (1, softmax)])
 
 
 def test_a_member_that_gives_no_scores_is_refused():

@@ -64,6 +64,9 @@ def test_bad_splits_are_refused():
         splits.make_one_split(KFold(3), np.zeros((3, 1)), codes, rng)
     with pytest.raises(InputError, match=r"outside 0\.\.2"):
         splits.make_one_split([([0], [7])], None, codes, rng)
+    for rows in ([True, False], [0.5, 1.7], [[0], [1]]):
+        with pytest.raises(InputError, match=r"by integers or by a mask of shape \(3,\)"):
+            splits.make_one_split([([0, 1], rows)], None, codes, rng)
     with pytest.raises(InputError, match="such as 'b'"):
         splits.check_classes_in_training(codes, splits.Split(np.array([0]), np.array([2])), np.array(["a", "b"]))
 

@@ -70,3 +70,5 @@ def test_k_is_at_most_the_rows_outside_the_largest_fold():
     assert sweep(X, y, np.arange(20) % 2, 10).shape == (2, 2, 10)
     with pytest.raises(InputError, match="k_max"):
         sweep(X, y, np.arange(20) % 2, 11)
+    with pytest.raises(InputError, match="between 1 and 10,"):
+        OutsideSearch(X, np.arange(20) % 2, 11, METRICS["euclidean"])

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 from sklearn.decomposition import PCA
 
 import kway
 from kway import datasets
 from kway.errors import InputError
-from kway.report import model_views
+from kway.report import model_views, style
 
 
 def test_the_slice_is_that_of_principal_components():
@@ -38,3 +39,14 @@ def test_projected_regions_paint_the_answers_on_the_plane(monkeypatch):
 def test_one_column_cannot_be_projected():
     with pytest.raises(InputError, match="at least 2 columns"):
         model_views.principal_slice(None, np.ones((4, 1)))
+
+
+def test_rows_of_labels_that_the_model_does_not_know_are_gray():
+    data = datasets.load("iris")
+    known = np.flatnonzero(data.y_train != data.y_train[0])
+    model = kway.NeighborsClassifier(3).fit(data.x_train[known], data.y_train[known])
+    figure = model_views.projected_regions(model, data.x_train, data.y_train, resolution=25)
+    rows = figure.axes[0].collections[-1]
+    assert len(rows.get_offsets()) == len(data.y_train) - len(known)
+    assert to_hex(rows.get_facecolor()[0]) == style.MUTED
+    assert any("does not know are gray" in text.get_text() for text in figure.texts)

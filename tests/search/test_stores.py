@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from kway.errors import CombinationError
 from kway.modelfile.values import decode_value, encode_value
 from kway.search.codecs.bits import Bits
 from kway.search.codecs.int8 import Int8
-from kway.search.codecs.stores import FULL
+from kway.search.codecs.stores import FULL, GpuStoredRows, StoredRows
 from kway.search.distances import COSINE, DISTANCES, EUCLIDEAN, HAMMING, MANHATTAN
 from kway.search.metrics import METRICS, Gaussian, Haversine, Laplacian
 
@@ -82,3 +83,20 @@ def test_stores_and_metrics_survive_a_file():
     values += [*METRICS.values(), Haversine(degrees=True), Gaussian(0.5), Laplacian(2.0)]
     for value in values:
         assert decode_value(encode_value(value, "a value")) == value
+
+
+def test_bytes_of_sparse_rows_are_those_of_their_arrays():
+    kept = StoredRows(sp.random_array((30, 8), density=0.3, rng=0, format="csr"))
+    assert kept.nbytes == kept.full.data.nbytes + kept.full.indices.nbytes + kept.full.indptr.nbytes
+    assert kept.device_bytes() == 2 * kept.nbytes
+
+
+def test_rows_on_a_gpu_are_not_copied_to_be_compared_or_printed():
+    class Rows:
+        def __array__(self, *args, **kwargs):
+            raise AssertionError("the rows were copied")
+
+    kept = GpuStoredRows(Rows())
+    assert kept == kept
+    assert kept != GpuStoredRows(Rows())
+    assert "GpuStoredRows" in repr(kept)

@@ -10,6 +10,7 @@ A file of costs is a csv with the predicted labels in its first row and the true
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,8 +70,15 @@ def read_costs(costs: Any, classes: NDArray) -> NDArray[np.float64]:
         raise InputError(
             f"costs: {costs} cannot be read as a csv file with one row and one column per label ({error})"
         ) from error
-    labels = [str(label) for label in classes.tolist()]
-    rows = {line[0].strip(): dict(zip(map(str.strip, predicted), line[1:])) for line in lines}
+    labels = [str(label).strip() for label in classes.tolist()]  # cells are stripped too
+    columns, true_labels = [cell.strip() for cell in predicted], [line[0].strip() for line in lines]
+    for names, what in ((true_labels, "rows"), (columns, "columns")):
+        repeated = [label for label, count in Counter(names).items() if count > 1 and label in labels]
+        if repeated:
+            raise InputError(
+                f"costs: {costs} has several {what} for {listing(map(repr, repeated), 5)}; keep one for each label"
+            )
+    rows = {label: dict(zip(columns, line[1:])) for label, line in zip(true_labels, lines)}
     missing = [label for label in labels if label not in rows or set(labels) - rows[label].keys()]
     if missing:
         raise InputError(

@@ -238,8 +238,8 @@ def _class_scores(label: Any, predictions: Mapping[Any, Any], n_predicted: Any) 
     most_frequent = [predicted for predicted, count in wrong.items() if count == max(wrong.values())]
     return {
         "precision": correct / n_predicted if n_predicted else 0.0,
-        "recall": correct / rows,
-        "f1": 2 * correct / (rows + n_predicted),
+        "recall": correct / rows if rows else 0.0,
+        "f1": 2 * correct / (rows + n_predicted) if rows + n_predicted else 0.0,
         "taken_for": min(most_frequent, default=None),
     }
 

@@ -55,6 +55,7 @@ from kway.rows.blocks import take_rows
 from kway.suggest import listing
 from kway.tables.features.features import Features
 from kway.tables.read_options import ReadOptions
+from kway.tables.reading import RowsInMemory
 from kway.tables.sources.labels import joined_sets, split_set
 from kway.text_tables import Printed, Table
 
@@ -211,7 +212,7 @@ class MultilabelResult:
     comparison: SettingComparison
     model: FeaturedClassifier
     scores: LabelSetScores  # on the test rows
-    baseline: float  # micro F1 of predicting every label for every row
+    baseline: float  # micro F1 of predicting every learned label for every row
     notes: tuple[str, ...]
     seconds: float
     reasons: None = None
@@ -240,7 +241,8 @@ class MultilabelResult:
 
 def read_label_sets(data: Any, reading: ReadOptions, options: FitOptions, test: Any = None) -> TrainTest:
     """Read DATA with its test rows. The labels of a row are one text, and codes number the different texts."""
-    _check_options(reading, options)
+    weight = data.weights if isinstance(data, RowsInMemory) else None
+    _check_options(reading.weight is not None or weight is not None, options)
     sep = reading.multilabel or ";"
     if test is not None:
         refuse_same(data, test)
@@ -269,12 +271,14 @@ def rarest_labels(y: NDArray, sep: str) -> NDArray[np.int64]:
     return np.where(Y.any(axis=1), counts.argmin(axis=1) + 1, 0)
 
 
-def _check_options(reading: ReadOptions, options: FitOptions) -> None:
+def _check_options(has_weights: bool, options: FitOptions) -> None:
     """Raise UsageError for options that do not work with several labels per row."""
     for name in ("sets", "unknown", "class_weight", "also", "repeats", "single", "costs", "device"):
-        if getattr(options, name) not in (getattr(FitOptions(), name), ()):
+        value = getattr(options, name)
+        is_array = getattr(value, "ndim", 0) > 0  # never the default, and == compares its elements
+        if is_array or value not in (getattr(FitOptions(), name), ()):
             raise UsageError(f"{name}= does not work with multilabel=; leave it out")
-    if reading.weight is not None:
+    if has_weights:
         raise UsageError("weight= does not work with multilabel=; leave it out")
     if options.metric not in _MEASURES:
         raise UsageError(f"metric is {options.metric!r}; with multilabel= it must be {listing(_MEASURES)}")
@@ -307,7 +311,8 @@ def run_multilabel(
     with progress.portion(0.9, 0.95), progress.stage("testing"):
         scores = evaluate_sets(model, [(data.test_rows, data.test_y)])
     Y_test = label_matrix(data.test_y, classes, sep)
-    baseline = float(2 * Y_test.sum() / (Y_test.sum() + Y_test.size)) if Y_test.any() else 0.0
+    n_true = sum(line["rows"] for line in scores.labels)  # also of labels that were not learned
+    baseline = float(2 * Y_test.sum() / (n_true + Y_test.size))
     notes = (*data.notes, *search.notes())
     seconds = time.perf_counter() - begun
     return MultilabelResult(data, options, sep, search.comparison(), model, scores, baseline, notes, seconds)

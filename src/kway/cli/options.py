@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import sys
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -171,7 +172,7 @@ def with_flags(text: str, first: bool = False) -> str:
     'unknown encoding in the file'
     """
     flags = {name: flag_of(name, declared) for cls in _PANELS for name, declared in options_of(cls).items()}
-    named = [flag for name, flag in flags.items() if any(f"{before}{name}=" in text for before in " (")]
+    named = [flag for name, flag in flags.items() if re.search(rf"(?:^|[ (]){name}=", text)]
     name, *rest = text.split(" ", 2)
     if first and rest and rest[0] in _VERBS:
         text = " ".join([flags.get(name, name), *rest])

@@ -20,6 +20,7 @@ References
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -82,14 +83,15 @@ def learn_weights(
     """Return the weights (m,) of members from their probabilities (n, K) for rows that they were not trained on.
 
     Weights below NEGLIGIBLE become 0. The weights of the other members are then learned again, with NEGLIGIBLE as lower
-    bound. If no member is better than equal probabilities for all classes, all members get small weights. Without rows,
-    all weights are equal. If the probabilities take more than a block of memory, the weights are learned on a sample of
-    the rows.
+    bound. If no member is better than equal probabilities for all classes, the weights are small. If all are below
+    NEGLIGIBLE, the largest one is kept and becomes NEGLIGIBLE or more. Without rows of positive weight, all weights are
+    equal. If the probabilities take more than a block of memory, the weights are learned on a sample of these rows.
     """
-    if not len(codes) or (sample_weight is not None and not np.any(sample_weight)):
+    weighted = np.arange(len(codes)) if sample_weight is None else np.flatnonzero(sample_weight)
+    if not len(weighted):
         return np.full(len(probabilities), 1 / len(probabilities))
     max_rows = table_rows(len(probabilities) * probabilities[0].shape[1])
-    rows = np.sort(np.random.default_rng(0).permutation(len(codes))[:max_rows])
+    rows = np.sort(np.random.default_rng(0).permutation(weighted)[:max_rows])
     logs, codes = np.stack([log_probabilities(p[rows]) for p in probabilities]), codes[rows]  # (m, n, K)
     share = np.ones(len(codes)) if sample_weight is None else np.asarray(sample_weight, np.float64)[rows]
     share = share / share.sum()
@@ -513,12 +515,15 @@ def _named(estimators: Any) -> list[Member]:
         )
     members = list[Member]()
     for each in estimators:
-        name, estimator = each if isinstance(each, tuple) and len(each) == 2 else (type(each).__name__, each)
+        given, estimator = each if isinstance(each, tuple) and len(each) == 2 else (type(each).__name__, each)
+        name = str(given)
         checked_classifier(estimator, f"member {name!r}")
         taken = [member.name for member in members]
         if name in taken and isinstance(each, tuple):
             raise InputError(f"two members have the name {name!r}; give each member its own name")
-        members.append(Member(f"{name}-{len(members) + 1}" if name in taken else str(name), estimator))
+        numbered = (f"{name}-{number}" for number in itertools.count(len(members) + 1))
+        free = (candidate for candidate in itertools.chain([name], numbered) if candidate not in taken)
+        members.append(Member(next(free), estimator))
     return members
 
 

@@ -108,7 +108,14 @@ def check_classes_in_training(codes: NDArray[np.int64], split: Split, classes: N
 def _row_numbers(rows: Any, n: int) -> NDArray[np.int64]:
     """Return row numbers from a list of them or from a mask (n,)."""
     rows = np.asarray(rows)
-    rows = np.flatnonzero(rows) if rows.dtype == bool and rows.shape == (n,) else rows.astype(np.int64)
+    if rows.dtype == bool and rows.shape == (n,):
+        return np.flatnonzero(rows)
+    if rows.ndim != 1 or (len(rows) and rows.dtype.kind not in "iu"):
+        raise InputError(
+            f"cv must name rows by integers or by a mask of shape ({n},), got an array of shape {rows.shape} and dtype "
+            f"{rows.dtype}; pass pairs (train, calibration) of row numbers"
+        )
+    rows = rows.astype(np.int64)
     if len(rows) and not (rows.min() >= 0 and rows.max() < n):
         raise InputError(f"cv names rows outside 0..{n - 1}: {rows.min()} to {rows.max()}")
     return rows

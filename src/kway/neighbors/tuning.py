@@ -59,9 +59,6 @@ def sweep(
         The accuracies.
     """
     sizes = np.bincount(folds)
-    outside = len(folds) - sizes.max()
-    if not 1 <= k_max <= outside:
-        raise InputError(f"k_max must be between 1 and {outside}, the rows outside the largest fold, got {k_max}")
     metric = pick_metric(metric)
     neighbors, electors = OutsideSearch(X, folds, k_max, metric).nearest(), Electors(codes, votes, metric, ties)
     accuracy = np.empty((len(sizes), len(votes), k_max))
@@ -124,6 +121,10 @@ class OutsideSearch:
     """An index of all rows, in which a row searches for its nearest rows outside its fold; fold -1 has no queries."""
 
     def __init__(self, X: Rows, folds: NDArray[np.int64], k: int, metric: Metric) -> None:
+        self._largest_fold = np.bincount(folds[folds >= 0]).max()
+        outside = len(folds) - self._largest_fold
+        if not 1 <= k <= outside:
+            raise InputError(f"k_max must be between 1 and {outside}, the rows outside the largest fold, got {k}")
         self._X, self._folds, self._k = plain_rows(X, sparse=True), folds, k
         n, d = self._X.shape
         self._index = choose(n, d, metric, sp.issparse(self._X)).recipe.build(checked(self._X), metric)
@@ -133,7 +134,7 @@ class OutsideSearch:
         n, k = len(self._folds), self._k
         rows = np.arange(n) if rows is None else rows
         ids, distances = np.empty((len(rows), k), np.int64), np.empty((len(rows), k))
-        share = np.bincount(self._folds[self._folds >= 0]).max() / n
+        share = self._largest_fold / n
         # about `share` of the neighbors are in the same fold; three standard deviations more, so that few are too few
         first_search = min(n, int((k + 3 * np.sqrt(k * share)) / (1 - share)) + 2)
         for block in spans(len(rows), rows_per_block(64 * first_search)):

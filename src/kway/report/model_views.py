@@ -186,15 +186,18 @@ def projected_regions(
     rows = cut.plane.transform(np.asarray(X, float)[::step])
     figure = style.figure(5.2, 5.9)
     axes = figure.subplots()
-    draw_regions(axes, predict_around(cut, rows, np.asarray(y)[::step], resolution), len(cut.classes_))
+    regions = predict_around(cut, rows, np.asarray(y)[::step], resolution)
+    draw_regions(axes, regions, len(cut.classes_))
     style.bare(axes)
     style.class_legend(figure, cut.classes_)
     shares = cut.plane.explained_variance_ratio_
     for axis, share, name in zip((axes.xaxis, axes.yaxis), shares, ("first", "second")):
         text = f"{name} principal component, {share:.0%} of the variance"
         axis.set_label_text(text, fontsize=style.TEXT, color=style.INK)
-    note = "a slice through the mean; rows are projected onto it" if np.shape(X)[1] > 2 else ""
-    style.headline(figure, title or f"{type(model).__name__} on two principal components", note)
+    notes = ["a slice through the mean; rows are projected onto it"] if np.shape(X)[1] > 2 else []
+    if (regions.row_codes == len(cut.classes_)).any():
+        notes.append("labels that the model does not know are gray")
+    style.headline(figure, title or f"{type(model).__name__} on two principal components", "; ".join(notes))
     return figure
 
 
@@ -234,12 +237,12 @@ def predict_around(model: Any, X: NDArray, y: NDArray, resolution: int) -> Regio
 
 
 def draw_regions(axes: Any, regions: Regions, n_classes: int) -> None:
-    """Paint the predictions in pale colors with their borders, and draw the rows on top."""
+    """Paint the predictions in pale colors with their borders, and draw the rows on top, gray if unknown."""
     axes.imshow(
         regions.codes, origin="lower", extent=regions.extent, cmap=style.tints(n_classes), vmin=-0.5,
         vmax=n_classes - 0.5, interpolation="nearest",
     )  # fmt: skip
-    for c, color in enumerate(style.class_colors(n_classes)):
+    for c, color in enumerate([*style.class_colors(n_classes), style.MUTED]):
         own, rows = regions.codes == c, regions.rows[regions.row_codes == c]
         if own.any() and not own.all():
             axes.contour(own, levels=[0.5], colors=[color], linewidths=0.9, extent=regions.extent)

@@ -56,6 +56,12 @@ def drop_rows(rows: Any, positions: NDArray[np.int64]) -> Any:
     return np.delete(rows, positions, axis=0)
 
 
+def _bytes_of(rows: Any) -> int:
+    """Return the bytes of an array, of CSR rows, or of codes."""
+    parts = [rows.data, rows.indices, rows.indptr] if sp.issparse(rows) else [rows]
+    return sum(int(part.nbytes) for part in parts)
+
+
 def row_arrays(rows: Any) -> dict[str, NDArray]:
     """Return the arrays of a model file that contain the rows."""
     if sp.issparse(rows):
@@ -353,7 +359,7 @@ class SelectedRows(NamedTuple):
         return SelectedRows(frozen(np.asarray(rows[positions])), places.reshape(ids.shape))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class StoredRows:
     """Full rows (n, d), their codes, or both."""
 
@@ -382,8 +388,7 @@ class StoredRows:
     @property
     def nbytes(self) -> int:
         """Bytes in memory."""
-        parts = [self.full.data, self.full.indices, self.full.indptr] if self.sparse else [self.full]
-        return sum(int(part.nbytes) for part in (*parts, self.codes) if part is not None)
+        return sum(_bytes_of(rows) for rows in (self.full, self.codes) if rows is not None)
 
     @property
     def has_full(self) -> bool:
@@ -405,11 +410,11 @@ class StoredRows:
 
     def device_bytes(self) -> int:
         """Return the bytes of a search on a device: the copy of the rows, and the operands of its products."""
-        return 2 * int(self.best.nbytes)
+        return 2 * _bytes_of(self.best)
 
     def full_on_device(self, device: Device, spare: int) -> Any:
         """Return the full rows on a device; None if there are none, or if they and `spare` more bytes do not fit."""
-        fits = self.full is not None and self.full.nbytes + spare <= device.free_bytes()
+        fits = self.full is not None and _bytes_of(self.full) + spare <= device.free_bytes()
         return device.put(self.full) if fits else None
 
     def like(self, rows: Matrix) -> StoredRows:
