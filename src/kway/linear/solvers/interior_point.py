@@ -506,15 +506,10 @@ class LassoRun:
         return Solution(end.theta, max(1, steps), converged, rel_excess, history, advice, proved=True, value=end.total)
 
     def _with_zeros(self, allowed: float) -> Point:
-        """Return the point with zeros for the weights that are best at zero if no other changes.
-
-        Return the point itself if that raises the objective by more than `allowed`.
-        """
-        o, theta = self.objective, self.point.theta.copy()
-        curvature = o.mean_squares(o.curvatures(theta)) + o.penalty.ridges(o.d)
-        gradient_at_zero = self.point.gradient[:, :-1] - curvature * theta[:, :-1]
-        theta[:, :-1][np.abs(gradient_at_zero) <= o.penalty.lassos(o.d)] = 0
-        new = Point.at(o, theta)
+        """Return the point with exact zeros; the point itself if they raise the objective by more than `allowed`."""
+        theta = self.point.theta.copy()
+        theta[:, :-1][self.kinks.inside] = 0
+        new = Point.at(self.objective, theta)
         return new if new.total <= self.point.total + allowed else self.point
 
     def _lower_bound(self, end: Point) -> float:
