@@ -91,7 +91,6 @@ def solve_smooth(
     theta: NDArray,
     control: Control,
     known_moments: Moments | None = None,
-    pairs: Pairs | None = None,
     prove: bool = False,
 ) -> Solution:
     """Minimize a smooth objective.
@@ -102,12 +101,10 @@ def solve_smooth(
         The problem, the start, and the limits of the iterations.
     known_moments : Moments, optional
         The moments of the same rows under another loss or penalty, which are used again.
-    pairs : Pairs, optional
-        The pairs of a similar problem; the pairs of this fit are added in place.
     prove : bool
         Continue until a bound of the excess over the optimum, not only an estimate, is below tol.
     """
-    return Descent(objective, control, Pairs() if pairs is None else pairs, prove).run(theta, known_moments)
+    return Descent(objective, control, Pairs(), prove).run(theta, known_moments)
 
 
 # ---------------------------------------------------------------- the start
@@ -216,11 +213,10 @@ class Descent:
 
     def _bound(self, point: Point) -> None:
         """Replace an estimate of the excess by a bound, if the objective has one."""
-        if self.has_decrement and not self.proved:
-            bound = stopping.decrement(self.objective, point, self.schedule.factor, self._allowed_excess(point)).excess
-            self.proved, self.excess = True, bound
-        elif self.has_gap:
-            self.proved, self.excess = True, stopping.duality_gap(self.objective, point)
+        if self.has_gap or (self.has_decrement and not self.proved):
+            allowed = self._allowed_excess(point)
+            self.excess = stopping.bound_excess(self.objective, point, lambda: self.schedule.factor, allowed)
+            self.proved = True
 
     def _is_done(self, step: NewtonStep, old: Point, new: Point) -> bool:
         """Return whether the new point is within tol of the optimum; update the excess.
@@ -244,8 +240,7 @@ class Descent:
         if self.has_decrement:
             self.schedule.turn_exact(iteration)
         if self.schedule.exact:
-            o, gradient = self.objective, point.gradient
-            step = newton_step(o, point.theta, o.center_scores(gradient) if o.loss.shift_free else gradient)
+            step = newton_step(self.objective, point.theta, point.gradient)
             self.proved, self.excess = self.has_decrement, step.excess
             return step
         factor = self.schedule.at(point)
