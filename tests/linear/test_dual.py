@@ -229,6 +229,16 @@ def test_thin_margins_are_not_refused(gap):
     assert 1 / np.linalg.norm(found.theta[0, :-1]) == pytest.approx(gap / 2, rel=2e-3)
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_interior_points_finish_a_hard_margin_from_a_poor_hyperplane(fit_intercept):
+    X = np.array([[0.0, 0], [-1, -1], [-4, 3], [3, 4], [7, 1], [5, 5]]) + (0 if fit_intercept else [-1.5, -2])
+    ascent = Ascent(problem(X, [0, 0, 0, 1, 1, 1], 0.0, fit_intercept))
+    ascent.best.theta[0], ascent.best.values[0] = 1e6, 1e9
+    ascent.finish_hard(Control(tol=1e-6))
+    assert ascent.gap <= 1e-6 * ascent.best.values[0]
+    assert 1 / np.linalg.norm(ascent.best.theta[0, :2]) == pytest.approx(2.5, rel=1e-6)
+
+
 @pytest.mark.parametrize(
     ("X", "y"),
     [

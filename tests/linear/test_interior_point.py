@@ -16,7 +16,6 @@ from kway.linear.solvers.interior_point import (
     KinkedProblem,
     is_small_with_kinks,
     joint_work,
-    solve_hard,
     solve_small,
 )
 
@@ -92,13 +91,6 @@ def test_sparse_rows_and_rows_without_weight():
     given = Objective(sp.csr_matrix(o.X), o.targets, 3, o.loss, o.penalty, True, weight / weight.mean())
     expected, found = (solve_small(p, Control(1000, 1e-9)) for p in (some, given))
     np.testing.assert_allclose(found.theta, expected.theta, atol=1e-5)
-
-
-def test_a_hard_margin_known_by_hand():
-    X, y = np.array([[0.0, 0], [-1, -1], [3, 4], [7, 1]]), np.array([-1.0, -1, 1, 1])
-    found = solve_hard(X, y, True, 1e-8)
-    assert 1 / np.linalg.norm(found.w) == pytest.approx(2.5, rel=1e-4)
-    assert found.lower == pytest.approx(0.08, rel=1e-6)
 
 
 def test_large_problems_and_other_losses_are_left_to_other_methods():

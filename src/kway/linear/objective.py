@@ -93,11 +93,11 @@ class Objective:
         return self.rows.with_layout(np.zeros((self.n_scores, self.d + 1), self.rows.dtype))
 
     def center_scores(self, theta: NDArray) -> NDArray:
-        """Return theta minus its mean over the scores.
+        """Return theta minus its mean over the scores, or theta itself if such a shift changes the loss.
 
-        If a shift common to all scores changes no loss, the objective stays the same or falls under a ridge penalty.
+        The objective stays the same, or falls under a ridge penalty.
         """
-        return theta - theta.mean(axis=0)
+        return theta - theta.mean(axis=0) if self.loss.shift_free else theta
 
     def minimize_penalty_shift(self, theta: NDArray) -> NDArray:
         """Return theta minus one row (d + 1,) for all scores: the weights that minimize the penalty, and the mean bias.

@@ -14,7 +14,7 @@ them with the properties that `list_properties` finds. Its error message lists w
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -95,11 +95,8 @@ class Point:
 
         Without it, rounding errors let the mean of theta drift.
         """
-        if not objective.loss.shift_free:
-            return Point.at(objective, theta)
-        centered = objective.center_scores(theta)
-        value, gradient = objective.value_gradient(centered)
-        return Point(centered, value, objective.center_scores(gradient), value)
+        point = Point.at(objective, objective.center_scores(theta))
+        return replace(point, gradient=objective.center_scores(point.gradient))
 
 
 @dataclass(frozen=True)

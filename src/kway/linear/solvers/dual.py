@@ -38,14 +38,15 @@ from kway.errors import NotSeparableError
 from kway.kernels.jit import frozen
 from kway.kernels.linear.dual import ascend
 from kway.linear.equivalent import column_centers
+from kway.linear.losses import Targets
 from kway.linear.objective import Objective
 from kway.linear.solvers.base import MAX_WORK, QUICK_WORK, SLOW_ITERATIONS, Control, Solution, Solver
 from kway.linear.solvers.hinge_newton import RoundedOptimum, solve_rounded
-from kway.linear.solvers.interior_point import is_small_with_kinks, solve_hard, solve_small
-from kway.linear.solvers.stopping import ADVICE_WIDE_GAP, tol_scale
+from kway.linear.solvers.interior_point import is_small_with_kinks, solve_small
+from kway.linear.solvers.stopping import ADVICE_WIDE_GAP, MIN_SCALE_SHARE, tol_scale
 from kway.memory import rows_per_block
 from kway.rows.matrices import dense_rows, rooted_rows, row_squares
-from kway.rows.passes import IN_MEMORY
+from kway.rows.passes import IN_MEMORY, wrap_rows
 from kway.threads import pmap, spans, workers
 from kway.validation import Rows
 
@@ -374,19 +375,31 @@ class Ascent:
         self.best.theta[k], self.best.values[k] = np.append(w, b), float(w @ w) / 2
 
     def finish_hard(self, control: Control) -> None:
-        """Solve the classes whose gap is above tol by interior points."""
+        """Solve the classes whose gap is above tol by interior points, as soft margins that equal the hard margin.
+
+        A soft margin with C_i = C is the hard margin if no a_i reaches C. For the hard margin, sum_i a_i is |w|^2, at
+        most twice the value of any w that separates the rows. That number is a large enough C.
+        """
         o, best = self.objective, self.best
         open_classes = np.flatnonzero(best.values - best.lowers > control.tol / 2 * best.values).tolist()
         counted = np.flatnonzero(self.upper > 0)
         X, codes = dense_rows(o.X[counted]), self.codes[counted]
 
         def finish(k: int) -> None:
-            y = np.where(codes == k, 1.0, -1.0)
-            hard = solve_hard(X, y, o.fit_intercept, control.tol / 4)
-            w, b, value = scale_to_margin(hard.w, X @ hard.w, y, np.ones(len(y), bool), o.fit_intercept)
-            if value < best.values[k]:
-                best.theta[k], best.values[k] = np.append(w, b), value
-            best.lowers[k] = max(best.lowers[k], hard.lower)
+            is_own = codes == k
+            y, old = np.where(is_own, 1.0, -1.0), np.inf
+            while best.values[k] < old / 2:  # a large C for a poor w costs digits
+                old = best.values[k]
+                penalty = replace(o.penalty, ridge=1 / (2 * len(y) * old))
+                part = Objective(wrap_rows(X), Targets(is_own.astype(np.int64)), 1, o.loss, penalty, o.fit_intercept)
+                soft = solve_small(part, Control(tol=control.tol))
+                value = part.value(soft.theta)
+                excess = soft.rel_excess * tol_scale(value, MIN_SCALE_SHARE)
+                best.lowers[k] = max(best.lowers[k], (value - excess) / penalty.ridge)
+                w = soft.theta[0, :-1]
+                w, b, value = scale_to_margin(w, X @ w, y, np.ones(len(y), bool), o.fit_intercept)
+                if value < best.values[k]:
+                    best.theta[k], best.values[k] = np.append(w, b), value
 
         pmap(finish, open_classes)
 

@@ -8,7 +8,7 @@ classes are in one problem.
 Every kink is a maximum over a box: top max(0, g) = max of a g over 0 <= a <= top, and |t| = 2 max(0, t) - t. The a are
 the dual variables. With the slacks below = max(0, -g) and above = max(0, g), the optimum has complementarity:
 a below = 0 and (top - a) above = 0. The method replaces these zeros by mu > 0, solves the equations by Newton's method
-and reduces mu (Mehrotra 1992; Nocedal and Wright, Numerical Optimization, 16.6). A hard margin has top = infinity.
+and reduces mu (Mehrotra 1992; Nocedal and Wright, Numerical Optimization, 16.6).
 
 The method usually takes 8 to 30 steps for any penalty and any units of the columns, whereas coordinate ascent and
 L-BFGS need more steps if the problem is badly conditioned. A step takes n D^2 multiplications per class, or
@@ -28,7 +28,7 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from kway.linear.equivalent import standard_columns, standardize
+from kway.linear.equivalent import standard_columns
 from kway.linear.losses import LOSSES
 from kway.linear.objective import Objective
 from kway.linear.solvers.base import ARMIJO, MAX_WORK, MIN_STEP, Control, Point, Solution
@@ -72,7 +72,7 @@ class Kinks:
 
     top: Floats
     a: Floats
-    upper_slack: Floats  # top - a; infinite for a hard margin
+    upper_slack: Floats  # top - a
     below: Floats
     above: Floats
     size: Floats
@@ -80,10 +80,7 @@ class Kinks:
     @staticmethod
     def at(top: Floats, gap: Floats, unit: Floats | float = 1.0) -> Kinks:
         """Return dual variables in the middle of their boxes, and slacks of at least `unit`."""
-        boxed = np.isfinite(top)
-        a = np.where(boxed, top / 2, 1.0)
-        below, above = np.maximum(-gap, 0) + unit, np.where(boxed, np.maximum(gap, 0) + unit, 0.0)
-        return Kinks(top, a, top - a, below, above, np.where(boxed, top, 1.0) * unit)
+        return Kinks(top, top / 2, top / 2, np.maximum(-gap, 0) + unit, np.maximum(gap, 0) + unit, top * unit)
 
     @property
     def curvature(self) -> Floats:
@@ -102,15 +99,15 @@ class Kinks:
     def complementarity(self, step: KinkStep | None = None, t: float = 0.0) -> float:
         """Return the sum of all products of dual variables and slacks after t times a step."""
         da, ds, dx = (0.0, 0.0, 0.0) if step is None else step
-        upper = np.where(self.above > 0, self.upper_slack - t * da, 0.0) * (self.above + t * dx)
+        upper = (self.upper_slack - t * da) * (self.above + t * dx)
         return float(((self.a + t * da) * (self.below + t * ds)).sum() + upper.sum())
 
     def targets(self, mu: float, step: KinkStep | None) -> tuple[Floats, Floats]:
         """Return the targets of a below and upper_slack above, corrected for the predicted step (Mehrotra)."""
-        low = high = mu * self.size
-        if step is not None:
-            low, high = low - step.a * step.below, high + step.a * step.above
-        return low, np.where(self.above > 0, high, 0.0)
+        target = mu * self.size
+        if step is None:
+            return target, target
+        return target - step.a * step.below, target + step.a * step.above
 
     def gap_residual(self, gap: Floats, low: Floats, high: Floats) -> Floats:
         """Return the change of the gap that the targets require before theta changes."""
@@ -145,7 +142,7 @@ class KinkedProblem:
 
     Z: Floats
     margin: float
-    top: Floats  # (n,) upper limits of the boxes: sample weights with sum 1, or infinity for a hard margin
+    top: Floats  # (n,) upper limits of the boxes: sample weights with sum 1
     ridge: Floats  # (D,)
     lasso: Floats  # (D,)
     bias: bool
@@ -178,11 +175,6 @@ class KinkedProblem:
         np.put_along_axis(slopes, self.others, a, 1)
         np.put_along_axis(slopes, self.codes[:, None], -a.sum(axis=1, keepdims=True), 1)
         return slopes
-
-    def hard_margin_value(self, theta: Floats, gaps: Floats) -> float:
-        """Return F of theta scaled until the smallest margin is 1; infinity if theta does not separate the rows."""
-        margin = float((self.margin - gaps).min())
-        return float((theta * theta).sum(axis=0) @ self.ridge) / (2 * margin * margin) if margin > 0 else np.inf
 
     def value(self, theta: Floats, gaps: Floats) -> float:
         """Return F(theta)."""
@@ -297,12 +289,11 @@ def _gram(Z: Floats, weight: Floats) -> Floats:
 
 
 class Minimum(NamedTuple):
-    """The best theta (R, D), its value, a lower bound of the optimum, the last theta, the steps, and zeros."""
+    """The best theta (R, D), its value, a lower bound of the optimum, the steps, and zeros."""
 
     theta: Floats
     value: float
     lower: float
-    last: Floats
     steps: int
     zero: NDArray[np.bool_]  # (R, D) weights whose dual variables of |w| are inside their boxes, so that w = 0
 
@@ -334,16 +325,16 @@ class Run:
         for steps in range(max_steps + 1):
             scores = p.Z @ self.theta.T
             gaps = p.gaps(scores)
-            value = p.value(self.theta, gaps) if np.isfinite(p.top[0]) else p.hard_margin_value(self.theta, gaps)
-            min_scale = min_scale or (MIN_SCALE_SHARE * value if np.isfinite(value) else 0.0)
+            value = p.value(self.theta, gaps)
+            min_scale = min_scale or MIN_SCALE_SHARE * value
             if value <= best_value:
                 best_value, best = value, self.theta
             self.lower = max(self.lower, p.lower_bound(self.hinges.a, self._l1_slopes(), self.theta, best_value))
-            limit = tol * tol_scale(best_value, min_scale) if np.isfinite(best_value) else 0.0
+            limit = tol * tol_scale(best_value, min_scale)
             done = best_value - self.lower <= limit or self._complementarity() <= _ROUNDING * limit
             if done or steps == max_steps or not self._advance(gaps):
                 break
-        return Minimum(best, best_value, self.lower, self.theta, steps, self._zero())
+        return Minimum(best, best_value, self.lower, steps, self._zero())
 
     def _advance(self, gaps: Floats) -> bool:
         """Take a predictor and a corrector step; return False if rounding leaves no step."""
@@ -461,27 +452,6 @@ def _padded(theta: Floats, d: int) -> Floats:
     return theta if theta.shape[1] == d + 1 else np.column_stack([theta, np.zeros(len(theta))])
 
 
-class HardMargin(NamedTuple):
-    """w (d,) of a hard margin and a lower bound of |w|^2 / 2."""
-
-    w: Floats
-    lower: float
-
-
-def solve_hard(X: Floats, y: Floats, bias: bool, tol: float) -> HardMargin:
-    """Minimize |w|^2 / 2 with y_i (x_i.w + b) >= 1 over rows (n, d) that can be separated."""
-    X, ones = X.copy(), np.ones(len(y))
-    units = standardize(X, ones, bias)
-    ridge = np.append(1 / units.unit**2, [0.0] if bias else [])
-    scale = float(ridge.max(initial=0.0)) or 1.0  # makes the largest ridge 1
-    Z = np.column_stack([X, ones]) if bias else X
-    codes = np.zeros(len(y), np.int64)
-    problem = KinkedProblem(Z, 1.0, np.inf * ones, ridge / scale, 0 * ridge, bias, 1, codes, y[:, None])
-    with single_blas():
-        minimum = Run.on(problem).go(tol, _MAX_STEPS)
-    return HardMargin(units.back(_padded(minimum.last, X.shape[1]))[0, :-1], scale * minimum.lower)
-
-
 # ---------------------------------------------------------------- smooth losses with an L1 part
 
 
@@ -536,15 +506,10 @@ class LassoRun:
         return Solution(end.theta, max(1, steps), converged, rel_excess, history, advice, proved=True, value=end.total)
 
     def _with_zeros(self, allowed: float) -> Point:
-        """Return the point with zeros for the weights that are best at zero if no other changes.
-
-        Return the point itself if that raises the objective by more than `allowed`.
-        """
-        o, theta = self.objective, self.point.theta.copy()
-        curvature = o.mean_squares(o.curvatures(theta)) + o.penalty.ridges(o.d)
-        gradient_at_zero = self.point.gradient[:, :-1] - curvature * theta[:, :-1]
-        theta[:, :-1][np.abs(gradient_at_zero) <= o.penalty.lassos(o.d)] = 0
-        new = Point.at(o, theta)
+        """Return the point with exact zeros; the point itself if they raise the objective by more than `allowed`."""
+        theta = self.point.theta.copy()
+        theta[:, :-1][self.kinks.inside] = 0
+        new = Point.at(self.objective, theta)
         return new if new.total <= self.point.total + allowed else self.point
 
     def _lower_bound(self, end: Point) -> float:

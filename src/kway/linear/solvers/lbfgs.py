@@ -19,9 +19,10 @@ step size   1, reduced by a parabola until the value falls enough (Armijo condit
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +34,8 @@ from kway.linear.solvers.interior_point import is_small_with_kinks, solve_small
 from kway.linear.solvers.preconditioners import Factor, Moments, Schedule, quick_moments, sample_rows
 from kway.linear.solvers.smoothing import solve_smoothed
 from kway.linear.solvers.stopping import ADVICE_ROUNDING, SEPARABLE, NewtonStep, newton_step, tol_scale
-from kway.memory import CACHE_BYTES
 from kway.planning.costs import LBFGS_PAIRS
-from kway.threads import pmap, shares, single_blas
+from kway.threads import single_blas
 
 MEMORY = LBFGS_PAIRS  # pairs that L-BFGS stores
 # The descent on a sample ends after this number of iterations, or if the expected gain is below this share of the
@@ -91,7 +91,6 @@ def solve_smooth(
     theta: NDArray,
     control: Control,
     known_moments: Moments | None = None,
-    pairs: Pairs | None = None,
     prove: bool = False,
 ) -> Solution:
     """Minimize a smooth objective.
@@ -102,12 +101,10 @@ def solve_smooth(
         The problem, the start, and the limits of the iterations.
     known_moments : Moments, optional
         The moments of the same rows under another loss or penalty, which are used again.
-    pairs : Pairs, optional
-        The pairs of a similar problem; the pairs of this fit are added in place.
     prove : bool
         Continue until a bound of the excess over the optimum, not only an estimate, is below tol.
     """
-    return Descent(objective, control, Pairs() if pairs is None else pairs, prove).run(theta, known_moments)
+    return Descent(objective, control, Pairs(), prove).run(theta, known_moments)
 
 
 # ---------------------------------------------------------------- the start
@@ -216,11 +213,10 @@ class Descent:
 
     def _bound(self, point: Point) -> None:
         """Replace an estimate of the excess by a bound, if the objective has one."""
-        if self.has_decrement and not self.proved:
-            bound = stopping.decrement(self.objective, point, self.schedule.factor, self._allowed_excess(point)).excess
-            self.proved, self.excess = True, bound
-        elif self.has_gap:
-            self.proved, self.excess = True, stopping.duality_gap(self.objective, point)
+        if self.has_gap or (self.has_decrement and not self.proved):
+            allowed = self._allowed_excess(point)
+            self.excess = stopping.bound_excess(self.objective, point, lambda: self.schedule.factor, allowed)
+            self.proved = True
 
     def _is_done(self, step: NewtonStep, old: Point, new: Point) -> bool:
         """Return whether the new point is within tol of the optimum; update the excess.
@@ -244,8 +240,7 @@ class Descent:
         if self.has_decrement:
             self.schedule.turn_exact(iteration)
         if self.schedule.exact:
-            o, gradient = self.objective, point.gradient
-            step = newton_step(o, point.theta, o.center_scores(gradient) if o.loss.shift_free else gradient)
+            step = newton_step(self.objective, point.theta, point.gradient)
             self.proved, self.excess = self.has_decrement, step.excess
             return step
         factor = self.schedule.at(point)
@@ -335,33 +330,26 @@ def loss_rounding(point: Point) -> float:
 # ---------------------------------------------------------------- the pairs
 
 
+class Pair(NamedTuple):
+    """A step s, the change y of the gradient, both (R, d + 1), and s.y."""
+
+    move: NDArray
+    change: NDArray
+    product: float
+
+
 class Pairs:
-    """The last MEMORY pairs of steps s and changes of the gradient y with s.y > 0, and the L-BFGS direction from them.
-
-    The pairs are rows of two matrices (MEMORY, P); the P numbers are in the memory order of theta. The products s_i.y_j
-    are stored, so that both loops of the recursion run over a few numbers, and a direction reads each vector twice, by
-    matrix products on all cores.
-
-    Invariants:
-
-    - `_order` is a permutation of the rows 0 .. len(self) - 1, oldest pair first.
-    - `_products[i, j]` is s_i.y_j only if s_i is no newer than y_j. The other entries are outdated or uninitialized,
-      and the recursion does not read them.
-    """
+    """The last MEMORY pairs with s.y > 0, and the L-BFGS direction from them."""
 
     def __init__(self) -> None:
-        self._moves = self._changes = np.empty((0, 0))
-        self._products = np.empty((0, 0))  # s_i.y_j, valid if s_i is no newer than y_j
-        self._order: list[int] = []  # rows in use, oldest pair first
-        self._shape: tuple[int, ...] = ()
-        self._layout: Literal["C", "F"] = "C"
+        self._pairs: deque[Pair] = deque(maxlen=MEMORY)  # oldest pair first
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self._pairs)
 
     def clear(self) -> None:
         """Remove all pairs."""
-        self._order.clear()
+        self._pairs.clear()
 
     def step(self, point: Point, factor: Factor) -> NewtonStep:
         """Return the step from a point. If it does not descend, remove all pairs and return the step of the factor."""
@@ -375,83 +363,38 @@ class Pairs:
 
     def add(self, old: Point, new: Point) -> None:
         """Add the pair of two points if s.y is positive; it replaces the oldest pair if there are MEMORY pairs."""
-        move, change = flattened(new.theta - old.theta), flattened(new.gradient - old.gradient)
-        curvature = inner(move, change)
-        if not curvature > 1e-12 * np.sqrt(inner(move, move) * inner(change, change)):
-            return
-        if not self._moves.size:
-            self._shape, self._layout = new.theta.shape, "C" if new.theta.flags.c_contiguous else "F"
-            self._moves, self._changes = np.empty((2, MEMORY, move.size), move.dtype)
-            self._products = np.empty((MEMORY, MEMORY))
-        row = self._order.pop(0) if len(self) == MEMORY else len(self)
-        self._moves[row], self._changes[row] = move, change
-        self._order.append(row)
-        self._products[:, row] = self._against(self._moves, change)
+        move, change = new.theta - old.theta, new.gradient - old.gradient
+        product = inner(move, change)
+        if product > 1e-12 * np.sqrt(inner(move, move) * inner(change, change)):
+            self._pairs.append(Pair(move, change, product))
 
     def change_ridge(self, by: float) -> None:
-        """Update the pairs in place for the same loss with a ridge larger by `by`: y += by s, except for the bias.
+        """Update the pairs for the same loss with a ridge larger by `by`: y += by s, except for the bias.
 
         Remove all pairs if rounding makes a curvature s.y negative.
         """
-        for row in self._order:
-            change, move = (a[row].reshape(self._shape, order=self._layout) for a in (self._changes, self._moves))
+        for at, (move, change, _) in enumerate(self._pairs):
             change[:, :-1] += change.dtype.type(by) * move[:, :-1]
-        for row in self._order:
-            self._products[:, row] = self._against(self._moves, self._changes[row])
-        if any(not self._products[row, row] > 0 for row in self._order):
+            self._pairs[at] = Pair(move, change, inner(move, change))
+        if any(not pair.product > 0 for pair in self._pairs):
             self.clear()
 
     def direction(self, gradient: NDArray, factor: Factor) -> NDArray:
-        """Return H gradient, an ascent direction, by the two-loop recursion.
-
-        The loops compute the coefficients of the rows; the sums of rows are matrix products.
-        """
-        if not self._order:
+        """Return H gradient, an ascent direction, by the two-loop recursion."""
+        if not self._pairs:
             return factor(gradient)
-        order, products = self._order, self._products
-        along = self._against(self._moves, flattened(gradient))  # s_i.g
-        weights = np.zeros(MEMORY)
-        for at, i in reversed(list(enumerate(order))):
-            newer = order[at + 1 :]
-            weights[i] = (along[i] - products[i, newer] @ weights[newer]) / products[i, i]
-        q = np.empty_like(gradient)
-        flattened(q)[:] = flattened(gradient) - self._sum(weights, self._changes)
-        last = order[-1]
-        newest = self._changes[last].reshape(self._shape, order=self._layout)
+        q, weights, number = gradient.copy(order="K"), [], gradient.dtype.type
+        for move, change, product in reversed(self._pairs):
+            weights.append(inner(move, q) / product)
+            q -= number(weights[-1]) * change
+        newest = self._pairs[-1]
         q = factor(q)
-        q *= q.dtype.type(products[last, last] / max(inner(newest, factor(newest)), 1e-300))
-        across = self._against(self._changes, flattened(q))  # y_i.q
-        gains = np.zeros(MEMORY)
-        for at, i in enumerate(order):
-            older = order[:at]
-            gains[i] = weights[i] - (across[i] + products[older, i] @ gains[older]) / products[i, i]
-        flattened(q)[:] += self._sum(gains, self._moves)
+        q *= number(newest.product / max(inner(newest.change, factor(newest.change)), 1e-300))
+        for (move, change, product), weight in zip(self._pairs, reversed(weights)):
+            q += number(weight - inner(change, q) / product) * move
         return q
-
-    def _against(self, rows: NDArray, vector: NDArray) -> NDArray:
-        """Return rows (m, P) @ vector (P,), padded with zeros to (MEMORY,); each worker has a share of the columns."""
-        m, out = len(self._order), np.zeros(MEMORY)
-        parts = pmap(lambda s: rows[:m, s] @ vector[s], shares(len(vector), least=CACHE_BYTES // vector.itemsize))
-        out[:m] = np.sum(parts, axis=0, dtype=np.float64)
-        return out
-
-    def _sum(self, coefficients: NDArray, rows: NDArray) -> NDArray:
-        """Return sum_i coefficients_i rows_i, (P,)."""
-        m, out = len(self._order), np.empty(rows.shape[1], rows.dtype)
-        used = coefficients[:m].astype(rows.dtype)
-
-        def part(share: slice) -> None:
-            np.matmul(used, rows[:m, share], out=out[share])
-
-        pmap(part, shares(len(out), least=CACHE_BYTES // out.itemsize))
-        return out
 
 
 def inner(a: NDArray, b: NDArray) -> float:
-    """Return the inner product of two arrays of the same memory layout."""
-    return float(np.dot(flattened(a), flattened(b)))
-
-
-def flattened(a: NDArray) -> NDArray:
-    """Return a view of the entries of a contiguous array, in memory order."""
-    return a.ravel(order="K")
+    """Return the inner product of two contiguous arrays of the same memory layout."""
+    return float(np.dot(a.ravel(order="K"), b.ravel(order="K")))

@@ -111,8 +111,6 @@ def _centered(factor: Factor, rows: Objective) -> Factor:
 
     The optimum is such a theta. A gradient g is mapped to P factor(P g), where P subtracts the mean over the scores.
     """
-    if not rows.loss.shift_free:
-        return factor
     return lambda gradient: rows.center_scores(factor(rows.center_scores(gradient)))
 
 

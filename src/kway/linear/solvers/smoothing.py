@@ -30,7 +30,6 @@ from kway.threads import pmap, spans
 FIRST_WIDTH = 2.02  # just above 2: at theta = 0 every gap is 1, which is then inside the rounded kink, with curvature
 WIDTH_FACTOR = 5.0  # factor between two widths (row T4d)
 MIN_WIDTH = 1e-6  # width below which rounding of the losses hides any progress
-ROUGH_TOL = 1e-2  # tolerance while the cost of the rounding is far above tol (row T4d)
 
 
 def solve_smoothed(objective: Objective, theta: NDArray, control: Control, solve: Callable[..., Solution]) -> Solution:
@@ -44,9 +43,10 @@ def solve_smoothed(objective: Objective, theta: NDArray, control: Control, solve
     iterations_left = control.max_iter
     while True:
         smooth = objective.with_loss(centered_kink(objective.loss, width))
-        smooth_control = _smooth_control(control, iterations_left, best.rel_excess)
-        last = smooth_control.tol < control.tol  # the excess of the smooth problem then needs a bound, too
-        solution = solve(smooth, best.theta, smooth_control, prove=last)
+        # most of tol, and before the last widths most of the expected bound, is left for the cost of the rounding
+        tol = max(control.tol, min(1.0, best.rel_excess) / WIDTH_FACTOR) / 4
+        last = tol < control.tol  # the excess of the smooth problem then needs a bound, too
+        solution = solve(smooth, best.theta, replace(control, tol=tol, max_iter=iterations_left), prove=last)
         history += solution.history
         iterations_left -= solution.n_iter
         value = objective.value(solution.theta)
@@ -79,12 +79,3 @@ def cost_of_rounding(objective: Objective, smooth: Objective, theta: NDArray) ->
 
     total = sum(pmap(part, spans(objective.n, rows_per_block(8 * objective.n_scores, CACHE_BYTES))))
     return max(0.0, total / objective.n)
-
-
-def _smooth_control(control: Control, max_iter: int, rel_excess: float) -> Control:
-    """Return the control of a smooth problem: a quarter of tol, and more while the rounding costs far more than tol.
-
-    Most of tol is left for the cost of the rounding.
-    """
-    tol = control.tol / 4 if rel_excess < 20 * control.tol else max(ROUGH_TOL, control.tol)
-    return replace(control, tol=tol, max_iter=max_iter)

@@ -185,7 +185,7 @@ def decrement(objective: Objective, point: Point, precondition: Precondition, ta
     target : float
         The bound is not improved further once it is at most this large.
     """
-    gradient = objective.center_scores(point.gradient) if objective.loss.shift_free else point.gradient
+    gradient = objective.center_scores(point.gradient)
     if is_small(objective):
         return newton_step(objective, point.theta, gradient)
     rows = _sample_by_curvature(objective, point.theta)
