@@ -27,7 +27,7 @@ def test_what_was_ruled_out_costs_the_floor():
 
 
 def test_every_stage_counts_alike():
-    """Neighbours give no vote to many a right class, a sharp softmax nearly none: both are held at one floor."""
+    """Neighbors give no vote to many a right class, a sharp softmax nearly none: both are held at one floor."""
     data = kway.datasets.overlapping(400, n_classes=5, spread=1.5, seed=0)
     for model in (kway.NeighborsClassifier(2), kway.SoftmaxClassifier(alpha=1e-6)):
         model.fit(data.x_train, data.y_train)

@@ -45,7 +45,7 @@ def test_a_problem_is_that_of_its_number():
 
 @pytest.mark.parametrize(("index", "metric"), PAIRS)
 @pytest.mark.parametrize("scale", [1e-300, 1e-200, 1e-30, 1e20, 1e150, 1e200, 1e300])
-def test_size_changes_no_neighbour(metric, index, scale):
+def test_size_changes_no_neighbor(metric, index, scale):
     dtype = np.float32 if 1e-35 < scale < 1e35 else np.float64
     X, y = rows_and_labels(scale, dtype)
     model = kway.NeighborsClassifier(3, metric=metric, index=index).fit(X, y)

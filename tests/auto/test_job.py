@@ -118,8 +118,8 @@ def test_alphas_follow_the_units():
     assert (predictions.predicted == others.predicted).mean() > 0.96
 
 
-def test_neighbours_are_also_tried_without_the_text(tmp_path):
-    """Rings of two numbers, which only neighbours tell apart, beside a text that says nothing."""
+def test_neighbors_are_also_tried_without_the_text(tmp_path):
+    """Rings of two numbers, which only neighbors tell apart, beside a text that says nothing."""
     rng = np.random.default_rng(0)
     n = 900
     y, angle = rng.integers(0, 4, n), rng.uniform(0, 2 * np.pi, n)

@@ -1,4 +1,4 @@
-"""Neighbours with learned columns as a family: better where columns differ in worth, blind to held-out labels."""
+"""Neighbors with learned columns as a family: better where columns differ in worth, blind to held-out labels."""
 
 import numpy as np
 import pytest

@@ -20,7 +20,7 @@ def digits():
     return X[:500] / 16, y[:500]
 
 
-def test_neighbours_as_a_grid_search_finds_them(digits):
+def test_neighbors_as_a_grid_search_finds_them(digits):
     X, y = digits
     found = kway.tune(kway.NeighborsClassifier(metric="manhattan"), X, y, folds=3)
     folds = PredefinedSplit(fold_numbers(y, 3))

@@ -7,7 +7,7 @@ from kway import MappedClassifier, TemperatureScaledClassifier
 from kway.neighbors import NeighborsClassifier
 
 
-def test_the_neighbours_of_each_row_are_listed(answer, cli):
+def test_the_neighbors_of_each_row_are_listed(answer, cli):
     X = np.array([[0.0, 0.0], [1.0, 0.0], [4.0, 0.0], [5.0, 0.0]])
     NeighborsClassifier(3).fit(X, ["a", "a", "b", "b"]).save("model.kway")
     np.savez("rows.npz", x=np.array([[0.4, 0.0], [4.6, 0.0]]), y=np.array([0, 1]))
@@ -39,5 +39,5 @@ def test_a_learned_metric_is_the_one_that_voters_are_found_by(answer, cli):
     assert [row["neighbors"][0]["row"] for row in told] == list(range(60))
     assert max(row["neighbors"][0]["distance"] for row in told) < 1e-9
     out = cli("neighbors", "model.kway", "rows.npz", "--rows", "2")[1]
-    lines = [line for line in out.splitlines() if "(" in line and "Neighbours" not in line]
+    lines = [line for line in out.splitlines() if "(" in line and "Neighbors" not in line]
     assert any(line.split()[0] == "0" and " 0 0 (0," in line for line in lines)

@@ -70,7 +70,7 @@ def test_other_rows_measures_and_wishes(cluster, monkeypatch):
         with pytest.raises(InputError, match="learns weights of dense columns"):
             kway.compare(X, y, ["neighbors-nca"])
         line = np.random.default_rng(2).normal(size=(400, 40))
-        side = (line[:, 0] > 0).astype(int)  # which no neighbour sees
+        side = (line[:, 0] > 0).astype(int)  # which no neighbor sees
         there = kway.compare(line, side, ["softmax", "neighbors", "neighbors-cosine"])
     assert "gives no probabilities" in here.problems["svm"]
     here = kway.compare(line, side, ["softmax", "neighbors", "neighbors-cosine"])

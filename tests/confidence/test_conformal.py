@@ -163,7 +163,7 @@ def test_a_set_of_all_classes_that_would_not_fit_is_refused(rng, monkeypatch, dr
 @pytest.mark.parametrize("method", ["lac", "aps"])
 def test_sets_of_every_class_say_why(rng, draw, method):
     X, y = draw(rng, 600, n_classes=10)
-    y = rng.integers(0, 10, len(y))  # one neighbour names the right class of one row in ten
+    y = rng.integers(0, 10, len(y))  # one neighbor names the right class of one row in ten
     model = ConformalClassifier(kway.NeighborsClassifier(1), 0.9, method=method, random_state=0).fit(X, y)
     with pytest.warns(UserWarning, match="of the held-out rows have a label of probability 0.*use more neighbors"):
         sets = model.predict_set(X)

@@ -51,7 +51,7 @@ def test_two_classes_are_treated_alike(rng):
         np.testing.assert_allclose(one(name, model, X)(X), one(name, mirror, X)(X), rtol=1e-3)
 
 
-def test_neighbours_use_their_own_search(rng, blobs):
+def test_neighbors_use_their_own_search(rng, blobs):
     X, y = blobs(rng, 100)
     for model in (kway.NeighborsClassifier(metric="manhattan"), KNeighborsClassifier(metric="manhattan")):
         scorer = one("distance", model.fit(X, y), None)

@@ -23,11 +23,11 @@ MODELS = {
     "one-vs-all": (kway.LogisticClassifier(), LOGS),
     "svm": (kway.SVMClassifier(), SCORES),
     "least squares": (kway.LeastSquaresClassifier(), SCORES),
-    "neighbours": (kway.NeighborsClassifier(), LOGS),
+    "neighbors": (kway.NeighborsClassifier(), LOGS),
     "centroid": (kway.CentroidClassifier(), SCORES),
     "sklearn logistic": (LogisticRegression(max_iter=1000), SCORES),
     "sklearn bayes": (GaussianNB(), LOGS),
-    "sklearn neighbours": (KNeighborsClassifier(), LOGS),
+    "sklearn neighbors": (KNeighborsClassifier(), LOGS),
 }
 
 
@@ -69,7 +69,7 @@ def test_finds_the_temperature_that_the_labels_were_drawn_at(rng, sharpness, dra
 
 
 def test_folds_score_rows_by_estimators_that_did_not_see_them(rng):
-    """Labels at random: one neighbour is always sure of rows it has learned, and wrong on the others."""
+    """Labels at random: one neighbor is always sure of rows it has learned, and wrong on the others."""
     X, y = rng.standard_normal((300, 3)), rng.integers(0, 3, 300)
     model = TemperatureScaledClassifier(kway.NeighborsClassifier(n_neighbors=1), cv=3, random_state=0).fit(X, y)
     assert model.ece_before_ > 0.5

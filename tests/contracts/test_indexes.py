@@ -139,7 +139,7 @@ def test_search_scores_are_the_metrics(recipe, metric):
 
 
 @pairs
-def test_more_neighbours_than_rows(recipe, metric):
+def test_more_neighbors_than_rows(recipe, metric):
     rows, queries = clustered(metric, n=50)
     index = recipe.build(rows[:3], metric)
     found = index.nearest(queries, 5)

@@ -251,7 +251,7 @@ def test_every_loss_with_an_optimum_is_learned_from_blocks(name, n_classes, rows
 @pytest.mark.parametrize(
     "index", ["auto", Flat(store=Bits(4, rerank=False)), Landmarks(20, 8, store=Bits(4, rerank=False))]
 )
-def test_neighbours_among_blocks(index, rows, tmp_path):
+def test_neighbors_among_blocks(index, rows, tmp_path):
     X, y = rows
     names = np.array(["ant", "bee", "cat"])[y]
     blocks = [(X[i : i + 97], names[i : i + 97]) for i in range(0, N, 97)]

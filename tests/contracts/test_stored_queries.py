@@ -20,15 +20,15 @@ Q = RNG.integers(0, 256, (50, 12), dtype=np.uint8)
 MODELS = {
     "softmax": LinearClassifier(tol=1e-2),
     "svm": SVMClassifier(multiclass="one-vs-all", alpha=1.0, max_iter=10_000),
-    "neighbours": NeighborsClassifier(),
-    "neighbours, cosine": NeighborsClassifier(metric="cosine", weights="distance"),
+    "neighbors": NeighborsClassifier(),
+    "neighbors, cosine": NeighborsClassifier(metric="cosine", weights="distance"),
     "centroid": CentroidClassifier(),
     "centroid, cosine": CentroidClassifier(metric="cosine"),
     "exemplar": ExemplarClassifier(n_exemplars=5),
 }
 OTHER_PAIRS = [
     ("softmax", np.uint8), ("softmax", np.float32), ("svm", np.float16), ("svm", np.float32),
-    ("neighbours", np.float16), ("neighbours", np.float32), ("centroid", np.uint8), ("centroid", np.float16),
+    ("neighbors", np.float16), ("neighbors", np.float32), ("centroid", np.uint8), ("centroid", np.float16),
 ]  # fmt: skip
 ANSWERS = {
     "predict": (), "decision_function": (), "predict_proba": (), "predict_topk": (2,), "kneighbors": (),
@@ -99,7 +99,7 @@ def test_rows_come_as_floats_in_order():
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("softmax", np.float16), ("svm", np.uint8), ("neighbours", np.uint8), ("centroid", np.float32),
+        ("softmax", np.float16), ("svm", np.uint8), ("neighbors", np.uint8), ("centroid", np.float32),
         *(pytest.param(*pair, marks=pytest.mark.slow) for pair in OTHER_PAIRS),
     ],
 )  # fmt: skip

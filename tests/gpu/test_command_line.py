@@ -44,7 +44,7 @@ def test_every_family_is_compared_on_a_device(cuda, capfd):
     assert {"softmax", "centroid", "neighbors", "neighbors-manhattan", "neighbors-nca"} <= scored
 
 
-def test_a_fit_of_neighbours_searches_all_rows_on_the_gpu(cuda, capfd, monkeypatch, tmp_path):
+def test_a_fit_of_neighbors_searches_all_rows_on_the_gpu(cuda, capfd, monkeypatch, tmp_path):
     monkeypatch.setattr("kway.auto.refit._SLOW_SEARCH", 0.0)  # any number of rows takes long
     rng = np.random.default_rng(0)
     y = np.arange(2500) % 3

@@ -158,7 +158,7 @@ def test_rows_that_are_a_tensor_are_searched_where_they_are_and_read_only_for_a_
     np.testing.assert_array_equal(again.distances, expected.distances)
     arrays = NeighborsClassifier(5, metric=metric).fit(rows, labels)
     np.testing.assert_array_equal(device.fetch(model.predict(device.put(queries))), arrays.predict(queries))
-    assert not kept.read  # nothing so far has copied the rows
+    assert not kept.copied_to_host  # nothing so far has copied the rows
     model.save(tmp_path / "model.kway")
     np.testing.assert_array_equal(kway.load(tmp_path / "model.kway").predict(queries), arrays.predict(queries))
     model.index_.to("cpu")

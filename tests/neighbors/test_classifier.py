@@ -192,7 +192,7 @@ def test_the_scale_of_the_votes_does_not_matter(seed, scale):
 
 @settings(deadline=None, max_examples=15)
 @given(st.integers(0, 10**6))
-def test_twice_the_rows_and_twice_the_neighbours_vote_the_same(seed):
+def test_twice_the_rows_and_twice_the_neighbors_vote_the_same(seed):
     X, y = clouds(seed)
     q = np.random.default_rng(seed + 1).normal(size=(30, 3))
     a = NeighborsClassifier(3).fit(X, y).predict_proba(q)
@@ -231,7 +231,7 @@ def test_named_classes_are_kept_and_others_refused():
         model.partial_fit([[1.0]], ["z"], classes=["a", "b", "c"])
 
 
-def test_neighbours_of_the_training_rows_are_others(digits):
+def test_neighbors_of_the_training_rows_are_others(digits):
     X, _, y, _ = digits
     X, y = X[:200], y[:200]
     ours = NeighborsClassifier(4).fit(X, y)

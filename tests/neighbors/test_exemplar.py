@@ -78,7 +78,7 @@ def test_folds_spread_every_class():
         assert counts.max() - counts.min() <= 1
 
 
-def test_close_to_nearest_neighbours_on_digits(digits, fitted):
+def test_close_to_nearest_neighbors_on_digits(digits, fitted):
     X, Q, y, yq = digits
     nearest = KNeighborsClassifier().fit(X, y).score(Q, yq)  # 0.980
     assert fitted.score(Q, yq) > nearest - 0.015

@@ -68,7 +68,7 @@ def test_other_queries_agree_with_brute_force(offices, recipe):
         assert km == pytest.approx(brute(offices.x_train, query).min(), abs=1e-6)
 
 
-def test_the_state_of_a_place_by_its_neighbours(offices):
+def test_the_state_of_a_place_by_its_neighbors(offices):
     states = offices.y_train
     test = np.arange(len(states)) % 10 == 0
     model = NeighborsClassifier(1, metric=Haversine(degrees=True)).fit(offices.x_train[~test], states[~test])

@@ -56,7 +56,7 @@ def test_leave_one_out():
     np.testing.assert_array_equal(found[:, 0, 2], right)
 
 
-def test_rows_whose_neighbours_are_all_of_their_own_fold_ask_again():
+def test_rows_whose_neighbors_are_all_of_their_own_fold_ask_again():
     X = np.arange(60.0)[:, None]
     folds = (np.arange(60) >= 30).astype(int)  # two runs: the nearest 29 rows of an end are its own fold's
     y = (np.arange(60) % 2).astype(int)

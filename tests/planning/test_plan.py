@@ -177,7 +177,7 @@ def test_a_fit_that_cannot_end_is_refused_at_once(monkeypatch):
     assert "kway.plan(40000, 500, 10000)" in str(told.value)
 
 
-def test_neighbours_are_refused_too(monkeypatch):
+def test_neighbors_are_refused_too(monkeypatch):
     monkeypatch.setenv("KWAY_MEMORY", "50MB")
     X = np.zeros((500_000, 128), np.float32)
     with pytest.raises(BudgetError, match="NeighborsClassifier on 500,000 rows"):

@@ -53,7 +53,7 @@ def mistake(neighbors, query, labels=(7, 1, 4)):
     return Mistake(query, true=1, predicted=7, neighbors=neighbors, neighbor_labels=labels, distances=[0.5, 1, 2])
 
 
-def test_a_mistake_is_the_query_and_its_neighbours_framed_by_side():
+def test_a_mistake_is_the_query_and_its_neighbors_framed_by_side():
     query, near = RNG.random(16), RNG.random((3, 16))
     shown = panels(worst_mistakes([mistake(near, query)], (4, 4)))
     np.testing.assert_array_equal([axes.images[0].get_array().ravel() for axes in shown], [query, *near])
@@ -63,6 +63,6 @@ def test_a_mistake_is_the_query_and_its_neighbours_framed_by_side():
     assert [axes.get_title() for axes in shown[1:]] == ["7 (0.5)", "1 (1)", "4 (2)"]
 
 
-def test_fewer_neighbours_in_one_line_leave_their_places_empty():
+def test_fewer_neighbors_in_one_line_leave_their_places_empty():
     lines = [mistake(RNG.random((3, 16)), RNG.random(16)), mistake(RNG.random((1, 16)), RNG.random(16), labels=(7,))]
     assert len(panels(worst_mistakes(lines, (4, 4)))) == 4 + 2

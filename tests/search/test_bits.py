@@ -1,4 +1,4 @@
-"""Rows as bits: estimates against their error bars, neighbours against brute force, before and after a save."""
+"""Rows as bits: estimates against their error bars, neighbors against brute force, before and after a save."""
 
 import os
 
@@ -80,7 +80,7 @@ def test_one_factor_of_two_bytes_for_unit_rows_about_the_origin():
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("bits", [1, 2, 4])
-def test_neighbours_before_and_after_parts(metric, bits):
+def test_neighbors_before_and_after_parts(metric, bits):
     rows, queries = clustered()
     true = Flat().build(rows, metric).nearest(queries, 10)
     index = Flat(store=Bits(bits)).build(rows, metric)

@@ -27,7 +27,7 @@ def test_recall_grows_with_probes_to_everything(metric):
     recalls = [recall(index.nearest(queries, 5, probes=p), exact) for p in (1, 4, 16, index.n_landmarks)]
     assert recalls == sorted(recalls)
     assert recalls[2] > 0.95
-    assert recalls[3] == 1.0  # every cell probed: the filters may not lose a single neighbour
+    assert recalls[3] == 1.0  # every cell probed: the filters may not lose a single neighbor
 
 
 def test_filters_spare_most_rows():

@@ -39,7 +39,7 @@ def test_exact_shards_answer_as_one_index(inner, seed):
     np.testing.assert_array_equal(many.nearest(queries, k).distances, one.nearest(queries, k).distances)
 
 
-def test_more_shards_than_rows_and_more_neighbours_than_rows():
+def test_more_shards_than_rows_and_more_neighbors_than_rows():
     rows, _ = problem(0, n=80)
     index = Sharded(Flat(), 200).build(rows[:3])
     found = index.nearest(rows[:2], 5)

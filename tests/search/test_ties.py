@@ -116,7 +116,7 @@ def test_beyond_the_range_of_float32():
 @pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
 def test_every_way_to_an_answer_has_the_same_digits(metric):
     """Distances that are equal on paper, in float64: bounds and blocks added them up in two orders, so that an index
-    gave other neighbours once it had been written and read, or where a copy of a row had been added later."""
+    gave other neighbors once it had been written and read, or where a copy of a row had been added later."""
     rng = np.random.default_rng(3)
     rows = np.clip(np.cumsum(rng.integers(-1, 2, (3000, 196)), axis=1), 0, 4) * 0.1
     rows[1500:1600], queries = rows[:100], rows[:60] + 0.1 * (rng.random((60, 196)) < 0.2)

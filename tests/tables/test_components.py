@@ -1,4 +1,4 @@
-"""Neighbourhood components: the slope against brute force, and what is learned of columns that tell nothing."""
+"""Neighborhood components: the slope against brute force, and what is learned of columns that tell nothing."""
 
 import numpy as np
 import pytest

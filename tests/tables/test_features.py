@@ -111,7 +111,7 @@ def test_text_beside_numbers_is_sparse(frame):
 
 @settings(deadline=None, max_examples=20)
 @given(st.integers(0, 2**32 - 1))
-def test_rows_do_not_depend_on_their_neighbours(seed):
+def test_rows_do_not_depend_on_their_neighbors(seed):
     """Learned from training rows only: each row alone gives what it gives among others."""
     rng = np.random.default_rng(seed)
     table = {

@@ -97,7 +97,7 @@ def with_costs(model: Any, costs: NDArray[np.float64]) -> Any:
 
 
 def compare_costs(model: Any, data: TrainTest, predicted: NDArray, costs: NDArray[np.float64]) -> CostComparison:
-    """Return the mean costs on the test rows, by their weights, for which the model predicts `predicted` (n,)."""
+    """Return the weighted mean costs on the test rows. `predicted` (n,) are the model's labels for these rows."""
     X, y, weights = data.test_rows, data.test_y, data.test_weights
     true, decided = encode_as(y, model.classes_), encode_as(predicted, model.classes_)
     blocks = spans(n_rows(X), rows_per_block(8 * len(model.classes_)))

@@ -124,7 +124,7 @@ class Tally:
         self.pairs: Counter[tuple[Any, Any]] = Counter()  # (label, predicted label) -> rows, or sum of their weights
         self.losses: float | None = 0.0  # sum; None once a block has no probabilities
         self.top: float | None = 0 if len(classes) > TOP else None  # rows; None once a block has no top-5 labels
-        self.bins: NDArray | None = None  # rows, sums of confidence, and correct rows per bin of confidence
+        self.bins: NDArray | None = None  # (3, bins): rows, sum of confidence, and correct rows per bin
 
     def add(self, model: Any, X: Any, y: NDArray, weights: NDArray | None = None) -> tuple[NDArray, NDArray | None]:
         """Predict rows X with labels y (m,), count them, and return the predicted labels (m,) and their probabilities.

@@ -19,7 +19,7 @@ kway warns of a suspect if m > 2 se, or if a column determines every label. Name
 
 Suspects are found by the values of the training rows alone:
 
-    copies    rows drawn at random have a copy at least twice as often as rows whose columns were shuffled independently
+    copies    the share of rows with a copy is at least twice that in a table whose columns were shuffled independently
               (sparse rows are not compared with shuffled ones). A copy is a row at distance 0, or below a tenth of the
               distance to the 10th nearest row
     groups    a column with many distinct words or whole numbers, whose rows share a label more often than chance. If
@@ -326,12 +326,16 @@ def _numeric_column(name: str, values: NDArray[np.float64]) -> Column:
     """Return a column of numbers; missing values count as one value, the smallest."""
     present = values[np.isfinite(values)]
     codes = np.unique(np.where(np.isfinite(values), values, -np.inf), return_inverse=True)[1].astype(np.int64)
-    is_whole = len(present) == len(values) > 0 and bool((present == np.floor(present)).all())
+    is_whole = bool((present == np.floor(present)).all())
+    may_be_time = is_whole and len(present) == len(values) > 0
+    is_time = may_be_time and (_are_unix_times(values) or bool((np.diff(values) > 0).all()))
+    return Column(name, codes, True, is_time, is_whole)
+
+
+def _are_unix_times(values: NDArray[np.float64]) -> bool:
     low, high = _UNIX_TIMES
     units = (1.0, 1e3, 1e6, 1e9)  # seconds, milliseconds, microseconds or nanoseconds
-    is_unix = is_whole and any(low * unit <= present.min() and present.max() <= high * unit for unit in units)
-    grows = is_whole and bool((np.diff(values) > 0).all())
-    return Column(name, codes, True, is_unix or grows, bool((present == np.floor(present)).all()))
+    return any(low * unit <= values.min() and values.max() <= high * unit for unit in units)
 
 
 # ---- columns that determine the label

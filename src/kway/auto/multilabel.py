@@ -357,10 +357,10 @@ class Search:
         """Store a setting if it is the best of its kind so far."""
         scores = self._scores(z)
         row = SettingScores(kind, setting, *scores, seconds)
-        before = self.found.get(kind)
-        if before is None or self._rank(row) > self._rank(before[0]):
-            self.found[kind] = row, z
-        self.found[kind] = replace(self.found[kind][0], seconds=seconds), self.found[kind][1]
+        best, logits = self.found.get(kind, (row, z))
+        if self._rank(row) > self._rank(best):
+            best, logits = row, z
+        self.found[kind] = replace(best, seconds=seconds), logits
 
     def _rank(self, row: SettingScores) -> float:
         return -row.score if self.options.metric == "log-loss" else row.score

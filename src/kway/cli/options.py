@@ -106,7 +106,8 @@ _COMMAND_HELP: dict[str, dict[str, str]] = {  # help of options whose meaning di
         "id": "Column that identifies each row. It is written next to the row number.",
     },
 }
-_VERBS = ("must", "is", "has", "names", "contains")  # the second word of a message about the option it begins with
+# If a message starts with an option, its second word is one of these.
+_VERBS = ("must", "is", "has", "names", "contains")
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -259,8 +259,8 @@ class BlendClassifier(PassesRowsOn):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         member_tags = [get_tags(member.estimator).input_tags for member in self._members()]
-        tags.input_tags.sparse = all(each.sparse for each in member_tags)
-        tags.input_tags.allow_nan = all(each.allow_nan for each in member_tags)
+        tags.input_tags.sparse = all(member.sparse for member in member_tags)
+        tags.input_tags.allow_nan = all(member.allow_nan for member in member_tags)
         return tags
 
     @classmethod
@@ -318,16 +318,16 @@ class BlendClassifier(PassesRowsOn):
         refuse_one_class(rows.labels, type(self).__name__)
         weight = _sample_weight(fit_params, members, len(rows.labels.codes))
         rows = rows if weight is None else rows._replace(params={"sample_weight": weight})
-        at, held_out = self._held_out(members, rows)
-        codes = rows.labels.codes[at]
-        tables = [each.probabilities() for each in held_out]
-        weights = learn_weights(tables, codes, None if weight is None else weight[at])
+        held_out_rows, outputs = self._held_out(members, rows)
+        codes = rows.labels.codes[held_out_rows]
+        tables = [output.probabilities() for output in outputs]
+        weights = learn_weights(tables, codes, None if weight is None else weight[held_out_rows])
         fitted = [
-            held.with_probabilities(rows.fit(clone(member.estimator))) if member_weight else None
-            for member, held, member_weight in zip(members, held_out, weights)
+            output.with_probabilities(rows.fit(clone(member.estimator))) if member_weight else None
+            for member, output, member_weight in zip(members, outputs, weights)
         ]
         self._set_members(rows.labels.classes, [member.name for member in members], fitted, weights, rows.X)
-        dropped = [member.estimator for member, kept in zip(members, fitted) if kept is None]
+        dropped = [member.estimator for member, classifier in zip(members, fitted) if classifier is None]
         self._dropped_refuses_nan = any(_refuses_nan(estimator) for estimator in dropped)
         return self
 
@@ -343,17 +343,18 @@ class BlendClassifier(PassesRowsOn):
 
         def score(split: Split) -> NDArray[np.float64]:
             check_classes_in_training(codes, split, classes)
-            train_rows, held_out_rows, tables = rows.take(split.train), take_rows(rows.X, split.held_out), []
+            train_rows, X, tables = rows.take(split.train), take_rows(rows.X, split.held_out), []
             for j, member in enumerate(members):
                 fitted = train_rows.fit(clone(member.estimator))
                 sources[j] = _source(member.name, fitted)
-                tables.append(score_blocks(fitted, held_out_rows, sources[j], len(split.held_out)))
+                tables.append(score_blocks(fitted, X, sources[j], len(split.held_out)))
             return np.stack(tables, axis=1)
 
-        at, scores = score_held_out(splits, (len(members), len(classes)), rng, score)
+        held_out_rows, scores = score_held_out(splits, (len(members), len(classes)), rng, score)
         weight = rows.params.get("sample_weight")
-        weights = None if weight is None else weight[at]
-        return at, [HeldOut(scores[:, j], codes[at], source, weights) for j, source in enumerate(sources)]
+        weights = None if weight is None else weight[held_out_rows]
+        outputs = [HeldOut(scores[:, j], codes[held_out_rows], sources[j], weights) for j in range(len(members))]
+        return held_out_rows, outputs
 
     def _set_members(
         self, classes: NDArray, names: Sequence[str], estimators: Sequence[Any], weights: NDArray, rows: Any

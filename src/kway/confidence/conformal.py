@@ -32,7 +32,7 @@ from kway.base.class_rows import best_of_table
 from kway.base.classifier import on_own_threads
 from kway.base.wrappers import DelegatedAnswers
 from kway.confidence import splits
-from kway.confidence.splits import ROUNDING, ConfidenceWrapper
+from kway.confidence.splits import COUNT_TOLERANCE, ConfidenceWrapper
 from kway.errors import CombinationError, InputError
 from kway.labels import encode_as
 from kway.memory import check_answer
@@ -80,7 +80,7 @@ class CoverageGuarantee:
     @property
     def least_rows(self) -> int:
         """Number of held-out rows (per class if `per_class`) from which on a class can be left out of a set."""
-        return math.ceil(self.coverage / (1 - self.coverage) - ROUNDING)
+        return math.ceil(self.coverage / (1 - self.coverage) - COUNT_TOLERANCE)
 
     @property
     def vague(self) -> bool:
@@ -328,7 +328,7 @@ def conformal_quantile(scores: NDArray[np.float64], coverage: float) -> float:
     >>> conformal_quantile(np.arange(9.0), 0.9), conformal_quantile(np.arange(8.0), 0.9)
     (8.0, inf)
     """
-    rank = math.ceil((len(scores) + 1) * coverage - ROUNDING)
+    rank = math.ceil((len(scores) + 1) * coverage - COUNT_TOLERANCE)
     return float(np.partition(scores, rank - 1)[rank - 1]) if rank <= len(scores) else math.inf
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kway.confidence.known_scores import Scorer
-from kway.confidence.splits import ROUNDING, LabeledRows, hold_out
+from kway.confidence.splits import COUNT_TOLERANCE, LabeledRows, hold_out
 from kway.rows.blocks import SAMPLE_ROWS, take_rows
 
 CONFIDENCE = 0.95  # confidence level of the bound on false accepts, as usual in statistics
@@ -205,7 +205,7 @@ def reject_threshold(known: NDArray[np.float64], rate: float) -> float:
     >>> reject_threshold(np.arange(99.0), 0.01), reject_threshold(np.arange(98.0), 0.01)
     (0.0, -inf)
     """
-    rank = math.floor((len(known) + 1) * rate + ROUNDING)
+    rank = math.floor((len(known) + 1) * rate + COUNT_TOLERANCE)
     return float(np.partition(known, rank - 1)[rank - 1]) if rank >= 1 else -math.inf
 
 

@@ -22,7 +22,7 @@ from kway.base.wrappers import DelegatedAnswers, add_prefix, remove_prefix
 from kway.confidence import impostors, splits
 from kway.confidence.impostors import FalseAccepts, ImpostorStudy, ImpostorTrial, reject_threshold
 from kway.confidence.known_scores import Scorer, check_score, make_scorers, supported_scores
-from kway.confidence.splits import ROUNDING, ConfidenceWrapper, LabeledRows, Split
+from kway.confidence.splits import COUNT_TOLERANCE, ConfidenceWrapper, LabeledRows, Split
 from kway.errors import InputError
 from kway.labels import Labels
 from kway.parameters import between, check_parameters, whole
@@ -61,7 +61,7 @@ class OpenSetGuarantee:
     @property
     def least_rows(self) -> int:
         """Number of held-out rows from which on a row can be rejected at this rate."""
-        return math.ceil(1 / self.false_rejects - 1 - ROUNDING)
+        return math.ceil(1 / self.false_rejects - 1 - COUNT_TOLERANCE)
 
     def __str__(self) -> str:
         text = (

@@ -1,9 +1,10 @@
-"""Calibration splits, and the base of the three wrappers.
+"""Calibration splits, and `ConfidenceWrapper`, the base of the classifiers that hold out rows of their own.
 
 Every guarantee is computed on rows that the estimator was not trained on. `cv` defines these rows:
 
     cv = 0.2        a share: this part of the rows, drawn at random, is held out
-    cv = 5          folds: each row is held out once, and scored by an estimator trained on the other folds
+    cv = 5          folds: each row is held out once, and scored by an estimator trained on the other folds; the only
+                    row of a class is never held out
     cv = splitter   a splitter of scikit-learn, or pairs (train, calibration) of row numbers
     cv = "prefit"   the estimator was fitted before, on other rows; all given rows are held out
 
@@ -29,7 +30,8 @@ from kway.parameters import between, checked_rng, whole
 from kway.rows.blocks import count_rows, split_rows, take_rows
 from kway.rows.gpu.device import on_host
 
-ROUNDING = float(np.sqrt(np.finfo(np.float64).eps))  # tolerance when a count times a rate should be a whole number
+# A count times a rate that differs from a whole number by less than this is taken as that number.
+COUNT_TOLERANCE = float(np.sqrt(np.finfo(np.float64).eps))
 
 
 class Split(NamedTuple):

@@ -26,52 +26,52 @@ def count(codes, weights, rank, classes, totals, true_codes, winners, true_share
     the true class among the first j + 1 voters, so one pass gives the vote for every number of neighbors.
     """
     n_queries, n_voters = codes.shape
-    order = np.empty(n_voters, np.int64)  # which of two tied classes wins: the one with the lower number
+    tie_rank = np.empty(n_voters, np.int64)  # which of two tied classes wins: the one with the lower number
     for i in range(n_queries):
-        names, sums = classes[i], totals[i]
-        names[:], sums[:] = -1, 0.0
+        candidates, sums = classes[i], totals[i]
+        candidates[:], sums[:] = -1, 0.0
         n_classes, voters, total = 0, 0, 0.0
         for j in range(n_voters):
             if codes[i, j] >= 0:
                 if total == 0.0 and weights[i, j] > 0.0:  # the equal votes of voters without weight no longer count
                     sums[:n_classes] = 0.0
                     for place in range(1, n_classes):
-                        move_up(names, sums, order, place)
+                        move_up(candidates, sums, tie_rank, place)
                 total += weights[i, j]
                 voters += 1
-                place = find(names, n_classes, codes[i, j])
+                place = find(candidates, n_classes, codes[i, j])
                 if place == n_classes:
-                    names[n_classes] = codes[i, j]
-                    order[n_classes] = rank[codes[i, j]] if len(rank) > 0 else j
+                    candidates[n_classes] = codes[i, j]
+                    tie_rank[n_classes] = rank[codes[i, j]] if len(rank) > 0 else j
                     n_classes += 1
                 sums[place] += weights[i, j] if total > 0.0 else 1.0
-                move_up(names, sums, order, place)
+                move_up(candidates, sums, tie_rank, place)
             if len(true_codes) > 0:
-                place = find(names, n_classes, true_codes[i])
-                winners[i, j] = names[0]
+                place = find(candidates, n_classes, true_codes[i])
+                winners[i, j] = candidates[0]
                 true_shares[i, j] = sums[place] / (total if total > 0.0 else voters) if place < n_classes else 0.0
 
 
 @strict_kernel
-def find(names, n_classes, code):
-    """Return the place of a class among the first n_classes names; n_classes if it is not among them."""
+def find(candidates, n_classes, code):
+    """Return the place of a class among the first n_classes candidates, or n_classes if it is not among them."""
     place = 0
-    while place < n_classes and names[place] != code:
+    while place < n_classes and candidates[place] != code:
         place += 1
     return place
 
 
 @strict_kernel
-def move_up(names, sums, order, place):
+def move_up(candidates, sums, tie_rank, place):
     """Move the class at `place` before the classes that it beats."""
     while place > 0:
         above = place - 1
         gap, slack = sums[place] - sums[above], SUM_ROUNDING * max(sums[place], sums[above])
-        if not (gap > slack or (abs(gap) <= slack and order[place] < order[above])):
+        if not (gap > slack or (abs(gap) <= slack and tie_rank[place] < tie_rank[above])):
             break
-        names[place], names[above] = names[above], names[place]
+        candidates[place], candidates[above] = candidates[above], candidates[place]
         sums[place], sums[above] = sums[above], sums[place]
-        order[place], order[above] = order[above], order[place]
+        tie_rank[place], tie_rank[above] = tie_rank[above], tie_rank[place]
         place = above
 
 

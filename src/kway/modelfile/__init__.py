@@ -120,15 +120,15 @@ def save(estimator: Any, path: str | Path, notes: Mapping[str, Any] | None = Non
     refuse_foreign(python_output(model_path(path), "model", is_model), force)
     manifest, arrays = pack(estimator)
     tensors, kinds = pack_arrays(arrays)
-    own = {"kway_version": kway.__version__, "notes": encode_value(dict(notes or {}), "notes"), "kinds": kinds}
-    container.write(path, manifest | own, tensors)
+    entries = {"kway_version": kway.__version__, "notes": encode_value(dict(notes or {}), "notes"), "kinds": kinds}
+    container.write(path, manifest | entries, tensors)
 
 
 def save_index(facts: dict[str, Any], arrays: dict[str, NDArray], path: str | Path, force: bool) -> None:
     """Write the parts of an index to a file of its own."""
     refuse_foreign(python_output(model_path(path), "model", is_model), force)
-    own = {"class": _INDEX, "params": {}, "facts": encode_value(facts, "facts"), "n_features": facts["n_features"]}
-    container.write(path, {**own, "kway_version": kway.__version__, "notes": {}, "kinds": {}}, arrays)
+    entries = {"class": _INDEX, "params": {}, "facts": encode_value(facts, "facts"), "n_features": facts["n_features"]}
+    container.write(path, {**entries, "kway_version": kway.__version__, "notes": {}, "kinds": {}}, arrays)
 
 
 def load(path: str | Path, *, verify: bool = False, mmap: bool = True, embed: AllowedModels = None) -> Any:
@@ -237,21 +237,21 @@ def pack(estimator: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
 
 def unpack(manifest: Mapping[str, Any], arrays: Mapping[str, NDArray]) -> Any:
     """Reverse `pack`; raise ModelFileError for content that does not match the schema of the class."""
-    name, own = str(manifest.get("class")), dict(arrays)
+    name, remaining = str(manifest.get("class")), dict(arrays)
     estimator = decode_params(name, _dict(manifest, "params"))
     facts, n_features = decode_value(_dict(manifest, "facts")), manifest.get("n_features")
-    if _LABELS not in own:
+    if _LABELS not in remaining:
         raise ModelFileError(f"the model file has no labels ({_LABELS}); it was not written by kway")
-    classes, names = own.pop(_LABELS), own.pop(_FEATURES, None)
+    classes, names = remaining.pop(_LABELS), remaining.pop(_FEATURES, None)
     schemas.check_common(name, classes, names, n_features)
-    schemas.check(name, estimator, facts, own, classes, n_features)
+    schemas.check(name, estimator, facts, remaining, classes, n_features)
     estimator.classes_ = classes
     if n_features is not None:
         estimator.n_features_in_ = n_features
     if names is not None:
         estimator.feature_names_in_ = names
     try:
-        estimator._restore(facts, own)
+        estimator._restore(facts, remaining)
     except ModelFileError:
         raise
     except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
@@ -345,7 +345,7 @@ def _forbidden(name: str, path: str | Path) -> ModelFileError:
 
 
 def _estimators_in(value: Any) -> Iterator[Any]:
-    """Yield all estimators in a value, at any depth and under any attribute, so that none escapes the check."""
+    """Yield the estimators at any depth of mappings, lists, tuples and attributes of estimators."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list | tuple):

@@ -103,17 +103,17 @@ class Votes(NamedTuple):
 
 def votes_of_every_k(neighbors: Neighbors, codes: NDArray[np.int64], electors: Electors, vote: str) -> Votes:
     """Count a vote for every k among the nearest rows (q, k_max) of queries with class codes (q,)."""
-    voters, weights = electors.voters.weigh(neighbors, vote)
-    winners, true_shares = np.empty(voters.shape, np.int64), np.empty(voters.shape)
+    voter_codes, weights = electors.voters.weigh(neighbors, vote)
+    winners, true_shares = np.empty(voter_codes.shape, np.int64), np.empty(voter_codes.shape)
 
     def work(part: slice) -> None:
         classes, totals = np.empty_like(winners[part]), np.empty_like(true_shares[part])
         count(
-            voters[part], weights[part], electors.rank(), classes, totals, codes[part], winners[part],
+            voter_codes[part], weights[part], electors.rank(), classes, totals, codes[part], winners[part],
             true_shares[part],
         )  # fmt: skip
 
-    pmap(work, shares(len(voters)))
+    pmap(work, shares(len(voter_codes)))
     return Votes(winners, log_losses(true_shares))
 
 
@@ -135,7 +135,8 @@ class OutsideSearch:
         rows = np.arange(n) if rows is None else rows
         ids, distances = np.empty((len(rows), k), np.int64), np.empty((len(rows), k))
         share = self._largest_fold / n
-        # about `share` of the neighbors are in the same fold; three standard deviations more, so that few are too few
+        # about `share` of the neighbors are in the same fold, plus three standard deviations, so that few searches must
+        # be repeated
         first_search = min(n, int((k + 3 * np.sqrt(k * share)) / (1 - share)) + 2)
         for block in spans(len(rows), rows_per_block(64 * first_search)):
             remaining, n_search = np.arange(block.start, block.stop), first_search

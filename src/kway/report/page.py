@@ -89,7 +89,7 @@ def template_values(result: JobResult, pictures: list[PagePicture], command: str
     """Return the values that the template of a job needs besides the attributes of `result`."""
     scores, measure = result.evaluation.scores, result.comparison.measure
     hardest = sorted(scores.classes, key=lambda c: c["f1"])
-    leaderboard, *others = pictures
+    leaderboard, *others = pictures  # the first picture is always the leaderboard (`draw_pictures`)
     return {
         "result": result,
         "leaks": [str(leak) for leak in result.leaks if leak.warns],

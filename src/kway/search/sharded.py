@@ -1,7 +1,9 @@
 """Sharded: rows split into consecutive parts with one index each, whose results are merged.
 
-    Sharded(Flat(), shards=8)                       eight flat indexes in this process
-    with kway.cluster(): the same, `.build(rows)`   eight actors on the cluster's nodes, `replicas` of each
+    Sharded(Flat(), shards=8)       eight flat indexes in this process
+
+The same recipe, built inside `with kway.cluster():`, makes eight actors on the cluster's nodes. With `replicas`,
+several actors have the same shard.
 
 Shard s contains the rows from position e_s on. Each shard returns its k nearest rows as (distance in float64, e_s +
 position). The first k of all by (distance, position) are the result. If the inner index is exact, the result is that of
@@ -190,7 +192,7 @@ class ShardedIndex(RowsIndex):
         self._rebuild()
 
     def _rebuild(self) -> None:
-        """Build the shards, in parallel on a cluster; old actors end with the last search that uses them."""
+        """Build the shards, in parallel on a cluster. The old actors stop after the searches that still use them."""
         recipe, n = self.recipe, self._rows.shape[0]
         shards = min(recipe.shards, n)
         self._edges = [n * s // shards for s in range(shards)] + [n]

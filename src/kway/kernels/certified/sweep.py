@@ -10,9 +10,9 @@ same. The *codes* of a row are its coarse sketch, rounded to bytes. The *fine sk
 the scan of codes are measured. A *list* has the k nearest rows so far of a query, ordered by (distance, id).
 
 Euclidean and Manhattan distance share this code. `bias` is an array for Euclidean codes and None for Manhattan codes;
-it is an argument of its own, because numba removes the branches of the other distance only for arguments. Rows are in
-the order of their cells. Chunks of blocks are scanned nearest first, and the thresholds are updated before each chunk,
-so for most chunks the k-th distance is nearly final.
+it is not a field of `SweptRows`, because numba drops a branch on `bias is None` only if `bias` is an argument of the
+function. Rows are in the order of their cells. Chunks of blocks are scanned nearest first, and the thresholds are
+updated before each chunk, so for most chunks the k-th distance is nearly final.
 
 For a query, let t be its k-th distance so far, in units of the frame, and |.| the norm of the distance. A row can be a
 neighbor only if both bounds allow it:
@@ -102,7 +102,10 @@ def measure_rows(rows, queries, i, candidates, n, euclidean, distances, ids):
 
 @kernel
 def nearest_cells(products, norms, cells):
-    """Find cells (q, p) int32, those of smallest |c|^2 - 2 q.c; products (q, c) are q.c, norms (c,) are |c|^2."""
+    """Write the p nearest cells of each query to cells (q, p) int32; p is at most the number of cells.
+
+    They have the smallest |c|^2 - 2 q.c; products (q, c) are q.c, norms (c,) are |c|^2.
+    """
     values = np.full((1, cells.shape[1]), np.float32(BIG))
     cells[:] = 0
     for i in range(products.shape[0]):

@@ -1,6 +1,7 @@
 """Scan of landmark cells (IVF) whose rows are codes of the difference from their landmark (bits.py).
 
-    t = R (q - m)      halved: the query minus the landmark m of the cell, rotated like the rows r = R (x - m)
+    t = R (q - m)      if keys include ||r||^2 / 2 (`Estimator.halved`): the query minus the landmark m of the cell,
+                       rotated like the rows r = R (x - m)
     t = R q            for the distance dot, because q.x = q.m + q.(x - m)
     key                half_r - f_r <t, y_r>, or -f_r <t, y_r>, as in bit_scan.py
     distance           sqrt(||t||^2 + 2 key)  |  ||t||^2 / 2 + key  (cosine of unit rows)  |  key - q.m  (dot)
@@ -42,11 +43,11 @@ class CodedCells(NamedTuple):
 
 
 class CellPairs(NamedTuple):
-    """The queries pairs[starts[g]:starts[g + 1]] search cells[g]."""
+    """The queries query_ids[starts[g]:starts[g + 1]] search cells[g]."""
 
     starts: Any  # (g + 1,)
     cells: Any  # (g,)
-    pairs: Any
+    query_ids: Any  # (p,) one entry per pair of a query and a cell
     rotated: Any  # (q, D)
     exact: Any  # (q, d) float64
 
@@ -58,7 +59,7 @@ class CellBatch(NamedTuple):
     rotated: Any  # (b, D) t
     totals: Any  # (b,) sums of t
     norms: Any  # (b,) of t
-    base: Any  # (b,)
+    base: Any  # (b,) ||t||^2 if distances are square roots, else the distance of a key of 0
     tables: Any  # SumTables
 
 
@@ -93,13 +94,13 @@ def _out_of_reach(estimator, worst, base, norm, lengths):
 
 
 @kernel
-def _fill_batch(estimator, cells, cell, queries, pairs, worst, batch):
-    """Fill the batch with the queries pairs (m,) for which a row of the cell may be nearer than worst (q,).
+def _fill_batch(estimator, cells, cell, queries, query_ids, worst, batch):
+    """Fill the batch with those queries of query_ids (m,) for which a row of the cell may be nearer than worst (q,).
 
     Returns the number of these queries.
     """
     count, tables = 0, batch.tables
-    for i in pairs:
+    for i in query_ids:
         local = batch.rotated[count]
         total, norm, base = _subtract_landmark(estimator, queries.rotated[i], cells.landmarks[cell], local)
         if _out_of_reach(estimator, worst[i], base, norm, cells.lengths[cell]):
@@ -151,8 +152,8 @@ def search_bit_cells(estimator, coded, cells, queries, part, n_parts, fast, dist
         if start == stop:
             continue
         for p in range(queries.starts[g], queries.starts[g + 1], QUERY_BATCH):
-            pairs = queries.pairs[p : min(p + QUERY_BATCH, queries.starts[g + 1])]
-            count = _fill_batch(estimator, cells, cell, queries, pairs, distances[:, 0], batch)
+            query_ids = queries.query_ids[p : min(p + QUERY_BATCH, queries.starts[g + 1])]
+            count = _fill_batch(estimator, cells, cell, queries, query_ids, distances[:, 0], batch)
             if count:
                 _scan_batch(
                     estimator, coded, queries, batch, count, start, stop, cells.lengths[cell, 1], buffers, fast,

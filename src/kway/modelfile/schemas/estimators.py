@@ -2,7 +2,8 @@
 
 PARAMS          checks of parameters by name, for all classes. Parameters that only `fit` uses, and those that the
                 class itself checks (`_check_parameters`), are not in it.
-LINEAR          W (R, d) and b (R,). R is 1 for two classes or `targets="number"`, otherwise K.
+LINEAR          W (R, d) and b (R,). R is 1 for two classes or `targets="number"`, otherwise K. s* is the
+                number of support rows; a size with a star may be 0.
 KERNEL_SOFTMAX  W (R, r) and b (R,) on r columns, which m landmarks make from rows of d columns.
 NEIGHBORS       n training rows with class codes (n,) < K, and an index of the m rows that vote.
 CENTROID        one mean per class (K, d), and an index if the classifier has one.
@@ -90,7 +91,7 @@ PARAMS: dict[str, Check] = {
 }
 
 
-def _arrays(stored: StoredObject) -> dict[str, Array]:
+def _linear_arrays(stored: StoredObject) -> dict[str, Array]:
     """Declare the arrays; `support` and `margin` exist together (hinge loss) or not at all."""
     arrays = {"coef": Array(FLOAT_TYPES, ("R", "d")), "intercept": Array(FLOAT_TYPES, ("R",))}
     if "support" in stored.arrays or "margin" in stored.arrays:
@@ -101,7 +102,7 @@ def _arrays(stored: StoredObject) -> dict[str, Array]:
     return arrays
 
 
-def _sizes(stored: StoredObject) -> dict[str, int]:
+def _linear_sizes(stored: StoredObject) -> dict[str, int]:
     n_classes = stored.sizes["K"]
     return {"R": 1 if n_classes == 2 or stored.params.get("targets") == "number" else n_classes}
 
@@ -117,8 +118,8 @@ LINEAR = Schema(
         "solver": text(),
         "history": list_of(number(allow_nan=True)),
     },
-    arrays=_arrays,
-    sizes=_sizes,
+    arrays=_linear_arrays,
+    sizes=_linear_sizes,
     rules=(_two_classes, same_dtype("coef", "intercept")),
 )
 
@@ -130,7 +131,7 @@ KERNEL_SOFTMAX = Schema(
         "coef": Array(FLOAT_TYPES, ("R", "r")),
         "intercept": Array(FLOAT_TYPES, ("R",)),
     },
-    sizes=_sizes,
+    sizes=_linear_sizes,
     rules=LINEAR.rules,
 )
 

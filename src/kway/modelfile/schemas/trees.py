@@ -1,7 +1,8 @@
 """Schema of TreesClassifier.
 
 Sizes: m nodes of all trees, e entries of all leaves (a leaf adds its entries to the scores), R scores per row, d
-columns, of which c have categories, and b sets of categories, each a bit mask of WORDS 32-bit words.
+columns, of which c* have categories, and b* sets of categories, each a bit mask of WORDS 32-bit words. A size with a
+star may be 0. The arrays are described in kernels/trees.py.
 
 The nodes of a tree are stored in preorder. The right children are not stored: they follow from which nodes are leaves,
 and `_restore` refuses nodes that are not complete trees. So a path cannot leave its tree or run in a circle.

@@ -1,4 +1,4 @@
-"""Sketches: a n_axes numbers per row whose distances are lower bounds of the distances of rows.
+"""Sketches: a few numbers per row whose distances are lower bounds of the distances of rows.
 
 Frame: z = clip((x - center) * unit, +-limit), float32, |z_i| <= 1. Centering keeps the digits if rows have a large
 offset. The unit is a power of two, so scaling is exact, and no square overflows. Projection on a box never increases a
@@ -290,7 +290,7 @@ class EuclideanSpace:
         return SketchCodes(frozen(packed), limits, step, float(errors.max()), margin, variant, frozen(bias))
 
     def encode_queries(self, codes: SketchCodes, coarse: NDArray[np.float32], members: NDArray[np.int32]) -> QueryCodes:
-        """Encode queries coarse[members], padded to is_complete tiles."""
+        """Encode queries coarse[members], padded to whole tiles."""
         m = len(members)
         query_codes = np.zeros((-(-m // QUERIES) * QUERIES, 4 * codes.packed.shape[1]), np.int8)
         halves, errors = np.empty(m), np.empty(m)
@@ -323,7 +323,13 @@ def _byte_step(frame: Frame, sample: NDArray) -> float:
 
 
 def _step(sample: NDArray[np.float32], limits: CodeLimits) -> float:
-    """Return one step for all coordinates, such that nearly all rows of the sample (s, w) are within the limits."""
+    """Return one step for all coordinates, such that nearly all rows of the sample (s, w) are within the limits.
+
+    The largest value of the sample gets the largest code, but outliers do not coarsen the codes of the other rows: the
+    99% quantile of the rows' largest values gets at least the code 64. The PAIRS variant adds the products of columns
+    0, 1, 4, 5, ... and those of columns 2, 3, 6, 7, ... in 16 bits each. The norm of each of these halves is therefore
+    limited too (`CodeLimits`), which can require a larger step.
+    """
     peaks = np.abs(sample).max(axis=1)
     typical = float(np.quantile(peaks, 0.99)) * limits.max_code / 64
     step = min(float(peaks.max()), typical or np.inf) / limits.max_code
@@ -427,7 +433,7 @@ class ManhattanSpace:
         return SketchCodes(frozen(packed_words(codes, np.int64)), low, step, float(errors.max()), margin, variant)
 
     def encode_queries(self, codes: SketchCodes, coarse: NDArray[np.float32], members: NDArray[np.int32]) -> QueryCodes:
-        """Encode queries coarse[members], padded to is_complete tiles."""
+        """Encode queries coarse[members], padded to whole tiles."""
         m = len(members)
         query_codes = np.zeros((-(-m // L1_QUERIES) * L1_QUERIES, 8 * codes.packed.shape[1]), np.uint8)
         errors = np.empty(m)

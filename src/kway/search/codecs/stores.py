@@ -143,7 +143,7 @@ class Store(ABC):
     name: ClassVar[str]
     rerank: bool  # whether full rows are stored next to the codes
     exact: ClassVar[bool] = True  # whether results are those of brute force over the rows as they are stored
-    settles_ties: ClassVar[bool] = True  # whether a search asks for one more than k rows, to detect ties
+    settles_ties: ClassVar[bool] = True  # whether a search requests k + 1 rows, so that a tie at position k is visible
     learns_long: ClassVar[bool] = False  # whether landmarks are placed by the long projection (search/cells.py)
 
     @property
@@ -462,25 +462,25 @@ class GpuStoredRows(StoredRows):
         return None if self.tensor_rows is None else frozen(np.asarray(self.tensor_rows))
 
     @property
-    def _stored(self) -> Any:
-        """The most precise rows, on the GPU."""
+    def _best_on_gpu(self) -> Any:
+        """The most precise rows, on the GPU; `best` copies them to the host."""
         return self.codes if self.tensor_rows is None else self.tensor_rows
 
     @property
-    def read(self) -> bool:
+    def copied_to_host(self) -> bool:
         """Whether full rows have been copied to the CPU."""
         return vars(self).get("full") is not None
 
     @property
     def shape(self) -> tuple[int, int]:
         """(n, d)."""
-        n, d = self._stored.shape
+        n, d = self._best_on_gpu.shape
         return n, d
 
     @property
     def nbytes(self) -> int:
         """Bytes in the memory of the CPU."""
-        return int((self.full.nbytes if self.read else 0) + (0 if self.codes is None else self.codes.nbytes))
+        return int((self.full.nbytes if self.copied_to_host else 0) + (0 if self.codes is None else self.codes.nbytes))
 
     @property
     def sparse(self) -> bool:
@@ -494,11 +494,11 @@ class GpuStoredRows(StoredRows):
 
     def on_device(self, device: Device) -> Any:
         """Return the rows, which are on the GPU already."""
-        return self._stored.on_device(device) if self.tensor_rows is None else self.tensor_rows.tensor
+        return self._best_on_gpu.on_device(device) if self.tensor_rows is None else self.tensor_rows.tensor
 
     def device_bytes(self) -> int:
         """Return the bytes of the operands of its products; the rows are on the GPU already."""
-        return int(self._stored.nbytes)
+        return int(self._best_on_gpu.nbytes)
 
     def full_on_device(self, device: Device, spare: int) -> Any:
         """Return the full rows, which are on the GPU already, or None."""
@@ -506,6 +506,6 @@ class GpuStoredRows(StoredRows):
 
     def select_rows(self, ids: NDArray[np.int64]) -> SelectedRows:
         """Return the rows at ids (q, k); only these are copied."""
-        if self.tensor_rows is None or self.read:
+        if self.tensor_rows is None or self.copied_to_host:
             return super().select_rows(ids)
         return SelectedRows.select(self.tensor_rows, ids)

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as kinds
+import pyarrow.types as pa_types
 from numpy.typing import NDArray
 
 from kway.errors import InputError
@@ -54,7 +54,10 @@ class ColumnKind:
 
 
 def rare_below(n: int) -> int:
-    """Return the number of rows below which a level of n rows is rare: 1%, but from 2 to 10 rows, or 0.1% if more."""
+    """Return the smallest number of rows of a level that is not rare in a column of n rows.
+
+    It is 1% of n, but at least 2 and at most 10, or 0.1% of n if that is more.
+    """
     return max(2, min(10, -(-n // 100)), -(-n // 1000))
 
 
@@ -236,9 +239,9 @@ def as_parts(column: Any, name: str) -> dict[str, NDArray[np.float64]]:
         got = f"has {odd_date(as_words(moments))!r:.60} and others" if is_text(moments.type) else f"is {moments.type}"
         raise InputError(f"column {name!r} must contain dates, but {got}; write dates as {DATE_EXAMPLES}")
     functions: dict[str, Any] = {}
-    if not kinds.is_time(moments.type):
+    if not pa_types.is_time(moments.type):
         functions = {"year": pc.year, "month": pc.month, "day": pc.day, "weekday": pc.day_of_week}
-    if not kinds.is_date(moments.type):
+    if not pa_types.is_date(moments.type):
         functions["hour"] = pc.hour
     parts = {part: function(moments).cast("float64") for part, function in functions.items()}
     return {part: np.array(values.to_numpy(zero_copy_only=False)) for part, values in parts.items()}

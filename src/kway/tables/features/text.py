@@ -4,8 +4,8 @@
 
 scikit-learn counts the terms. Rare words help to separate classes, so every term that occurs in two training texts is
 kept. Columns are sparse and may be millions. On 10,000 questions with 77 intents a linear SVM gets 89.4% with words
-alone and 91.2% with both families. Long texts have many pieces, which add little to their words. They are left out
-above MAX_PIECES.
+alone and 91.2% with both families. Long texts have many pieces, which add little to their words. If all training texts
+together have more than MAX_PIECES pieces, only words are used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kway.memory import BLOCK_BYTES
 from kway.tables.features.columns import ColumnPart, as_words
 from kway.tables.sources.values import FEW_ROWS
 
-MAX_PIECES = BLOCK_BYTES  # pieces of all training texts, four per character; with more, only words are used
+MAX_PIECES = BLOCK_BYTES  # pieces of all training texts, estimated as four per character
 MAX_TERMS = BLOCK_BYTES // 32  # terms of a family; of more, the most frequent are kept. A term takes about 32 bytes
 
 
