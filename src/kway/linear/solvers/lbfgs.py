@@ -42,6 +42,7 @@ MEMORY = LBFGS_PAIRS  # pairs that L-BFGS stores
 # objective. A more exact optimum of the sample is no better start for all rows (decided by row T4).
 SAMPLE_ITERATIONS = 30
 SAMPLE_TOL = 6e-3
+EXACT_SHARE = 1e-2  # share of tol at which exact Newton steps end, so that equal problems get equal solutions
 
 
 @dataclass
@@ -187,7 +188,7 @@ class Descent:
                 return self._end(point, SEPARABLE)
             if self.has_gap:
                 point = self._with_gap(iteration, point)
-                if self.excess <= self._allowed_excess(point) * (1e-2 if self.schedule.exact else 1.0):
+                if self.excess <= self._allowed_excess(point) * (EXACT_SHARE if self.schedule.exact else 1.0):
                     return self._end(point)
             step = self._step(iteration, point)
             if step.excess <= self._allowed_excess(point) and not self.schedule.exact:
@@ -203,7 +204,7 @@ class Descent:
                 self.next_proof = iteration + 1 + iteration // 4
             point = new
             if self.control.should_stop(iteration, point.value, point.theta):
-                self.excess = 0.0
+                self.excess = 0.0  # the caller asked to stop, which counts as converged: the fit does not warn
                 return self._end(point)
             if done:
                 break
@@ -221,12 +222,12 @@ class Descent:
     def _is_done(self, step: NewtonStep, old: Point, new: Point) -> bool:
         """Return whether the new point is within tol of the optimum; update the excess.
 
-        After a bound was computed, the excess is the bound minus the gain of the step. Exact Newton steps continue
-        until the bound before the step is a hundredth of tol. They converge quadratically, so that equal problems get
-        equal solutions. Without a bound, the gain of the last third of the iterations is the estimate.
+        After a bound was computed, the excess is the bound minus the gain of the step. Exact Newton steps, which
+        converge quadratically, continue until the bound before the step is a hundredth of tol. Without a bound, the
+        gain of the last third of the iterations is the estimate.
         """
         if self.proved and self.schedule.exact:
-            return step.excess <= 1e-2 * self._allowed_excess(old)
+            return step.excess <= EXACT_SHARE * self._allowed_excess(old)
         if self.proved:
             self.excess = max(0.0, step.excess - (old.value - new.value))
             return self.excess <= self._allowed_excess(new)

@@ -117,8 +117,8 @@ class NewtonStep(NamedTuple):
 def newton_step(objective: Objective, theta: NDArray, gradient: NDArray) -> NewtonStep:
     """Return the Newton step of a small problem by its dense Hessian; gradient has shape (R, d + 1)."""
     hessian = DenseHessian.at(objective, theta)
-    D, direction = hessian.Z.shape[1], np.zeros_like(gradient)
-    direction[:, :D] = hessian.solve(gradient[:, :D].astype(np.float64))
+    n_columns, direction = hessian.Z.shape[1], np.zeros_like(gradient)
+    direction[:, :n_columns] = hessian.solve(gradient[:, :n_columns].astype(np.float64))
     slope = max(0.0, _dot(gradient, direction))
     return NewtonStep(direction, slope, slope * largest_fall(objective, theta, direction))
 

@@ -55,11 +55,16 @@ class Int8Queries:
     """Queries as int8 digits; int8_kernels.py describes the arrays."""
 
     digits: Tensor  # (2, p, w) int8: first and second digits
-    constants: Tensor  # (5, p) float32
+    constants: Tensor  # (5, p) float32; the first row are the thresholds
     norms: Tensor  # (q,) float64
     steps: Tensor  # (q,) float64
     counts: Tensor  # (p,) int32: zeros
     flags: Tensor  # (q,) uint8: UNSAFE or 0
+
+    @property
+    def thresholds(self) -> Tensor:
+        """Thresholds (p,) of the scores, in units of the steps."""
+        return self.constants[0]
 
 
 @dataclass(frozen=True)
@@ -72,8 +77,8 @@ class Int8Tiles:
     rotation: Tensor  # (d, w) float64, orthonormal rows
     order: Tensor  # (nt * 128,) int32: the row at each place, -1 for padding
     values: Tensor  # (nt, 128, w) int8
-    upper: Tensor  # (nt, 4) float32
-    lower: Tensor  # (nt, 4) float32
+    upper: Tensor  # (nt, 4) float32: 1 / s, o / s, |e_x| / s and |s x^| / s
+    lower: Tensor  # (nt, 4) float32: s, o, |e_x| and |s x^|
     finest: float  # the smallest step; a smaller one could overflow the integer arithmetic
 
     @staticmethod
@@ -277,7 +282,8 @@ class ExactSearch:
     def _filter(self, queries: Tensor, order: BatchOrder) -> tuple[NearestRows, NDArray[np.uint8]]:
         """Return the nearest rows of queries, and the flags (q,) of the queries.
 
-        The rows of queries whose lists overflow, and of finite queries that are not safe, are right as well.
+        The answers are also correct for queries whose lists overflow and for finite queries that are not safe, because
+        these are searched again.
         """
         torch = self.rows.device.torch
         queries = queries.detach().contiguous()
@@ -303,7 +309,7 @@ class ExactSearch:
         left = device.put(np.flatnonzero(flags & OVERFLOWED))
         if len(left):
             again = _Batch(self, queries[left], order)
-            again.int8.constants[0, : len(left)] = batch.int8.constants[0, left]  # the thresholds still hold
+            again.int8.thresholds[: len(left)] = batch.int8.thresholds[left]  # the thresholds still hold
             again.search(sample=False)
             nearest.ids[left], nearest.distances[left] = again.nearest
             left = left[device.put(again.flags() & OVERFLOWED) > 0]
