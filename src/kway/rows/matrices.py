@@ -122,9 +122,10 @@ def add_gram(A: NDArray, X: NDArray, scale: float) -> None:
 def invert(A: NDArray) -> bool:
     """Invert A in place; return False, with A destroyed, if A is not positive definite."""
     d = len(A)
-    if _call("lapack", "potrf", A.dtype, b"U", d, A, d, 0)[-1].value:
+    stride = max(d, 1)  # LAPACK prints an error for 0, also if A is empty
+    if _call("lapack", "potrf", A.dtype, b"U", d, A, stride, 0)[-1].value:
         return False
-    _call("lapack", "potri", A.dtype, b"U", d, A, d, 0)
+    _call("lapack", "potri", A.dtype, b"U", d, A, stride, 0)
     return True
 
 
