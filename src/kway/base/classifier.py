@@ -182,7 +182,6 @@ class Classifier(ClassifierMixin, BaseEstimator):
 
     # ---- predictions
 
-    @reads
     def predict(self, X: Any) -> Any:
         """Predict the label of each row.
 
@@ -196,7 +195,9 @@ class Classifier(ClassifierMixin, BaseEstimator):
         ndarray or tensor of shape (n_samples,)
             Labels; a tensor if X is a tensor and the labels are numbers.
         """
-        return self._as_given(X, self._labels(self._best(self._rows(X), 1, stated=False)))
+        now = current(self)  # as in `reads`, without its call: predictions of single rows are frequent
+        with at_most(now._threads()):
+            return now._as_given(X, now._labels(now._best(now._rows(X), 1, stated=False)))
 
     @reads
     def predict_topk(self, X: Any, k: int = 5) -> TopK:
