@@ -19,7 +19,7 @@ results are passed through queues that are written in C. The condition `_section
 about to fork, when a new section waits for that fork or the fork waits for sections.
 
 **Forks.** A forked child creates its own pool. A fork waits until no other thread is inside a section, and no new
-section begins meanwhile. Otherwise OpenBLAS, which joins its threads before a fork, would never return if another
+section begins until then. Otherwise OpenBLAS, which joins its threads before a fork, would never return if another
 thread gave them work at that moment, and the child would inherit locks that are never released. A fork waits at most
 FORK_WAIT seconds. A fit takes longer, so the fork then goes ahead. This is safe except during the few instructions in
 which the number of BLAS threads is changed. Matrix products that callers run in their own threads

@@ -153,7 +153,7 @@ def rows_and_labels(
 ) -> tuple[Rows, Labels]:
     """Return validated rows and labels; `soft` allows targets (n, K), `squared` refuses values whose squares overflow.
 
-    `gaps` allows NaN in X. With a `device` a tensor X is moved there.
+    `gaps` allows NaN in X. If `device` is given, a tensor X is moved to it.
     """
     check_given(y, type(estimator).__name__)
     within = squared and _ready(X) and _within_squares(X)
