@@ -151,9 +151,8 @@ class _ByProducts:
         self.found = module.ListedCodes(
             ((own * module._sign(queries)[:, None]).sum(2) / 2 + 256).int(), (own * queries[:, None]).sum(2)
         )
-        self.shift = torch.zeros(self.q, dtype=torch.int32, device=queries.device)
-        self.thresholds = self.found.agree.amin(1)  # exceeded by all that are sure to be there
-        self.counts = torch.full_like(self.shift, keep)
+        self.least_agreement = self.found.agree.amin(1) + 1  # some codes with one bit less may be missing
+        self.counts = torch.full_like(self.least_agreement, keep)
 
     def fill(self):
         pass

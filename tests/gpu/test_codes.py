@@ -1,5 +1,7 @@
 """Codes on a device: the best by Hamming are those of brute force, ties to the lower position, full lists too."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -62,6 +64,18 @@ def test_lists_on_a_gpu_keep_the_same(device, q, monkeypatch):
     found = codes.nearest(device.put(queries), 2)
     at = np.where(np.arange(module.CODE_LIST_SIZE) < device.fetch(lists.counts)[:, None], products, -np.inf)
     np.testing.assert_allclose(-device.fetch(found.distances)[:, 0], at.max(1), rtol=1e-4)
+
+
+@pytest.mark.parametrize("n", [64, 2**15, 2**23, 2**30, 1_000_000_000, 1_400_000_000, 2**31 - 64])
+def test_the_last_pass_lists_the_same_share_of_its_codes_at_any_number(n):
+    ends = module.pass_ends(n)
+    assert ends[-1] == n
+    assert ends == sorted(set(ends))
+    assert all(end % module.CODE_TILE == 0 for end in ends)
+    assert ends[0] <= module.GROWTH * module.BLOCK_CODES  # the sample sets the least agreement of the first pass
+    assert len(ends) == 1 or ends[0] >= module.BLOCK_CODES
+    for before, after in itertools.pairwise(ends):
+        assert module.GROWTH / 2 < after / before <= module.GROWTH
 
 
 def test_a_list_that_overflows_loses_nobody(device):

@@ -211,7 +211,7 @@ class BitCodes:
         keys = self._keys(answers.reach(nearest), queries.base)
         measured_all = lows.shape[1] == real.shape[1]  # rows of the lists
         beyond = measured_all | ~real.all(1) | (at.distances.double().amax(1) > keys)
-        return nearest, beyond & signs.covers(keys, queries.norms, self.half is not None, lists.most)
+        return nearest, beyond & signs.covers(keys, queries.norms, self.half is not None, lists.listed_within)
 
     def _filter(
         self, queries: CodeQueries, keep: int, answers: Answers, measure: Callable[[Tensor], Tensor]

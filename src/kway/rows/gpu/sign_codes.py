@@ -3,9 +3,11 @@
 1. Hamming   list the codes that agree with the query's signs in most bits, at least `keep` of them
 2. float     of these, take the k codes with the largest sum of q_j (+-1), in which the query is not rounded
 
-On a Hopper GPU, the binary matrix unit multiplies the codes (cuda_kernels.py). A sample gives first thresholds that
-`keep` codes reach, and each pass raises them; about a thousand of a billion codes are listed. On other devices,
-and for queries whose list overflowed (very many equal codes), signs are multiplied as numbers.
+On a Hopper GPU, the binary matrix unit multiplies the codes (cuda_kernels.py). A code is listed if it agrees with the
+query in a least number of bits, which `keep` codes of a sample reach. The codes are scanned in passes, each at most
+GROWTH times as long as all before it, and before each pass the least number is raised to what `keep` of the listed
+codes reach. So at least the GROWTH * keep nearest of all codes are listed in expectation, and a few thousand at most.
+On other devices, and for queries whose list overflowed (very many equal codes), signs are multiplied as numbers.
 
 SignFilter is the first filter of a search over such codes. A row that is as near as the k-th nearest has a cosine to
 the query of at least c, and the number of its differing bits is Binomial(512, arccos(c) / pi). If the mean of that
@@ -33,9 +35,7 @@ BITS, CODE_TILE = int(SignFormat.BITS), int(SignFormat.TILE)
 CODE_WORDS = BITS // 32  # 32-bit words of a code
 BLOCK_CODES = rows_that_fit(4 * BITS)  # codes whose signs are multiplied as numbers at a time; also the sample
 CODE_LIST_SIZE = 8192  # codes that are listed per query, at most (decided by the benchmark gpu_bits)
-GROWTH = (
-    16  # factor by which the scanned codes grow from pass to pass; about 16 `keep` codes are listed in each (gpu_bits)
-)
+GROWTH = 16  # codes scanned after a pass, divided by those before it, at most; it lists about GROWTH * keep (gpu_bits)
 MIN_KEPT = 128  # smallest number of rows that the filter of signs lists (gpu_bits)
 
 
@@ -111,8 +111,19 @@ class ListedCodes(NamedTuple):
     products: Tensor
 
 
+def pass_ends(n: int) -> list[int]:
+    """Return after how many of n codes each pass ends: n last, GROWTH times less before it, but no less than a sample.
+
+    The passes are counted from the end, so that the last one lists the same share of its codes at any n.
+    """
+    ends = [n]
+    while ends[0] > GROWTH * BLOCK_CODES:
+        ends.insert(0, -(-ends[0] // (GROWTH * CODE_TILE)) * CODE_TILE)
+    return ends
+
+
 class CodeLists:
-    """Queries, their thresholds, and the lists of codes that passed."""
+    """Queries, and per query the list of the codes that agree with it in at least `least_agreement` bits."""
 
     def __init__(self, codes: SignCodes, queries: Tensor, keep: int) -> None:
         self.codes, self.queries, self.keep = codes, queries, keep
@@ -122,8 +133,8 @@ class CodeLists:
         self.module = cuda_kernels.compiled(cuda_kernels.SOURCE, names)
         self.words = device_sign_words(queries)
         self.images = _images(device, self.words, self.n)
-        self.shift = (queries > 0).sum(1).int() - BITS // 2
-        self.thresholds = device.torch.full((len(self.images) * self.n,), 2**30, **_int32(device))
+        self.query_ones = (queries > 0).sum(1).int()
+        self.least_agreement = device.zeros(self.q, "int32")
         self.counts = device.zeros(self.q, "int32")
         self.ids = device.empty((self.q, CODE_LIST_SIZE), "int32")
 
@@ -139,33 +150,35 @@ class CodeLists:
         return nearest
 
     def fill(self) -> None:
-        """List the codes in passes, and raise the thresholds after each."""
-        self._sample()
-        n, first, last = len(self.codes.words), 0, BLOCK_CODES
-        while first < n:
-            last = min(n, GROWTH * last)
-            if first:
-                kth = self.measure().agree.topk(self.keep, 1).values[:, -1]
-                self.thresholds[: self.q] = kth - 1 + self.shift
+        """List the codes in passes, and raise the least agreement before each."""
+        first = 0
+        for last in pass_ends(len(self.codes.words)):
+            if first == 0:
+                self._sample()
+            else:
+                self.least_agreement = self.measure().agree.topk(self.keep, 1).values[:, -1]
             self._scan(first // CODE_TILE, last // CODE_TILE)
             first = last
 
     def _sample(self) -> None:
-        """Set thresholds to the keep-th of the best matches per tile of the sample: at least `keep` codes reach it."""
+        """Set the least agreement to the keep-th of the best per tile of the sample: at least `keep` codes reach it."""
         for part in spans(self.q, 256):
             scores = _sign(self.queries[part]).half() @ self.codes.sample.T
             kth = scores.view(len(scores), -1, CODE_TILE).amax(2).float().topk(self.keep, 1).values[:, -1]
-            self.thresholds[part] = ((kth + BITS) / 2).int() - 1 + self.shift[part]
+            self.least_agreement[part] = ((kth + BITS) / 2).int()  # a product of signs: agreeing less differing bits
 
     def _scan(self, first_tile: int, last_tile: int) -> None:
         name, shared = cuda_kernels.kernel_name(self.n), cuda_kernels.shared_bytes(self.n)
         blocks = self.module.blocks_per_multiprocessor(name, SignFormat.THREADS, shared)
         device = self.codes.device
+        # the kernel lists a code c if 2 popc(c & q) - popc(c) + 256 > threshold: its agreement is at least the least
+        thresholds = device.torch.full((len(self.images) * self.n,), 2**30, **_int32(device))
+        thresholds[: self.q] = self.least_agreement - 1 + self.query_ones - BITS // 2
         grid = blocks * device.torch.cuda.get_device_properties(device.name).multi_processor_count
         for i, image in enumerate(self.images):
             part = slice(i * self.n, i * self.n + self.n)
             arguments = (
-                self.codes.words, first_tile, last_tile, image, self.thresholds[part], self.counts[part],
+                self.codes.words, first_tile, last_tile, image, thresholds[part], self.counts[part],
                 self.ids[part], CODE_LIST_SIZE,
             )  # fmt: skip
             self.module.launch(name, grid, SignFormat.THREADS, shared, arguments)
@@ -257,7 +270,7 @@ class SignLists(NamedTuple):
     ids: Tensor  # (q, c)
     real: Tensor  # (q, c) bool: False for padding
     products: Tensor  # (q, c) sums of q_j times the sign of bit j
-    most: Tensor  # (q,) every row that differs in at most this number of bits is listed; -1 if the list overflowed
+    listed_within: Tensor  # (q,) every row that differs in at most so many bits is listed; -1 if the list overflowed
 
 
 @dataclass(frozen=True)
@@ -283,12 +296,14 @@ class SignFilter:
             lists.fill()
             agree, products = lists.measure()
         real = agree >= 0  # padding is not measured
-        last = lists.thresholds[: lists.q] - lists.shift + 1  # every row that agrees in this number of bits is listed
-        most = (BITS - last).where(lists.counts <= agree.shape[1], -1)
-        return SignLists(torch.where(real, lists.ids.long(), 0), real, products, most)
+        listed_within = (BITS - lists.least_agreement).where(lists.counts <= agree.shape[1], -1)
+        return SignLists(torch.where(real, lists.ids.long(), 0), real, products, listed_within)
 
-    def covers(self, keys: Tensor, norms: Tensor, squared: bool, most: Tensor) -> Tensor:
-        """Return whether (q,) no row outside the lists can have a key <= keys (q,), for queries of these norms (q,)."""
+    def covers(self, keys: Tensor, norms: Tensor, squared: bool, listed_within: Tensor) -> Tensor:
+        """Return whether (q,) no row outside the lists can have a key <= keys (q,), for queries of these norms (q,).
+
+        Rows that differ in at most `listed_within` (q,) bits are listed.
+        """
         if squared:  # l^2 / 2 - l |q| cos <= key; the smallest cosine is at l^2 = -2 key
             length = (-2.0 * keys).clamp(min=0.0).sqrt().clamp(self.shortest, self.longest)
             product, scale = 0.5 * length.square() - keys, length * norms
@@ -298,4 +313,4 @@ class SignFilter:
         cosine = (product / scale.where(scale > 0, 1.0)).where(scale > 0, -1.0).clamp(-1.0, 1.0)
         p = cosine.arccos() / pi
         allowed = BITS * p + self.z * (BITS * p * (1.0 - p)).sqrt() + 0.5
-        return keys.isfinite() & (allowed < most + 1)
+        return keys.isfinite() & (allowed < listed_within + 1)
