@@ -364,7 +364,7 @@ def _project(kept: StoredRows, projection: Projection, distance: Distance) -> Pr
     def work(part: slice) -> None:
         projection.fill(distance.place(rows[part]), out.part(part))
 
-    pmap(work, spans(len(kept), rows_per_block(4 * kept.shape[1])))
+    pmap(work, spans(len(kept), rows_per_block(4 * kept.shape[1], CACHE_BYTES)))
     return out
 
 

@@ -174,6 +174,40 @@ def kink_sums(Z, y, upper, gap, half_width, pull, hessian, buffer):
 
 
 @kernel
+def take_step(Z, y, upper, gap, half_width, step, penalty_slope, penalty_curvature, share):
+    """Change gap (n,) to its values after t times a step (D,); return t in [0, 1].
+
+    The slope of the objective at t is nearly 0: below `share` of that at 0. The slope of the penalty is
+    penalty_slope + t penalty_curvature. Secants find t (the Illinois rule).
+    """
+    margin_change = y * np.dot(Z, step)
+    t = find_step_size(gap, margin_change, upper, half_width, penalty_slope, penalty_curvature, share)
+    gap -= t * margin_change
+    return t
+
+
+@kernel
+def find_step_size(gap, margin_change, upper, half_width, penalty_slope, penalty_curvature, share):
+    """Return t in [0, 1] at which the slope is nearly 0; the gaps at t are gap - t margin_change (n,)."""
+    low, high, t = 0.0, 1.0, 1.0
+    low_slope = slope_along(gap, margin_change, upper, half_width, low) + penalty_slope
+    high_slope = slope_along(gap, margin_change, upper, half_width, high) + penalty_slope + penalty_curvature
+    limit, t_slope = share * abs(low_slope), high_slope
+    if low_slope >= 0.0:
+        return 0.0
+    while t_slope > limit or (t_slope < -limit and t < 1.0):
+        t = low - (high - low) * low_slope / (high_slope - low_slope)
+        t_slope = slope_along(gap, margin_change, upper, half_width, t) + penalty_slope + t * penalty_curvature
+        if t_slope > 0.0:
+            high, high_slope, low_slope = t, t_slope, low_slope / 2.0
+        else:
+            low, low_slope, high_slope = t, t_slope, high_slope / 2.0
+        if high - low < 1e-9:
+            break
+    return t
+
+
+@kernel
 def slope_along(gap, margin_change, upper, half_width, t):
     """Return the derivative of the sum of the rounded losses at the gaps gap - t margin_change (n,), by t."""
     total = 0.0

@@ -251,16 +251,14 @@ class Ascent:
         optima = pmap(minimize, range(o.n_scores))
         for group in self.groups:
             for j, optimum in enumerate(optima[group.classes]):
-                signed = np.where(self.codes == group.first + j, optimum.a, -optimum.a)
-                group.a[:, j] = optimum.a
-                group.W[j] = (signed @ Z)[: o.d]
-                group.s[j] = signed.sum()
-                group.bias[j] = optimum.theta[-1] if o.fit_intercept else 0.0
+                group.a[:, j], group.W[j] = optimum.a, optimum.pull[: o.d]
+                if o.fit_intercept:
+                    group.s[j], group.bias[j] = optimum.pull[-1], optimum.theta[-1]
             group.center[:] = group.bias - self._stiffness * group.s
             weights = np.array([optimum.theta[: o.d] for optimum in optima[group.classes]])
             self._keep_best(group.classes, weights, group.bias)
+            self._raise_lower_bounds(group)
         self.sweeps += max(optimum.steps for optimum in optima)
-        self.compute_gap()
         return [self._report(control, 1)]
 
     # ---------------------------------------------------------------- the duality gap
@@ -282,14 +280,18 @@ class Ascent:
     def compute_gap(self) -> None:
         """Compute the primal and the dual value of each class in float64; keep the best of each."""
         for group in self.groups:
-            signed, totals, quadratics = self._balanced(group)
-            W = self._combine(signed)  # (k, d)
-            norms = np.einsum("kj,kj->k", W, W)
-            self._keep_best(group.classes, W, group.bias)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                lowers = totals**2 / (2 * norms) if self._hard else totals - quadratics / 2 - norms / 2
-            best = self.best.lowers[group.classes]
-            np.maximum(best, np.nan_to_num(lowers, nan=0.0, posinf=0.0), out=best)
+            self._keep_best(group.classes, self._raise_lower_bounds(group), group.bias)
+
+    def _raise_lower_bounds(self, group: Group) -> Floats:
+        """Compute the dual values of a group, which are lower bounds; return the weights (k, d) of these variables."""
+        signed, totals, quadratics = self._balanced(group)
+        W = self._combine(signed)
+        norms = np.einsum("kj,kj->k", W, W)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            lowers = totals**2 / (2 * norms) if self._hard else totals - quadratics / 2 - norms / 2
+        best = self.best.lowers[group.classes]
+        np.maximum(best, np.nan_to_num(lowers, nan=0.0, posinf=0.0), out=best)
+        return W
 
     def _balanced(self, group: Group) -> tuple[Floats, Floats, Floats]:
         """Return a feasible y a (n, k), sum a (k,) and sum width a^2 / C (k,).

@@ -10,14 +10,12 @@ constraint of the bias, so that the caller can compute the duality gap from them
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kway.kernels.linear.dual import kink_sums, slope_along
+from kway.kernels.linear.dual import kink_sums, take_step
 from kway.linear.solvers.dense_hessian import solve_positive
 from kway.linear.solvers.smoothing import FIRST_WIDTH, MIN_WIDTH, WIDTH_FACTOR
 from kway.memory import CACHE_BYTES, rows_per_block
@@ -30,10 +28,11 @@ _SLOPE_SHARE = 0.1
 
 
 class RoundedOptimum(NamedTuple):
-    """Dual variables a (n,) and theta = [w b] (D,) at the minimum of the rounded problem, and the steps taken."""
+    """Dual variables a (n,), theta = [w b] and sum_i a_i y_i z_i (D,) at the minimum of the rounded problem."""
 
     a: Floats
     theta: Floats
+    pull: Floats
     steps: int
 
 
@@ -61,33 +60,8 @@ def solve_rounded(Z: Floats, y: Floats, upper: Floats, ridge: Floats, tol: float
             break
         if cost > max(gain, tol / 4 * value):
             half_width /= WIDTH_FACTOR
-        margin_change = y * (Z @ step)
-        penalty_slope, penalty_curvature = float(ridge @ (theta * step)), float(ridge @ step**2)
-        t = _find_step_size(
-            partial(_slope_at, penalty_slope, penalty_curvature, (gap, margin_change, upper, half_width))
-        )
-        theta, gap, steps = theta + t * step, gap - t * margin_change, steps + 1
-    return RoundedOptimum(upper * np.clip((gap + half_width) / (2 * half_width), 0, 1), theta, steps)
-
-
-def _slope_at(penalty_slope: float, penalty_curvature: float, losses: tuple[Any, ...], t: float) -> float:
-    """Return the derivative of F at t along a step; `losses` are the other arguments of `slope_along`."""
-    return penalty_slope + t * penalty_curvature + float(slope_along(*losses, t))
-
-
-def _find_step_size(slope: Callable[[float], float]) -> float:
-    """Return t in [0, 1] at which the slope along a step is nearly 0, by secants (the Illinois rule)."""
-    low, high, low_slope, high_slope = 0.0, 1.0, slope(0.0), slope(1.0)
-    limit, t, t_slope = _SLOPE_SHARE * abs(low_slope), 1.0, high_slope
-    if low_slope >= 0:
-        return 0.0
-    while t_slope > limit or (t_slope < -limit and t < 1):
-        t = low - (high - low) * low_slope / (high_slope - low_slope)
-        t_slope = slope(t)
-        if t_slope > 0:
-            high, high_slope, low_slope = t, t_slope, low_slope / 2
-        else:
-            low, low_slope, high_slope = t, t_slope, high_slope / 2
-        if high - low < MIN_WIDTH:
-            break
-    return t
+        slope, curvature = float(ridge @ (theta * step)), float(ridge @ step**2)  # of the penalty along the step
+        theta = theta + take_step(Z, y, upper, gap, half_width, step, slope, curvature, _SLOPE_SHARE) * step
+        steps += 1
+    a = upper * np.clip((gap + half_width) / (2 * half_width), 0, 1)
+    return RoundedOptimum(a, theta, (a * y) @ Z, steps)
