@@ -146,7 +146,8 @@ def test_the_default_budget_grows_with_the_table():
     assert default_budget(Size(700, 13, 11)) == pytest.approx(22.8)
     assert default_budget(Size(10_000, 50, 5)) == default_budget(Size(15_000, 16, 26)) == 60.0
     assert default_budget(Size(20_000, 50, 5)) == default_budget(Size(10_000, 100, 5)) == 120.0
-    assert default_budget(Size(10_000, 3000, 5)) == default_budget(Size(10_000, 128, 5))  # images and embeddings
+    assert default_budget(Size(10_000, 3000, 5)) == default_budget(Size(10_000, 128, 5))  # images
+    assert default_budget(Size(20_000, 3000, 5), embeddings=True) == 120.0
     assert default_budget(Size(10_000, 40_000, 5, density=1e-3)) == pytest.approx(48.0 * 10 / 8)
 
 

@@ -84,8 +84,16 @@ def test_a_loser_leaves_when_it_has_no_room_left():
     notes = {line.model: line.note for line in found.rows}
     assert [rows for rows, _ in flat.learned] == [1000, 2000]  # the first gain is known after two rounds
     assert notes["flat"].startswith("left the race after learning from 2,000 of 8,000 rows: 0.5")
-    assert notes["good"] == ""
-    assert [rows for rows, _ in good.learned] == [1000, 2000, 4000, 8000, 8000, 8000, 8000, 8000]
+    assert notes["good"] == "no other family is left in the race"
+    assert [rows for rows, _ in good.learned] == [1000, 2000, 4000, 8000, 8000]  # two folds are enough
+    assert found.rows[0].folds_run == "2 of 5"
+
+
+def test_a_family_that_runs_alone_learns_all_folds():
+    alone = Scripted("alone", lambda n: 0.9)
+    found = scripted_race(alone)
+    assert [rows for rows, _ in alone.learned] == [1000, 2000, 4000, 8000, 8000, 8000, 8000, 8000]
+    assert found.rows[0].note == ""
 
 
 def test_a_late_bloomer_stays_and_wins():
@@ -93,6 +101,22 @@ def test_a_late_bloomer_stays_and_wins():
     late = Scripted("late", lambda n: {1000: 0.3, 2000: 0.5, 4000: 0.7}.get(n, 0.9))
     found = scripted_race(good, late)
     assert found.best.model == "late"
+
+
+def test_the_first_families_have_time_before_trees_are_planned():
+    first, second = (replace(FAMILIES["centroid"], name=name, planned=lambda size: size.n / 3000) for name in "ab")
+    trees = replace(FAMILIES["extra-trees"], planned=lambda size: size.n / 200)  # 75 s in all
+    X, y = np.zeros((3000, 1)), np.arange(3000) % 3
+    folds = fold_numbers(y, 5)
+
+    def entering(budget):
+        clock = Clock(budget, in_planned_seconds=True)
+        families = {"a": first, "b": second, "extra-trees": trees}
+        race = Race({"": FoldedRows(X, y, folds)}, [folds], families, ACCURACY, clock, blend=True)
+        return race._entering(race._in_order())
+
+    assert entering(1000.0) == ["a", "b", "extra-trees"]
+    assert entering(80.0) == ["a", "b"]
 
 
 def test_among_equals_the_lower_log_loss_wins():

@@ -1,6 +1,6 @@
 """Saves the best model so far and the cross-validation predictions of a job, so that an interrupted job can resume.
 
-    model.kway                 the best family after each round, until the finished model replaces it
+    model.kway                 the best family so far (`Checkpoint.on_round`), until the finished model replaces it
     model.unfinished.kway      the same, if model.kway is a finished model of an earlier job, which is not replaced
     a folder .resume           key.json with the digest of the job, and one file of predictions per model family, number
                                of training rows and fold
@@ -107,7 +107,7 @@ class Checkpoint:
     def __init__(self, path: Path, data: TrainTest, options: FitOptions, notes: dict[str, Any]) -> None:
         self.path, self.data, self.options, self.notes = path, data, options, notes
         self.store = PredictionFiles(path.with_name(path.name + ".resume"), job_digest(data, options))
-        self._saved: tuple[Any, ...] = ()
+        self._saved: str | None = None  # family of the saved model, "" if it has learned from a sample of the rows
 
     @property
     def _side_path(self) -> Path:
@@ -120,10 +120,14 @@ class Checkpoint:
         return self._side_path if has_finished else self.path
 
     def on_round(self, race: Race, views: dict[str, View]) -> None:
-        """Fit the best family so far on the rows of the round, and save it."""
+        """Fit the best family so far on the rows of the round, and save it.
+
+        Models of samples of the rows are saved once, after the first round. A model that has learned from all rows is
+        replaced by one of another family only.
+        """
         row = race.leaderboard(False)[0]
         runner = race.runners[row.model]
-        state = row.model, row.setting, runner.rows
+        state = row.model if runner.rows == race.all_rows else ""
         if state == self._saved:
             return
         view = views.get(runner.family.view, views[""])

@@ -23,7 +23,7 @@ from kway.auto.fit_options import FitOptions
 from kway.auto.leaks import Leak, find_leaks
 from kway.auto.race.clock import Clock, default_budget
 from kway.auto.race.compare import Comparison, compare_rows
-from kway.auto.race.families import COLUMNS, EDGES, NO_TEXT, TEXT
+from kway.auto.race.families import COLUMNS, EDGES, NO_TEXT, TEXT, are_embeddings
 from kway.auto.race.folds import few_rows_note
 from kway.auto.race.paired import CLEAR, paired_difference
 from kway.auto.race.rounds import TOO_LATE, TOO_SLOW, Race, Store
@@ -94,7 +94,7 @@ def compare_data(
         leaks = find_leaks(data, features, X, budget, options.seed)
     if options.models is None or "naive-bayes" in options.models:
         views |= dict(other_views(features, data.rows, X))
-    blend = can_blend(data, options, X)
+    blend = can_blend(data, options, views)
     comparison = compare_rows(
         X, data.labels, options, data.groups, data.order, clock, weights=data.weights,
         views={name: view.X for name, view in views.items()}, blend=blend, store=store,
@@ -107,10 +107,15 @@ def compare_data(
     return DataComparison(data, options, views, comparison, tuple(notes), blend, leaks)
 
 
-def can_blend(data: TrainTest, options: FitOptions, X: Any) -> bool:
-    """Return whether the job may end in a blend: all families, dense rows in memory, not too many classes."""
+def can_blend(data: TrainTest, options: FitOptions, views: dict[str, View]) -> bool:
+    """Return whether the job may end in a blend: all families, not too many classes, dense rows in memory.
+
+    On embeddings, a linear model is nearly as good as a blend and far faster.
+    """
+    X = views[""].X
     wanted = options.models is None and not options.single and not options.guarantees
-    return wanted and data.larger is None and not hasattr(X, "tocsr") and data.labels.n_classes <= MOST_POOLED
+    suits = not hasattr(X, "tocsr") and not are_embeddings(views, X)
+    return wanted and suits and data.larger is None and data.labels.n_classes <= MOST_POOLED
 
 
 def other_views(main: Features, rows: Any, X: Any) -> Iterator[tuple[str, View]]:

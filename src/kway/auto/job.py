@@ -370,7 +370,8 @@ def _wrong_labels(winner: Winner, chosen: DataComparison, clock: Clock) -> Wrong
 def _test_results(winner: Winner, chosen: DataComparison) -> dict[str, Any]:
     """Return the fields of JobResult that come from the test rows."""
     options, data, guaranteed = chosen.options, chosen.data, winner.guaranteed
-    main = chosen.views[""] if winner.pool else winner.view
+    base = chosen.views[""]
+    main = base if winner.pool else winner.view
     test_X, y = main.features.transform(data.test_rows), data.test_y
     if winner.pool is None:
         # with costs, `estimator_` includes the decisions by expected cost: with_costs puts them inside the features
@@ -383,7 +384,7 @@ def _test_results(winner: Winner, chosen: DataComparison) -> dict[str, Any]:
         "test_X": test_X,
         "evaluation": evaluation,
         "runner_up": _runner_up(winner, evaluation, chosen),
-        "baselines": _baselines(main.X, test_X, data),
+        "baselines": _baselines(base.X, test_X if main is base else base.features.transform(data.test_rows), data),
         "sets": sets_tradeoff(guaranteed, test_X, y) if options.sets else None,
         "unknown": unknown_tradeoff(guaranteed, test_X, y) if options.unknown else None,
     }

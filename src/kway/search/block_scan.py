@@ -167,7 +167,7 @@ class BlockScan(Scan):
     def nearest(self, queries: Matrix, k: int) -> Neighbors:
         """Return the positions and distances (q, k) of the k <= n nearest rows, by float64 distance, then position."""
         q, n, heaps = queries.shape[0], self.n, empty_heaps(queries.shape[0], k)
-        blocks = spans(q, _block_size(q, queries.shape[1]))
+        blocks = spans(q, _block_size(queries))
         if len(blocks) >= workers() or n < 4096:
             counts = pmap(lambda b: self._scan(queries[b], heaps.part(b), slice(0, n)), blocks)
         else:  # few queries: the threads share the rows instead
@@ -296,8 +296,10 @@ def _relative_to(rows: Matrix, center: NDArray | None) -> Matrix:
     return rows if center is None else rows - center
 
 
-def _block_size(q: int, d: int) -> int:
-    most = max(16, min(256, COPY_BYTES // (8 * d)))
+def _block_size(queries: Matrix) -> int:
+    """Return how many queries share a tile of rows; sparse rows are transposed once per tile and block."""
+    q, d = queries.shape
+    most = 256 if sp.issparse(queries) else max(16, min(256, COPY_BYTES // (8 * d)))
     return max(1, min(most, -(-q // workers())))
 
 

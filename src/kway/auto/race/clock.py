@@ -29,10 +29,15 @@ _SAFETY = 3.0  # real seconds, per second of the default budget, after which a j
 _EXTRA_SHARE = 0.05  # share of the budget that an extra, such as the learning curve, may take
 
 
-def default_budget(size: Size) -> float:
-    """Return the planned seconds that a job on a table may take if the user gave no budget."""
+def default_budget(size: Size, embeddings: bool = False) -> float:
+    """Return the planned seconds that a job may take if the user gave no budget.
+
+    Many columns of a table, or pixels, need more time, because trees and kernels learn from them. Embeddings need none
+    of these.
+    """
+    most_columns = _COLUMNS if embeddings else TABLE_COLUMNS
     by_rows = _MIN_BUDGET + (_BUDGET - _MIN_BUDGET) * min(1.0, size.n / _ROWS)
-    by_values = _BUDGET * size.n * min(TABLE_COLUMNS, size.values / size.n) / (_ROWS * _COLUMNS)
+    by_values = _BUDGET * size.n * min(most_columns, size.values / size.n) / (_ROWS * _COLUMNS)
     return max(by_rows, by_values)
 
 
@@ -66,10 +71,10 @@ class Clock:
     interrupted: bool = False
     cut: bool = False
 
-    def use_default(self, size: Size) -> None:
-        """Use the default budget of a table of this size, unless the user gave a budget."""
+    def use_default(self, size: Size, embeddings: bool = False) -> None:
+        """Use the default budget of rows of this size, unless the user gave a budget."""
         if self.budget is None:
-            self.budget, self.in_planned_seconds = default_budget(size), True
+            self.budget, self.in_planned_seconds = default_budget(size, embeddings), True
 
     def charge(self, planned: float, seconds: float) -> float:
         """Count a finished piece of work by its planned and real seconds; return those in the unit of the budget."""

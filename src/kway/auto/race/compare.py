@@ -17,6 +17,7 @@ from kway.auto.race.families import (
     COLUMNS,
     FAMILIES,
     LinearFamily,
+    are_embeddings,
     families_of_views,
     weighted_neighbors,
 )
@@ -134,7 +135,7 @@ def compare_rows(
     if COLUMNS in forms:
         forms[COLUMNS] = forms[COLUMNS]._replace(categories=tuple(categories))
     clock = clock or Clock(options.budget)
-    clock.use_default(forms[""].size())
+    clock.use_default(forms[""].size(), are_embeddings(forms, rows))
     families, skip_reasons = _families(options, forms)
     if not families:
         raise InputError(_nothing_scored(skip_reasons))
@@ -168,6 +169,8 @@ def _families(options: FitOptions, views: Mapping[str, FoldedRows]) -> tuple[dic
     skip_reasons = dict[str, str]()
     if options.models is None:
         skip_reasons = {family.name: family.skip_reason(views.get(family.view, views[""])) for family in chosen}
+        if are_embeddings(views, views[""].X):
+            skip_reasons |= {family.name: "it is for tables and images" for family in chosen if family.view == COLUMNS}
     if views[""].weights is not None:
         chosen = [_weighted(family, len(views[""].codes)) for family in chosen]
         skip_reasons |= {family.name: CANNOT_WEIGH for family in chosen if not family.weighs_rows}

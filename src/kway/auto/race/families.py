@@ -13,7 +13,7 @@ is a `Family` (family.py).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from kway.auto.fit_options import FAMILY_DESCRIPTIONS
 from kway.auto.race.family import Family, Stop
 from kway.auto.race.folds import FEW_ROWS, weights_to_fit
 from kway.auto.race.neighbor_families import SIGMA, NeighborsFamily
-from kway.auto.race.scoring import CATEGORIES, MOST_POOLED, FoldedRows, Predictions, predict_held_out
+from kway.auto.race.scoring import CATEGORIES, MOST_POOLED, TABLE_COLUMNS, FoldedRows, Predictions, predict_held_out
 from kway.confidence.splits import Split
 from kway.labels import Labels
 from kway.linear.classifier import LinearClassifier
@@ -136,6 +136,14 @@ class LinearFamily(Family):
 def _dual_seconds(size: Size) -> float:
     """Return the expected seconds of the SVM of one class: a constant, and some passes of the dual solver."""
     return 0.01 + 150 * size.values / Rates().product
+
+
+def _perceptron_seconds(size: Size) -> float:
+    """Return the expected seconds of 100 epochs, whose operations are those of half a pass.
+
+    They take ten times as long, because one row at a time is multiplied.
+    """
+    return 0.01 + 100 * 10 * costs.pass_operations(size) / 2 / Rates().product
 
 
 def mean_square(X: Rows) -> float:
@@ -354,9 +362,7 @@ FAMILIES: dict[str, Any] = {  # name -> Family
         ),
         LinearFamily("least-squares", "LeastSquaresClassifier", _EVERY_SECOND_SHARE),
         LinearFamily("logistic", "LogisticClassifier", _EVERY_SECOND_SHARE, params={"multiclass": "one-vs-all"}),
-        PlainFamily(
-            "perceptron", "PerceptronClassifier", planned=lambda size: costs.one_vs_all(size, Rates()).fit_seconds
-        ),
+        PlainFamily("perceptron", "PerceptronClassifier", planned=_perceptron_seconds),
         LinearFamily("svm", "SVMClassifier", _EVERY_SECOND_SHARE, relative_cost=4.0),
     )
 }
@@ -367,6 +373,11 @@ CLASS_NUMBER = PlainFamily(
     ({"targets": "number"},),
     description=FAMILY_DESCRIPTIONS["least-squares-number"],
 )
+
+
+def are_embeddings(views: Mapping[str, Any], rows: Rows) -> bool:
+    """Return whether rows (n, d) with these other views are dense and wide, and neither a table nor images."""
+    return not hasattr(rows, "tocsr") and rows.shape[1] > TABLE_COLUMNS and not {COLUMNS, EDGES} & set(views)
 
 
 def families_of_views(views: Iterable[str]) -> list[Any]:

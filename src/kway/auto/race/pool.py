@@ -86,13 +86,14 @@ def pool_of(race: Race, single: str, seed: int) -> Pool | None:
 
 
 def own_predictions(race: Race, model: str, seed: int) -> tuple[HeldOut | None, NDArray[np.int64]]:
-    """Return the predictions of one family for the rows of the folds that it has learned, and the row numbers.
+    """Return the predictions of one family for held-out rows, and the row numbers.
 
-    These are the folds that it has learned with all rows, and at least one.
+    These are all folds, or if the time was too short for the race, those that it has learned with all rows, and at
+    least one.
     """
-    runner, n_folds = race.runners[model], 1
-    if runner.rows == race.all_rows:
-        n_folds = min(len(runner.predictions), int(race.folds.max()) + 1)
+    runner, n_folds = race.runners[model], int(race.folds.max()) + 1
+    if race.clock.cut:
+        n_folds = min(len(runner.predictions), n_folds) if runner.rows == race.all_rows else 1
     return held_out_predictions(runner, race, n_folds, seed), race.held_out_rows(n_folds)
 
 

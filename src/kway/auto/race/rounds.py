@@ -2,6 +2,7 @@
 
     rounds      Every family learns from a sample of the rows outside fold 0 and is scored on fold 0. Each round doubles
                 the sample. Once it contains all rows outside fold 0, rounds double the number of folds: 1, 2, 4, all.
+                Without a blend, two folds are enough if all families but one have left.
     entry       A family enters a round if its expected seconds for all folds fit into the time left. They come from
                 formulas (planning/costs.py). If the user gave a budget, the measured seconds of the previous round,
                 scaled to the rows, replace them. Members of the blend are planned together, best first. The other
@@ -38,6 +39,7 @@ from kway.rows.cluster.work import Task, begin, send
 
 START_ROWS = 1000  # rows of the first sample: on fewer, families that need many rows look worse than they are
 OTHERS_IN_BLEND = 2  # families besides trees and kernels that a blend can contain (benchmarks/tables.py)
+ENOUGH_FOLDS = 2  # folds after which the race ends if one family is left (row T11)
 TOO_LATE = "the time was up"
 TOO_SLOW = "its planned time exceeds the budget"
 NOT_WEIGHTED = "class weights have no effect: it learns each class from sums over its rows"
@@ -141,6 +143,8 @@ class Race:
         total = len(rounds) * len(self.runners) * len(self.splits)
         try:
             for number, each in enumerate(rounds):
+                if each.splits > ENOUGH_FOLDS and self._is_decided():
+                    break
                 self._run_round(each, number * total // len(rounds), total)
                 if self.on_round is not None and self.ranking():
                     self.on_round(self)
@@ -148,6 +152,15 @@ class Race:
             self.clock.interrupted = self.clock.cut = True
         finally:
             self._executor.cancel()
+
+    def _is_decided(self) -> bool:
+        """Return whether all families but one have left; its setting is then that of the folds so far."""
+        remaining = self._in_order()
+        if self.blend or len(remaining) > 1 or len(self.scored()) == 1:
+            return False
+        for name in remaining:
+            self.runners[name].note = "no other family is left in the race"
+        return True
 
     # ---- one round
 
@@ -237,14 +250,14 @@ class Race:
     def _entering(self, order: list[str]) -> list[str]:
         """Return the families that run in the next round.
 
-        Families that stay to the end for the blend are planned together: each leaves less time for the next one.
+        Members of the blend stay to the end, so they are planned together, best first: each leaves less time for the
+        next one. The other families share the time that is left.
         """
         entering, members, planned = set[str](), self.members(), 0.0
-        staying = [name for name in order if name in members or (self.blend and self.runners[name].family.for_blend)]
-        for name in [*staying, *(name for name in order if name not in staying)]:
+        for name in [*members, *(name for name in order if name not in members)]:
             if self._enters(name, self.clock.left() - planned):
                 entering.add(name)
-                planned += self._remaining_seconds(name) if name in staying else 0.0
+                planned += self._remaining_seconds(name) if name in members else 0.0
         return [name for name in order if name in entering]
 
     def _enters(self, name: str, left: float) -> bool:
@@ -288,10 +301,10 @@ class Race:
         return f"{shown(runner.score):.3f}, and {leader} has {shown(lead.score):.3f}"
 
     def members(self) -> list[str]:
-        """Return the families in the race that a blend may contain, best first."""
+        """Return the families that a blend may contain, best first; without scores, in the order of the first round."""
         if not self.blend:
             return []
-        ranking = self.ranking()
+        ranking = self.ranking() or self._in_order()
         others = [name for name in ranking if not self.runners[name].family.for_blend][:OTHERS_IN_BLEND]
         return [name for name in ranking if self.runners[name].family.for_blend or name in others]
 
