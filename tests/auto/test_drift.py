@@ -81,6 +81,8 @@ def test_the_test_is_that_of_scipy():
         if after.sum() < before.sum():
             expected = chi2_contingency([before, after], correction=False).pvalue
             assert chi_squared(before, after) == pytest.approx(expected)
+    replaced = np.array([[480, 360, 240, 120, 0, 0], [320, 240, 160, 0, 80, 0]])  # a level left, another came
+    assert chi_squared(*replaced) == pytest.approx(chi2_contingency(replaced[:, :5], correction=False).pvalue)
     merged = chi2_contingency([[50, 53], [30, 20]], correction=False).pvalue
     assert chi_squared(np.array([50, 50, 2, 1]), np.array([30, 10, 4, 6])) == pytest.approx(merged)
 

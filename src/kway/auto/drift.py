@@ -71,7 +71,7 @@ class ColumnSummary:
         """Return the names of the bins."""
         if self.kind == "category":
             return [*self.levels, "others", "missing"]
-        texts = [f"{edge:.4g}" for edge in self.edges]
+        texts = [f"{edge:,.0f}" if 1e4 <= abs(edge) < 1e9 else f"{edge:.4g}" for edge in self.edges]
         between = [f"{low} to {high}" for low, high in pairwise(texts)]
         ends = [f"below {texts[0]}", *between, f"from {texts[-1]}"] if texts else ["any"]
         return [*ends, "missing"]
@@ -330,18 +330,19 @@ def chi_squared(before: NDArray[np.int64], after: NDArray[np.int64], min_expecte
     """Return the p-value of the test that both rows of counts come from the same shares.
 
     Neighboring bins are merged until at least `min_expected` rows are expected in each, before and after. This
-    depends only on the counts before, so it does not favor a result.
+    depends only on the sums of both, on which the test is conditioned, so it does not favor a result. A level that is
+    new, or missing values that are, have a bin of their own if there are enough of them.
 
     >>> chi_squared(np.array([50, 50]), np.array([50, 50]))
     1.0
     """
     if not before.sum() or not after.sum():
         return 1.0
-    share = min(1.0, after.sum() / before.sum())
+    share = min(before.sum(), after.sum()) / (before.sum() + after.sum())
     merged, open_bin = list[NDArray](), np.zeros(2)
     for pair in np.stack([before, after], axis=1):
         open_bin = open_bin + pair
-        if open_bin[0] * share >= min_expected:
+        if open_bin.sum() * share >= min_expected:
             merged.append(open_bin)
             open_bin = np.zeros(2)
     if not merged:

@@ -2,17 +2,17 @@
 
     E = exp(X W' - r)     (B, K), with row sums s (B,), summed in float32 over all classes (none is sampled)
     loss = r + log s - f  with the score f of the row's label
-    gradient = D' (X / s), where D equals E, with s subtracted in the column of the row's label
+    gradient = D' (X / s), where D (B, K) equals E, with s subtracted in the column of the row's label
 
-Dividing X by s, (B, D), is cheaper than dividing E, (B, K). r (B,) is the largest score of the first classes instead of
-all, which saves a pass over the scores. The formula holds for any r: one exponential is 1, so that s is at least about
-1 and cannot underflow, and if s exceeds MAX_SUM (a score is above r by about 69), the pass is repeated with the true
-maximum of these rows.
+Rows X (B, d) and weights W (K, d) have d columns, the last of which may be biases. Dividing X by s is cheaper than
+dividing E. r (B,) is the largest score of the first classes instead of all, which saves a pass over the scores. The
+formula holds for any r: one exponential is 1, so that s is at least about 1 and cannot underflow, and if s exceeds
+MAX_SUM (a score is above r by about 69), the pass is repeated with the true maximum of these rows.
 
     keep        E of all classes is stored, in 2 B K bytes: two products
     not keep    nothing of size (rows, classes) is stored, and scores are computed twice: three products
 
-Weights (K, D) are bfloat16, or float32. Products read a bfloat16 copy of float32 weights, one chunk of classes at a
+Weights are bfloat16, or float32. Products read a bfloat16 copy of float32 weights, one chunk of classes at a
 time. Measurements: benchmarks/results/gpu_softmax.json.
 """
 
@@ -37,7 +37,7 @@ ALIGNED = 16 // torch.bfloat16.itemsize  # values in the 16 bytes to which rows 
 
 
 class Batch(NamedTuple):
-    """Rows of a step: X (B, D) in bfloat16, codes (B,), weights (B,) or None."""
+    """Rows of a step: X (B, d) in bfloat16, codes (B,), weights (B,) or None."""
 
     X: Tensor
     codes: Tensor
@@ -47,10 +47,10 @@ class Batch(NamedTuple):
 class ChunkGradient(NamedTuple):
     """The weights of a chunk of classes, and the factors of their gradient D' X.
 
-    W          (c, D)  weights, changed in place; a view of all weights
+    W          (c, d)  weights, changed in place; a view of all weights
     first      class of the first row of W
     D          (B, c)  bfloat16
-    X          (B, D)  bfloat16, rows divided by s and B
+    X          (B, d)  bfloat16, rows divided by s and B
     penalized  number of leading columns that have a penalty; the others are biases
     """
 
@@ -105,7 +105,7 @@ Exponentials = Callable[..., None]
 
 @dataclass
 class SoftmaxStep:
-    """Weights (K, D), D a multiple of 8, that steps change in place.
+    """Weights (K, d), d a multiple of 8, that steps change in place.
 
     keep     whether exponentials are stored (16 GB for 8,192 rows and a million classes)
     free     number of last columns that are biases or padding, and have no penalty

@@ -28,8 +28,9 @@ class Int8Plan(NamedTuple):
 def plan_int8(width: int, limit: int) -> Int8Plan | None:
     """Return the launch parameters for rows padded to `width` bytes, or None if no tile fits into `limit` bytes.
 
-    All chunks of a row are in flight at once if they fit. Otherwise, the kernel loops over the chunks, and its memory
-    does not depend on the width.
+    A tile is TILE rows or queries by one chunk of their bytes. All chunks of a row are in flight at once if they fit:
+    Triton then keeps a tile of rows and a tile of queries per chunk in every stage, but one of the query tiles only
+    once. Otherwise, the kernel loops over the chunks, a stage holds one tile of each, and the width does not matter.
     """
     chunk = min(TILE, width)
     chunks, tile, free_bytes = width // chunk, TILE * chunk, limit - SPARE_BYTES
