@@ -166,6 +166,30 @@ def test_frames_with_names_and_gaps():
         model.predict(frame[["b", "a"]])
 
 
+@pytest.mark.parametrize("kind", ["boosted", "extra"])
+@pytest.mark.parametrize("n_values", [0, 1])
+def test_a_column_without_values_does_not_end_a_fit_or_change_it(kind, n_values):
+    X, y, _, _, _ = drawn(2, n=200, n_classes=3)
+    X[:, -1] = np.nan
+    X[:n_values, -1] = 1.0
+    weight = np.ones(200)
+    weight[:n_values] = 0.0
+    model = kway.TreesClassifier(kind, n_trees=5, early_stopping=True)
+    for weights in (None, weight):
+        p = model.fit(X, y, weights).predict_proba(X)
+        assert np.isnan(X[-1, -1])
+        if kind == "boosted":  # a forest draws columns at random
+            filled = np.column_stack([X[:, :-1], np.zeros(200)])
+            np.testing.assert_array_equal(model.fit(filled, y, weights).predict_proba(X), p)
+
+
+def test_one_value_does_not_end_a_fit_if_it_is_held_out():
+    X = np.array([np.arange(40.0), np.full(40, np.nan)]).T
+    X[0, 1] = 1.0
+    for seed in range(30):
+        kway.TreesClassifier(n_trees=1, early_stopping=True, random_state=seed).fit(X, np.arange(40) % 2)
+
+
 def test_a_class_with_one_row_does_not_end_a_fit():
     X, y, _, _, _ = drawn(2, n=200, n_classes=3)
     y[0] = 7

@@ -50,6 +50,7 @@ def learn_boosted(
         categorical_features=categories if categories.any() else None,
         validation_fraction=_HELD_OUT if _can_hold_out(codes) else None,
     )
+    X = _without_empty_columns(X, weight, model.min_samples_leaf)
     with few_openmp_threads(X.nbytes):
         model.fit(X, codes, weight)
     baseline, grown = boosted_trees(model)
@@ -61,6 +62,17 @@ def learn_boosted(
     else:
         arrays |= no_categories(X.shape[1])
     return trees_of({**arrays, "baseline": baseline}, 1)
+
+
+def _without_empty_columns(X: NDArray, weight: NDArray | None, rows_of_leaf: int) -> NDArray:
+    """Return the rows (n, d), with 0 in all rows of a column that has too few values for a split.
+
+    scikit-learn fails if all values of a column are missing, also if only those outside the held-out rows are.
+    """
+    known = ~np.isnan(X)
+    weighted = known if weight is None else known[weight > 0]
+    empty = (known.sum(axis=0) < rows_of_leaf) | ~weighted.any(axis=0)
+    return np.where(empty, 0.0, X) if empty.any() else X
 
 
 def _can_hold_out(codes: NDArray[np.int64]) -> bool:
