@@ -117,7 +117,7 @@ class KernelSoftmaxClassifier(Classifier):
     n_jobs : int or None, default=None
         Number of threads; None uses all cores.
     random_state : int, RandomState or None, default=None
-        Seed for drawing the landmarks; None means 0.
+        Seed for drawing the landmarks; None is a fixed seed, too.
     verbose : int, default=0
         1 shows progress.
 
