@@ -6,9 +6,9 @@ rows stop after `MAX_SWEEPS` sweeps. The solver is chosen at the first alpha. A 
 previous alpha, and the solver keeps the state that depends little on alpha (`Carry`): the second moments of the rows,
 preconditioners and pairs, normal equations, or dual variables.
 
-No solution is passed between folds, because the other folds were trained on the held-out rows of this one. A solver
-that stops within its tolerance still depends on its start, so a warm start from their weights would leak these rows,
-and the scores would be too high.
+No solution is passed between folds, because the weights of another fold were trained on the held-out rows of this one.
+A solver that stops within its tolerance still depends on its start. So a start at the weights of another fold would
+leak the held-out rows into the fit, and the scores would be too high.
 """
 
 from __future__ import annotations
