@@ -295,7 +295,8 @@ class LinearClassifier(Classifier):
         classes : array-like of shape (n_classes,), default=None
             All labels; required in the first call if its rows do not have all of them.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows.
+            Weights of the rows. Each call divides them, times the class weights, by their mean. So they count only
+            relative to the other rows of the call, and a single row always has weight 1.
 
         Returns
         -------
