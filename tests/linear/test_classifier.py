@@ -313,6 +313,8 @@ def test_the_explanation_of_the_class_number_says_what_predict_says(classes):
     np.testing.assert_allclose(why.gaps, (why.labels - why.runners_up) * (2 * f - why.labels - why.runners_up))
     bias = (why.labels - why.runners_up) * (2 * model.intercept_[0] - why.labels - why.runners_up)
     np.testing.assert_allclose(why.contributions.sum(1) + bias, why.gaps, atol=1e-9)
+    sums = why.gaps if classes == 2 else 2 * why.labels * f - why.labels**2
+    np.testing.assert_allclose(why.details.scores, sums, atol=1e-9)
 
 
 def test_the_class_number_has_no_partial_fit_and_one_hot_has():

@@ -301,7 +301,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         Contributions
-            Contributions of the columns and the baseline, which add up to the score.
+            Contributions of the columns and the baseline. They add up to the score of `decision_function`, unless the
+            documentation of the classifier names another score.
         """
         rows = self._rows(on_host(X))
         return self._explained(rows, self._codes_to_explain(rows, labels))

@@ -10,7 +10,14 @@ A family that implements `_contributions(rows, codes)` has `explain`, which retu
     a blend          the weighted sum of its members
 
 The score of a class is that of `decision_function`. Two classes have one score, for the second class; the score of the
-first class is minus that score.
+first class is minus that score. These classifiers have other scores:
+
+    TreesClassifier("extra"), two classes       the probability of the class
+    LeastSquaresClassifier(targets="number")    2 c f - c^2, with the number c of the class and the fitted number f; for
+                                                two classes, the difference between the class and the other one
+    TemperatureScaledClassifier                 the score of the classifier inside, before the division by T
+    BlendClassifier, three or more classes      the weighted sum of the log-scores of its members, which is the score
+                                                plus a number per row that is the same for all classes
 
 Shapley values compare a row x with background rows b, a sample of the training rows. Walk from b to x: the columns take
 the values of x one after another, in a random order, and each column gets the change of the score. v_j is the mean over

@@ -90,6 +90,10 @@ class TemperatureScaledClassifier(ConfidenceWrapper):
     reliability_before_, reliability_after_ : Reliability or None
         Data of a reliability diagram of the same probabilities; None if no row could be held out.
 
+    Notes
+    -----
+    The contributions of `explain` add up to the score of `estimator_`, which is not divided by T.
+
     References
     ----------
     Guo, Pleiss, Sun and Weinberger (2017), "On calibration of modern neural networks", ICML.

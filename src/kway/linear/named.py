@@ -517,7 +517,8 @@ class LeastSquaresClassifier(LinearClassifier):
 
     Notes
     -----
-    `targets="number"` is solved in closed form, so it has no `partial_fit`.
+    `targets="number"` is solved in closed form, so it has no `partial_fit`. Its `explain` compares classes by
+    2 c f - c^2, with the number c of the class and the fitted number f: the nearest class has the largest.
 
     Examples
     --------

@@ -91,6 +91,10 @@ class TreesClassifier(Classifier):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the features, if X was a data frame.
 
+    Notes
+    -----
+    The contributions of `explain` add up to the probability of the class for "extra", also if there are two classes.
+
     References
     ----------
     .. [1] G. Ke, Q. Meng, T. Finley, T. Wang, W. Chen, W. Ma, Q. Ye and T.-Y. Liu (2017), LightGBM: a highly efficient
