@@ -65,6 +65,28 @@ def test_a_shifted_column_is_named():
     assert compare(before, empty).columns[0].after[-1] == 1.0
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (pa.time32("s"), pa.time64("ns")),
+        (pa.timestamp("s"), pa.timestamp("ns")),
+        (pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC")),
+        (pa.date32(), pa.date64()),
+        (pa.date32(), pa.timestamp("ns")),
+    ],
+)
+def test_dates_and_times_are_equal_in_every_unit(before, after):
+    """A time of day ended with an error, and timestamps were counted in the unit of their type."""
+    seconds = np.random.default_rng(0).integers(0, 86400, 300)
+    is_time = pa.types.is_time(before)
+    moments = (
+        pa.array(seconds, pa.int32()).cast("time32[s]") if is_time else pa.array(seconds * 86400, pa.timestamp("s"))
+    )
+    rows, same = (pa.table({"t": moments.cast(kind)}) for kind in (before, after))
+    assert compare(rows, same).columns[0].moved == 0
+    assert compare(rows, same.filter(pa.array(seconds > 60000))).drifted
+
+
 def test_blocks_add_up():
     rng = np.random.default_rng(1)
     before, after = table(rng, 300), table(rng, 200)

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy.special import chdtrc
@@ -269,14 +270,14 @@ def _summary_kind(values: Any, kind: str) -> str:
 
 
 def _numbers(values: Any, kind: str) -> NDArray[np.float64]:
-    """Return values, dates in seconds, or lengths of texts as numbers (n,); NaN if missing."""
+    """Return values, dates and times in seconds, or lengths of texts as numbers (n,); NaN if missing."""
     if not hasattr(values, "type"):
         return np.where(np.isfinite(values), values, np.nan)
     if kind == "length":
         values = pc.utf8_length(as_words(values))
     elif is_date(values.type):
-        moments = values.cast("timestamp[s]") if str(values.type).startswith("date") else values
-        values = moments.cast("int64")
+        unit = pa.time64("us") if pa.types.is_time(values.type) else pa.timestamp("us")
+        return as_numbers(values.cast(unit, safe=False).cast("int64"), "") / 1e6
     return as_numbers(values, "")
 
 
