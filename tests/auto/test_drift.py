@@ -15,6 +15,7 @@ from kway.auto.drift import (
     as_note,
     chi_squared,
     holm,
+    largest_change,
     stored_summary,
     summarize,
     summarize_predictions,
@@ -85,6 +86,30 @@ def test_dates_and_times_are_equal_in_every_unit(before, after):
     rows, same = (pa.table({"t": moments.cast(kind)}) for kind in (before, after))
     assert compare(rows, same).columns[0].moved == 0
     assert compare(rows, same.filter(pa.array(seconds > 60000))).drifted
+
+
+def test_a_frequent_value_has_a_bin_of_its_own():
+    """Of such columns, all values were in one bin, so no drift was found."""
+    rng = np.random.default_rng(0)
+    some = rng.integers(1, 9, 300)
+    few = (np.arange(300) < 15) * 1
+    sentinel = np.append(rng.normal(size=299), 999999999)
+    middle = np.where(np.arange(300) < 200, 0, rng.normal(size=300))
+    changes = {
+        "mostly zeros": (np.where(rng.random(300) < 0.92, 0, some), some, "0: 9"),
+        "constant": (np.zeros(300), np.full(300, 5), "0: 100.0% to 0.0%"),
+        "0/1": (few, np.ones(300), "0: 95.0% to 0.0%"),
+        "sentinel": (sentinel, rng.normal(size=300) / 9, ""),
+        "zeros among others": (middle, rng.normal(size=300), "0: 6"),
+        "fraction": (np.full(300, 1 / 3), np.full(300, 0.3333), "below 0.3333: 0.0% to 100.0%"),
+    }
+    for name, (before, after, change) in changes.items():
+        found = compare(pa.table({name: before}), pa.table({name: after}))
+        assert [column.name for column in found.drifted] == [name]
+        assert largest_change(found.columns[0]).startswith(change)
+        assert not compare(pa.table({name: before}), pa.table({name: before[::2]})).drifted
+    above = compare(pa.table({"x": np.zeros(300)}), pa.table({"x": np.repeat([0, 5], 150)})).columns[0]
+    assert above.bins == ["0", "above 0"]
 
 
 def test_blocks_add_up():
