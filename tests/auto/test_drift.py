@@ -15,6 +15,7 @@ from kway.auto.drift import (
     as_note,
     chi_squared,
     holm,
+    largest_change,
     stored_summary,
     summarize,
     summarize_predictions,
@@ -63,6 +64,52 @@ def test_a_shifted_column_is_named():
     assert worst.after[worst.bins.index("others")] > 0.3
     empty = after.set_column(0, "size", pa.nulls(300, pa.float64()))
     assert compare(before, empty).columns[0].after[-1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (pa.time32("s"), pa.time64("ns")),
+        (pa.timestamp("s"), pa.timestamp("ns")),
+        (pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC")),
+        (pa.date32(), pa.date64()),
+        (pa.date32(), pa.timestamp("ns")),
+    ],
+)
+def test_dates_and_times_are_equal_in_every_unit(before, after):
+    """A time of day ended with an error, and timestamps were counted in the unit of their type."""
+    seconds = np.random.default_rng(0).integers(0, 86400, 300)
+    is_time = pa.types.is_time(before)
+    moments = (
+        pa.array(seconds, pa.int32()).cast("time32[s]") if is_time else pa.array(seconds * 86400, pa.timestamp("s"))
+    )
+    rows, same = (pa.table({"t": moments.cast(kind)}) for kind in (before, after))
+    assert compare(rows, same).columns[0].moved == 0
+    assert compare(rows, same.filter(pa.array(seconds > 60000))).drifted
+
+
+def test_a_frequent_value_has_a_bin_of_its_own():
+    """Of such columns, all values were in one bin, so no drift was found."""
+    rng = np.random.default_rng(0)
+    some = rng.integers(1, 9, 300)
+    few = (np.arange(300) < 15) * 1
+    sentinel = np.append(rng.normal(size=299), 999999999)
+    middle = np.where(np.arange(300) < 200, 0, rng.normal(size=300))
+    changes = {
+        "mostly zeros": (np.where(rng.random(300) < 0.92, 0, some), some, "0: 9"),
+        "constant": (np.zeros(300), np.full(300, 5), "0: 100.0% to 0.0%"),
+        "0/1": (few, np.ones(300), "0: 95.0% to 0.0%"),
+        "sentinel": (sentinel, rng.normal(size=300) / 9, ""),
+        "zeros among others": (middle, rng.normal(size=300), "0: 6"),
+        "fraction": (np.full(300, 1 / 3), np.full(300, 0.3333), "below 0.3333: 0.0% to 100.0%"),
+    }
+    for name, (before, after, change) in changes.items():
+        found = compare(pa.table({name: before}), pa.table({name: after}))
+        assert [column.name for column in found.drifted] == [name]
+        assert largest_change(found.columns[0]).startswith(change)
+        assert not compare(pa.table({name: before}), pa.table({name: before[::2]})).drifted
+    above = compare(pa.table({"x": np.zeros(300)}), pa.table({"x": np.repeat([0, 5], 150)})).columns[0]
+    assert above.bins == ["0", "above 0"]
 
 
 def test_blocks_add_up():

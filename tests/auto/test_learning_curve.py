@@ -26,7 +26,12 @@ from kway.auto.learning_curve import LearningCurve
             True,
             "help little: from 50 to 100 rows the score became worse by 0.002",
         ),
-        ([[0.6], [0.7], [0.7]], True, "help little: from 50 to 100 rows the score improved by 0.000."),
+        (
+            [[0.59], [0.69], [0.82]],
+            True,
+            "not clear whether more rows would help: from 50 to 100 rows the score improved by 0.130, but one fold",
+        ),
+        ([[0.6], [0.5], [0.55]], False, "the score became worse by 0.050, but one fold does not show the noise."),
     ],
 )
 def test_what_is_said(scores, higher_is_better, said):

@@ -1,6 +1,6 @@
 """Drift: do new rows look like the training rows? The model file keeps a summary of a few kB, and no row.
 
-    numbers, dates     counts in ten bins of equal frequency
+    numbers, dates     counts in ten bins of equal frequency, and in a bin of its own for each more frequent value
     categories         counts of the 20 most frequent levels; rare levels share a bin with unseen ones
     text               counts of the length, in ten bins
     any column         count of missing values
@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy.special import chdtrc
@@ -71,10 +72,14 @@ class ColumnSummary:
         """Return the names of the bins."""
         if self.kind == "category":
             return [*self.levels, "others", "missing"]
-        texts = [f"{edge:,.0f}" if 1e4 <= abs(edge) < 1e9 else f"{edge:.4g}" for edge in self.edges]
-        between = [f"{low} to {high}" for low, high in pairwise(texts)]
-        ends = [f"below {texts[0]}", *between, f"from {texts[-1]}"] if texts else ["any"]
-        return [*ends, "missing"]
+        edges = [round(edge, 300) for edge in self.edges]  # the float after 0 reads as 0
+        texts = [f"{edge:,.0f}" if 1e4 <= abs(edge) < 1e9 else f"{edge:.4g}" for edge in edges]
+        if not texts:
+            return ["any", "missing"]
+        one_value = [np.nextafter(low, np.inf) == high for low, high in pairwise(self.edges)]
+        between = [low if one else f"{low} to {high}" for (low, high), one in zip(pairwise(texts), one_value)]
+        last = f"above {texts[-1]}" if one_value[-1:] == [True] else f"from {texts[-1]}"
+        return [f"below {texts[0]}", *between, last, "missing"]
 
 
 @dataclass(frozen=True)
@@ -214,12 +219,18 @@ def _summary(
     else:
         numbers = _numbers(values, kind)
         present = numbers[~np.isnan(numbers)]
-        edges: NDArray = np.empty(0)
-        if len(present) and (width := float(np.ptp(present))) > 0:
-            digits = 3 - int(np.floor(np.log10(width)))
-            edges = np.unique(np.quantile(present, np.linspace(0, 1, n_bins + 1)[1:-1]).round(min(digits, 300)))
-        bins = ColumnSummary(name, kind, edges=tuple(map(float, edges)))
+        bins = ColumnSummary(name, kind, edges=_edges(present, n_bins) if len(present) else ())
     return replace(bins, counts=tuple(map(int, bins.count(values))))
+
+
+def _edges(present: NDArray[np.float64], n_bins: int) -> tuple[float, ...]:
+    """Return edges between bins of equal frequency; a value as frequent as a bin gets a bin of its own.
+
+    Such a value repeats a quantile or is a quantile and the minimum. Its bin ends at the next float.
+    """
+    edges, repeats = np.unique(np.quantile(present, np.linspace(0, 1, n_bins + 1)[1:-1]), return_counts=True)
+    frequent = edges[(repeats > 1) | (edges == present.min())]
+    return tuple(map(float, np.union1d(edges, np.nextafter(frequent, np.inf))))
 
 
 def _prediction_columns(predicted: NDArray, confidence: NDArray | None, unknown: Any) -> dict[str, Any]:
@@ -269,14 +280,14 @@ def _summary_kind(values: Any, kind: str) -> str:
 
 
 def _numbers(values: Any, kind: str) -> NDArray[np.float64]:
-    """Return values, dates in seconds, or lengths of texts as numbers (n,); NaN if missing."""
+    """Return values, dates and times in seconds, or lengths of texts as numbers (n,); NaN if missing."""
     if not hasattr(values, "type"):
         return np.where(np.isfinite(values), values, np.nan)
     if kind == "length":
         values = pc.utf8_length(as_words(values))
     elif is_date(values.type):
-        moments = values.cast("timestamp[s]") if str(values.type).startswith("date") else values
-        values = moments.cast("int64")
+        unit = pa.time64("us") if pa.types.is_time(values.type) else pa.timestamp("us")
+        return as_numbers(values.cast(unit, safe=False).cast("int64"), "") / 1e6
     return as_numbers(values, "")
 
 

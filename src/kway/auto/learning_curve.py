@@ -55,14 +55,15 @@ class LearningCurve:
 
     def __str__(self) -> str:
         doubling = f"from {self.rows[-2]:,} to {self.rows[-1]:,} rows the score"
-        noise = "" if np.isinf(self.noise) else f"; the noise of the folds is {self.noise:.3f}"
+        change = f"{'improved' if self.gain >= 0 else 'became worse'} by {abs(self.gain):.3f}"
+        single = np.isinf(self.noise)
+        noise = ", but one fold does not show the noise" if single else f"; the noise of the folds is {self.noise:.3f}"
         one_row = 1 / self.rows[-1]
         if self.gain > max(self.noise, one_row):
-            return f"More rows would help: {doubling} improved by {self.gain:.3f}, and the curve still rises."
-        if self.gain < -self.noise:
-            return f"It is not clear whether more rows would help: {doubling} became worse by {-self.gain:.3f}{noise}."
-        change = "improved" if self.gain >= 0 else "became worse"
-        return f"More rows would help little: {doubling} {change} by {abs(self.gain):.3f}{noise}."
+            return f"More rows would help: {doubling} {change}, and the curve still rises."
+        if single or self.gain < -self.noise:
+            return f"It is not clear whether more rows would help: {doubling} {change}{noise}."
+        return f"More rows would help little: {doubling} {change}{noise}."
 
 
 def learning_curve(chosen: DataComparison, row: LeaderboardRow, clock: Clock) -> tuple[LearningCurve | None, str]:
