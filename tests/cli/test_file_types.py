@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import kway
+from kway.tables.read_options import ReadOptions
+from kway.tables.reading import read_rows
 
 RNG = np.random.default_rng(0)
 SIZES = np.round(RNG.uniform(1, 9, 120), 2).tolist()
@@ -71,6 +73,15 @@ def test_a_workbook(answer, cli, read_csv):
     assert "did you mean 'rows'" in cli("compare", "mixed.xlsx", "-t", "kind", "--table", "row", *FIT)[2]
     write_excel("titled.xlsx", {"a": [["Sizes of 2023", None], *ROWS]})
     assert answer("compare", "titled.xlsx", "-t", "kind", "--skip-rows", 1, *FIT)["data"]["train_rows"] == 96
+
+
+def test_whole_numbers_between_words_of_a_workbook_are_written_as_in_a_csv():
+    write_excel("codes.xlsx", {"a": [["code", "size", "kind"], [12, 1.5, 7], ["x", 2, "p"], [3.5, None, "q"]]})
+    Path("codes.csv").write_text("code,size,kind\n12,1.5,7\nx,2,p\n3.5,,q\n")
+    options = ReadOptions("kind")
+    workbook, text = (read_rows(name, options) for name in ("codes.xlsx", "codes.csv"))
+    assert workbook.rows.to_pydict() == text.rows.to_pydict() == {"code": ["12", "x", "3.5"], "size": [1.5, 2.0, None]}
+    assert workbook.y.tolist() == text.y.tolist() == ["7", "p", "q"]
 
 
 def test_a_workbook_without_its_library_says_what_to_install(cli, monkeypatch):

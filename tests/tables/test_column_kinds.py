@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from kway.tables.features.columns import kind_of, rare_below
+from kway.tables.sources.frames import as_table
 from kway.tables.sources.values import convert
 
 RNG = np.random.default_rng(0)
@@ -74,6 +75,14 @@ def test_mixed_columns_are_said():
     half = kind_of(pa.array(["7", "low"] * 50))
     assert half.name == "category"
     assert "mixes numbers (50% of rows) and words" in half.note
+
+
+def test_nulls_in_a_list_of_words_are_left_out():
+    lists = [["a", None, "b"], ["c"], None, [], [None], [None, "d", ""]]
+    words = ["a b", "c", None, "", "", "d "]
+    assert as_table({"t": lists}).to_pydict() == {"t": words}
+    chunks = pa.chunked_array([lists[:1], lists[1:]], pa.large_list(pa.large_string()))
+    assert as_table(pa.table({"t": chunks}).slice(1)).to_pydict() == {"t": words[1:]}
 
 
 def test_dictionary_columns_and_views():

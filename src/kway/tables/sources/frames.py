@@ -89,9 +89,16 @@ def plain_types(table: pa.Table) -> pa.Table:
             seconds = pc.divide(table.column(j).cast(pa.duration("ns"), safe=False).cast("int64").cast("float64"), 1e9)
             table = table.set_column(j, field.name, seconds)
         elif (kinds.is_list(field.type) or kinds.is_large_list(field.type)) and is_text(field.type.value_type):
-            lists = table.column(j).combine_chunks().cast(pa.list_(pa.string()))
+            lists = _without_nulls(table.column(j).combine_chunks().cast(pa.list_(pa.string())))
             table = table.set_column(j, field.name, pc.binary_join(lists, " "))
     return table
+
+
+def _without_nulls(lists: pa.ListArray) -> pa.ListArray:
+    """Return lists (n,) without the nulls inside them; a list that is null stays null."""
+    values, places = pc.list_flatten(lists), pc.list_parent_indices(lists)
+    starts = np.searchsorted(places.filter(values.is_valid()), np.arange(len(lists) + 1))
+    return pa.ListArray.from_arrays(pa.array(starts, pa.int32()), values.drop_null(), mask=lists.is_null())
 
 
 def n_rows(X: Any) -> int:

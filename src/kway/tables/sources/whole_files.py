@@ -88,10 +88,8 @@ def _named_columns(names: list[str], columns: list[list[Any]], name: str) -> Any
 
 
 def _as_integers(values: list[Any]) -> list[Any]:
-    """Return floats as int if all of them are integers: workbooks store every number as a float."""
-    if all(value is None or (isinstance(value, float) and value.is_integer()) for value in values):
-        return [None if value is None else int(value) for value in values]
-    return values
+    """Return whole floats as int, also between words: workbooks store every number as a float, but 12 means "12"."""
+    return [int(value) if isinstance(value, float) and value.is_integer() else value for value in values]
 
 
 def _sqlite(path: Path, form: TextForm) -> Any:
