@@ -30,6 +30,19 @@ def test_a_shifted_column(shifted, cli, answer):
     assert "█" in line
 
 
+def test_labels_that_are_missing(shifted, cli, answer):
+    rows = pd.read_csv("new.csv")
+    rows.loc[3, "species"] = None
+    rows.to_csv("gap.csv", index=False)
+    code, _, err = cli("evaluate", "model.kway", "gap.csv", "--drift")
+    assert code == 1
+    assert "'species' of gap.csv is empty in 1 of " in err
+    assert 0 <= answer("evaluate", "model.kway", "gap.csv", "--drift", "--skip-bad")["accuracy"] <= 1
+    rows["species"] = None
+    rows.to_csv("empty.csv", index=False)
+    assert "accuracy" not in answer("evaluate", "model.kway", "empty.csv", "--drift")
+
+
 @pytest.mark.parametrize("name", ["d.svg", "d.html", "d.png"])
 def test_a_figure(shifted, cli, name, tmp_path):
     for _ in range(2):  # its own file is overwritten

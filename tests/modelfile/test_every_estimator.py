@@ -77,6 +77,20 @@ def test_a_loaded_model_lives_on(name, iris, tmp_path):
     loaded.fit(X, y)
 
 
+@pytest.mark.parametrize("name", ["SoftmaxClassifier", "PerceptronClassifier"])
+def test_partial_fit_continues_after_loading(name, iris, tmp_path):
+    X, y = iris
+    model = getattr(kway, name)()
+    for _ in range(5):
+        model.partial_fit(X[::2], y[::2])
+    model.save(tmp_path / "m.kway")
+    loaded = kway.load(tmp_path / "m.kway")
+    for each in (model, loaded):
+        each.partial_fit(X[1::2], y[1::2])
+    np.testing.assert_array_equal(loaded.coef_, model.coef_)
+    assert loaded.n_iter_ == model.n_iter_ == 6
+
+
 def test_a_classifier_inside_five_others(iris, tmp_path):
     """0.1.0 doubled the depth of the file with each, and could not write the fourth."""
     X, y = iris

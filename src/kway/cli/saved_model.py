@@ -126,13 +126,13 @@ def _evaluate_drift(
 def _blocks_with_labels(model: str, data: str, reading: ReadOptions, embed: str | None) -> ModelAndBlocks:
     """Read DATA with its labels, or without if it has none and the user named no column."""
     from kway.cli.model_rows import read_blocks
-    from kway.errors import InputError
+    from kway.tables.sources.labels import UnlabeledError
 
     if data == "-":  # which can be read only once
         return read_blocks(model, data, reading, needs_labels=reading.target is not None, embed=embed)
     try:
         return read_blocks(model, data, reading, needs_labels=True, embed=embed)
-    except InputError:
+    except UnlabeledError:
         if reading.target is not None:
             raise
         return read_blocks(model, data, reading, needs_labels=False, embed=embed)

@@ -489,6 +489,8 @@ class LinearClassifier(Classifier):
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         check_is_fitted(self)
         facts = {"n_iter": self.n_iter_, "objective": self.objective_, "solver": self.solver_, "history": self.history_}
+        if hasattr(self, "epochs_"):
+            facts["epochs"] = self.epochs_
         arrays = {"coef": self.coef_, "intercept": self.intercept_}
         if hasattr(self, "support_"):
             arrays["support"] = self.support_
@@ -499,6 +501,8 @@ class LinearClassifier(Classifier):
         self.coef_, self.intercept_ = arrays["coef"], arrays["intercept"]
         self.n_iter_, self.objective_ = facts["n_iter"], facts["objective"]
         self.solver_, self.history_ = facts["solver"], facts["history"]
+        if "epochs" in facts:  # partial_fit continues its learning rates
+            self.epochs_ = facts["epochs"]
         if "support" in arrays:
             self.support_ = arrays["support"]
             margins = arrays["margin"]

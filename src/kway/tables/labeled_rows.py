@@ -20,6 +20,7 @@ from kway.suggest import listing
 from kway.tables.read_options import UNKNOWN_FORM, TextForm
 from kway.tables.sources.frames import is_numeric, is_table, n_rows, number_kinds, take_rows, text_columns
 from kway.tables.sources.images import ImageForm
+from kway.tables.sources.labels import UnlabeledError
 from kway.tables.sources.values import NO_EARLIER_ROWS, ColumnFormat, EarlierRows
 
 
@@ -137,13 +138,13 @@ class LabeledRows:
         return replace(self, rows=take_rows(self.rows, rows), **selected)
 
     def required_labels(self) -> NDArray:
-        """Return the labels; raise InputError if there are none."""
+        """Return the labels; raise UnlabeledError if there are none."""
         if self.y is None and self.image is not None and self.files:
-            raise InputError(f"{self.name} has images without labels; give a folder with one sub-folder per class")
+            raise UnlabeledError(f"{self.name} has images without labels; give a folder with one sub-folder per class")
         if self.y is None:
             columns = getattr(self.rows, "column_names", None) or self.feature_names
             known = f"; its columns are {listing(columns)}" if columns else ""
-            raise InputError(f"{self.name} has no labels; name the column with the labels: target={known}")
+            raise UnlabeledError(f"{self.name} has no labels; name the column with the labels: target={known}")
         return np.asarray(self.y)
 
     def requirements(self) -> RowRequirements:

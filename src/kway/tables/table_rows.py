@@ -25,7 +25,14 @@ from kway.tables.sources.frames import (
     refuse_unknown_column,
     whole_column,
 )
-from kway.tables.sources.labels import SKIP_ROWS, column_labels, label_sets, rows_with_labels, split_masks
+from kway.tables.sources.labels import (
+    SKIP_ROWS,
+    UnlabeledError,
+    column_labels,
+    label_sets,
+    rows_with_labels,
+    split_masks,
+)
 from kway.tables.sources.table_files import TableSource, open_table, refuse_missing_columns
 from kway.tables.sources.text_form import TableRequest
 from kway.tables.sources.values import convert
@@ -151,7 +158,7 @@ def refuse_unknown_columns(columns: list[str], options: ReadOptions, name: str) 
         column = getattr(options, role)
         if column is not None:
             named_by_model = options.target_from_model and role == "target"
-            refuse_unknown_column(column, columns, name, role, InputError if named_by_model else UsageError)
+            refuse_unknown_column(column, columns, name, role, UnlabeledError if named_by_model else UsageError)
     for column in (*options.drop, *options.types, *(() if options.keep == ALL else options.keep)):
         refuse_unknown_column(column, columns, name)
 

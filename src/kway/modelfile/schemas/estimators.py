@@ -117,7 +117,9 @@ LINEAR = Schema(
         "objective": number(allow_nan=True),
         "solver": text(),
         "history": list_of(number(allow_nan=True)),
+        "epochs": whole_number(1),
     },
+    optional_facts=("epochs",),  # only after partial_fit
     arrays=_linear_arrays,
     sizes=_linear_sizes,
     rules=(_two_classes, same_dtype("coef", "intercept")),
@@ -125,6 +127,7 @@ LINEAR = Schema(
 
 KERNEL_SOFTMAX = Schema(
     facts={**LINEAR.facts, "gamma": number(0.0, exclusive=True)},
+    optional_facts=LINEAR.optional_facts,
     arrays=lambda _: {
         "landmarks": Array(FLOAT_TYPES, ("m", "d"), (finite,)),
         "projection": Array(("float64",), ("m", "r"), (finite,)),

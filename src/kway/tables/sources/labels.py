@@ -33,7 +33,11 @@ _LABEL_ROWS = "label these rows, or drop them"  # advice of errors
 SKIP_ROWS = "label these rows, or leave them out: skip_bad=True"
 
 
-class NoLabelError(InputError):
+class UnlabeledError(InputError):
+    """Raised if the rows have no labels at all, and not only some labels that are missing or cannot be used."""
+
+
+class NoLabelError(UnlabeledError):
     """Raised if no row has a label. A piece of a large file without labels is left out."""
 
     def __init__(self, target: str, rows: int) -> None:
@@ -106,7 +110,8 @@ def _present(text: Any) -> Any:
 
 def _refuse_missing(n_missing: int, n: int, what: str, advice: str) -> None:
     if n_missing:
-        raise InputError(f"{what} is empty in {n_missing:,} of {n:,} rows; {advice}")
+        error = UnlabeledError if n_missing == n else InputError
+        raise error(f"{what} is empty in {n_missing:,} of {n:,} rows; {advice}")
 
 
 def label_sets(cells: Iterable[Any], sep: str) -> NDArray:
