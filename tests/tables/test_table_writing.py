@@ -24,6 +24,13 @@ def test_what_is_written_is_read_back(tmp_path, name):
     assert [p.name for p in tmp_path.iterdir()] == [name]
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+def test_a_csv_has_no_formula_in_text_of_any_type(tmp_path, kind):
+    words = pa.array(["=1+1", "a", None, "-5"], pa.string())
+    writing.write_columns({"x": words.cast(kind)}, tmp_path / "o.csv")
+    assert (tmp_path / "o.csv").read_text().splitlines() == ['"x"', '"\'=1+1"', '"a"', "", '"-5"']
+
+
 def test_npz_written(tmp_path):
     writing.write_npz(tmp_path / "o.npz", x=np.eye(2), y=np.array(["a", "b"]))
     assert read_rows(tmp_path / "o.npz").y.tolist() == ["a", "b"]

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from kway.errors import InputError, UsageError
 from kway.suggest import listing
 from kway.tables.outputs import refuse_missing_folder, replacing
-from kway.tables.sources.frames import is_text, plain_floats
+from kway.tables.sources.frames import holds_text, plain_floats, whole_column
 from kway.tables.sources.values import NUMBER
 from kway.text_tables import plain
 
@@ -143,12 +143,12 @@ _FORMULA = r"^[=+\-@\t\r]"  # the beginning of a cell that a spreadsheet runs
 def _without_formulas(table: Any) -> Any:
     """Put an apostrophe in front of text and names of columns that begin as a formula does, unless it is a number."""
     for place, field in enumerate(table.schema):
-        if is_text(field.type):
-            words = table.column(place)
+        if holds_text(field):
+            words = whole_column(table.column(place))
             risky = pc.and_(
                 pc.match_substring_regex(words, _FORMULA), pc.invert(pc.match_substring_regex(words, NUMBER))
             )
-            guarded = pc.binary_join_element_wise("'", words, "")
+            guarded = pc.binary_join_element_wise(pa.scalar("'", words.type), words, pa.scalar("", words.type))
             table = table.set_column(place, field.name, pc.if_else(risky, guarded, words))
     return table.rename_columns([f"'{name}" if re.match(_FORMULA, name) else name for name in table.column_names])
 
