@@ -59,7 +59,7 @@ def export(
 ) -> None:
     """Save a dataset as a file, or convert a file to another format.
 
-    The labels are written to the column `target`.
+    The labels are written to the column `target`. A table whose features include `target` is refused.
 
     Example: kway data export iris --out iris.csv
     """
@@ -81,40 +81,55 @@ def export(
         arrays = {"x_train": rows.rows, "y_train": rows.y, "x_test": rows.test_rows, "y_test": rows.test_y}
         write_npz(out, **{k: v for k, v in arrays.items() if v is not None})
     else:
-        write_columns(_columns(rows, part), out)
+        write_columns(_columns(rows, part, reading.id), out)
     if json:
         emit_json({"name": name, "out": str(out), "bytes": out.stat().st_size})
     else:
         say(f"Wrote {safe(name)} to {safe(out)} ({out.stat().st_size:,} bytes).")
 
 
-def _columns(data: LabeledRows, part: str) -> dict[str, Any]:
-    """Return the features by name (x0, x1, ... if they have none) and the labels as `target`."""
+def _columns(data: LabeledRows, part: str, id_column: str | None) -> dict[str, Any]:
+    """Return the ids, the features by name (x0, x1, ... if they have none) and the labels as `target`."""
     import numpy as np
 
-    from kway.errors import InputError
+    from kway.errors import InputError, UsageError
 
     parts = {"train": [(data.rows, data.y)], "test": [(data.test_rows, data.test_y)]}
     parts["all"] = parts["train"] + parts["test"]
     existing = [(rows, y) for rows, y in parts[part] if rows is not None]
     if not existing:
         raise InputError(f"{data.name} has no {part} rows; leave out --part")
-    tables = [_features_by_name(rows, data.feature_names) for rows, _ in existing]
-    columns = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+    columns = _features_by_name([rows for rows, _ in existing], data.feature_names)
+    if id_column is not None:
+        if data.test_rows is not None:
+            raise UsageError(f"{data.name} has training and test rows, so its ids cannot be written; leave out --id")
+        columns = {id_column: data.kept_columns[id_column], **columns}
     labels = [y for _, y in existing if y is not None]
-    return {**columns, "target": np.concatenate(labels)} if labels else columns
+    if not labels:
+        return columns
+    if "target" in columns:
+        raise InputError(
+            f"{data.name} has a column 'target' besides the labels, which are written to a column of this name; "
+            "rename it, or leave it out: --drop target"
+        )
+    return {**columns, "target": np.concatenate(labels)}
 
 
-def _features_by_name(rows: Any, names: tuple[str, ...]) -> dict[str, Any]:
+def _features_by_name(parts: list[Any], names: tuple[str, ...]) -> dict[str, Any]:
+    import numpy as np
+    import pyarrow as pa
+
     from kway.errors import InputError
 
-    if hasattr(rows, "column_names"):
-        return {name: rows.column(name).to_numpy() for name in rows.column_names}
-    if hasattr(rows, "tocsr"):
+    if hasattr(parts[0], "column_names"):
+        table = pa.concat_tables(parts)
+        return dict(zip(table.column_names, table.columns))
+    if hasattr(parts[0], "tocsr"):
         raise InputError(
-            f"the rows are sparse, with {rows.shape[1]:,} columns, and cannot be written as a table; "
+            f"the rows are sparse, with {parts[0].shape[1]:,} columns, and cannot be written as a table; "
             "use the libsvm file as it is"
         )
+    rows = np.concatenate(parts)
     return {name: rows[:, j] for j, name in enumerate(names or (f"x{j}" for j in range(rows.shape[1])))}
 
 

@@ -84,7 +84,10 @@ _COMMAND_HELP: dict[str, dict[str, str]] = {  # help of options whose meaning di
     "compare": {"group": _GROUPS},
     "evaluate": {"target": _LABELS_OF_MODEL},
     "explain": {"target": _LABELS_OF_MODEL},
-    "export": {"target": "Column that contains the labels; it is written as `target`. Required for tables."},
+    "export": {
+        "target": "Column that contains the labels; it is written as `target`. Required for tables.",
+        "id": "Column that identifies each row. It is written first; an npz file does not contain it.",
+    },
     "inspect": {
         "group": _GROUPS,
         "id": "Column that identifies each row. It is listed with the row and not used as a feature.",
