@@ -48,8 +48,8 @@ def test_data_export_does_not_overwrite_a_feature_called_target(cli, answer, rea
     assert [row["target"] for row in read_csv("o.csv")] == ["p", "q"]
 
 
-def test_data_export_has_no_ids_of_training_rows_next_to_test_rows(cli):
+def test_data_export_refuses_ids_of_training_and_test_rows(cli):
     Path("t.csv").write_text("code,x,kind,split\na,1,p,test\nb,2,q,train\nc,3,p,train\n")
     code, _, err = cli("data", "export", "t.csv", "-t", "kind", "--id", "code", "-o", "o.csv")
     assert code == 2
-    assert "only their ids are read; give --part test or leave out --id" in err
+    assert "has training and test rows, so its ids cannot be written; leave out --id" in err

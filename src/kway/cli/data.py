@@ -92,7 +92,7 @@ def _columns(data: LabeledRows, part: str, id_column: str | None) -> dict[str, A
     """Return the ids, the features by name (x0, x1, ... if they have none) and the labels as `target`."""
     import numpy as np
 
-    from kway.errors import InputError
+    from kway.errors import InputError, UsageError
 
     parts = {"train": [(data.rows, data.y)], "test": [(data.test_rows, data.test_y)]}
     parts["all"] = parts["train"] + parts["test"]
@@ -101,7 +101,9 @@ def _columns(data: LabeledRows, part: str, id_column: str | None) -> dict[str, A
         raise InputError(f"{data.name} has no {part} rows; leave out --part")
     columns = _features_by_name([rows for rows, _ in existing], data.feature_names)
     if id_column is not None:
-        columns = {id_column: _ids(data, part, id_column), **columns}
+        if data.test_rows is not None:
+            raise UsageError(f"{data.name} has training and test rows, so its ids cannot be written; leave out --id")
+        columns = {id_column: data.kept_columns[id_column], **columns}
     labels = [y for _, y in existing if y is not None]
     if not labels:
         return columns
@@ -111,15 +113,6 @@ def _columns(data: LabeledRows, part: str, id_column: str | None) -> dict[str, A
             "rename it, or leave it out: --drop target"
         )
     return {**columns, "target": np.concatenate(labels)}
-
-
-def _ids(data: LabeledRows, part: str, id_column: str) -> Any:
-    from kway.errors import UsageError
-
-    ids = data.kept_columns[id_column]
-    if data.test_rows is not None and (part != "test" or len(ids) != data.test_rows.shape[0]):
-        raise UsageError(f"{data.name} has test rows, and only their ids are read; give --part test or leave out --id")
-    return ids
 
 
 def _features_by_name(parts: list[Any], names: tuple[str, ...]) -> dict[str, Any]:
