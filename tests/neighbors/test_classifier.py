@@ -229,6 +229,14 @@ def test_named_classes_are_kept_and_others_refused():
     assert model.predict_proba([[0.0]]).tolist() == [[1, 0, 0]]
     with pytest.raises(InputError, match="'z'"):
         model.partial_fit([[1.0]], ["z"], classes=["a", "b", "c"])
+    assert model.partial_fit([[1.0]], ["z"]).classes_.tolist() == ["a", "b", "c", "z"]
+
+
+@pytest.mark.parametrize("classes", [None, [0, 1]])
+def test_weights_that_cannot_fill_the_neighbors_are_refused_in_the_first_batch(classes):
+    X, y = clouds(0, n=30)
+    with pytest.raises(InputError, match="sample_weight sums to 1"):
+        NeighborsClassifier(3).partial_fit(X, y % 2, classes=classes, sample_weight=np.full(30, 1 / 30))
 
 
 def test_neighbors_of_the_training_rows_are_others(digits):

@@ -172,13 +172,19 @@ class NeighborsClassifier(VotingClassifier):
         with at_most(self._threads()):
             self._check_parameters()
             self._forget()
-            device = self._device_of_rows(X)
-            X, labels = validation.rows_and_labels(self, X, y, sparse=self._takes_sparse(), device=device)
-            self.classes_ = labels.classes
-            self._training = TrainingRows.of(X, labels.codes, validation.weights(sample_weight, X), labels.n_classes)
-            self._training.check_weights(self.n_neighbors)
+            self._start(X, y, None, sample_weight)
             self._build()
         return self
+
+    def _start(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> None:
+        """Check the first rows and store them; `classes` are all labels, None for those of `y`."""
+        device = self._device_of_rows(X)
+        X, labels = validation.rows_and_labels(self, X, y, sparse=self._takes_sparse(), device=device)
+        known = labels.classes if classes is None else named_classes(classes)
+        merged = merge_classes(known, labels, fixed=True)
+        self.classes_ = merged.classes
+        self._training = TrainingRows.of(X, merged.codes, validation.weights(sample_weight, X), len(merged.classes))
+        self._training.check_weights(self.n_neighbors)
 
     @on_own_threads
     def fit_blocks(self, blocks: Iterable[tuple[Any, Any]]) -> NeighborsClassifier:
@@ -238,32 +244,23 @@ class NeighborsClassifier(VotingClassifier):
         X, y, sample_weight
             As in `fit`.
         classes : array-like or None, default=None
-            All labels that may occur. If given in the first call, other labels raise an error later; if None, new
-            classes may come at any time.
+            All labels that may occur in this call. In the first call they become `classes_`, also those without rows.
+            In every call that passes them, a label that is not in `classes_` raises an error. In a call without them,
+            it becomes a class.
 
         Returns
         -------
         NeighborsClassifier
             The fitted classifier.
         """
-        if not hasattr(self, "index_"):
-            if classes is None:
-                return self.fit(X, y, sample_weight)
-            known = named_classes(classes)
-        else:
-            known = self.classes_
         self._check_parameters()
-        X, labels = validation.rows_and_labels(
-            self, X, y, sparse=self._takes_sparse(), reset=not hasattr(self, "index_")
-        )
-        weights = validation.weights(sample_weight, X)
-        merged = merge_classes(known, labels, fixed=classes is not None)
         if not hasattr(self, "index_"):
-            self.classes_ = merged.classes
-            self._training = TrainingRows.of(X, merged.codes, weights, len(merged.classes))
+            self._start(X, y, classes, sample_weight)
             self._build()
-        else:
-            self._add(X, merged, weights)
+            return self
+        X, labels = validation.rows_and_labels(self, X, y, sparse=self._takes_sparse(), reset=False)
+        merged = merge_classes(self.classes_, labels, fixed=classes is not None)
+        self._add(X, merged, validation.weights(sample_weight, X))
         return self
 
     def _add(self, X: Any, merged: MergedClasses, weights: NDArray | None) -> None:
