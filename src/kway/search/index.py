@@ -436,10 +436,18 @@ class Index(ABC):
             The file; an existing one is replaced.
         force : bool, default=False
             Whether to replace a file that is not a model file of kway.
+
+        Raises
+        ------
+        InputError
+            If the index has no rows.
         """
         from kway.modelfile import save_index
 
-        save_index(*self.parts(), path, force)
+        facts, arrays = self.parts()
+        if not facts["n_rows"]:
+            raise InputError("an index without rows cannot be saved; add rows first")
+        save_index(facts, arrays, path, force)
 
     def __repr__(self) -> str:
         size = f"{self.n_rows:,} rows x {self.n_features:,} columns"
