@@ -232,6 +232,16 @@ def test_named_classes_are_kept_and_others_refused():
     assert model.partial_fit([[1.0]], ["z"]).classes_.tolist() == ["a", "b", "c", "z"]
 
 
+def test_class_weights_of_unknown_labels_are_refused_by_fit_but_may_come_in_later_batches():
+    X, y = [[0.0], [1.0]], ["ham", "spam"]
+    model = NeighborsClassifier(1, class_weight={"Spam": 100})
+    with pytest.raises(InputError, match=r"class_weight does not fit the labels: .*ham"):
+        model.fit(X, y)
+    with pytest.raises(InputError, match=r"class_weight does not fit the labels: .*ham"):
+        model.fit_blocks([(np.array(X), np.array(y))])
+    assert model.partial_fit(X, y).partial_fit([[2.0]], ["Spam"]).classes_.tolist() == ["Spam", "ham", "spam"]
+
+
 @pytest.mark.parametrize("classes", [None, [0, 1]])
 def test_weights_that_cannot_fill_the_neighbors_are_refused_in_the_first_batch(classes):
     X, y = clouds(0, n=30)

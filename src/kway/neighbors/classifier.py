@@ -22,7 +22,7 @@ from kway import validation
 from kway.base.classifier import on_own_threads, reads
 from kway.base.wrappers import add_prefix, remove_prefix
 from kway.errors import CombinationError, InputError
-from kway.labels import encode, joined
+from kway.labels import encode, joined, weight_per_class
 from kway.neighbors.agreement import Agreement, Target, as_target, needs_tuning, tune, without_self
 from kway.neighbors.training_rows import MergedClasses, TrainingRows, merge_classes, named_classes
 from kway.neighbors.votes import (
@@ -173,6 +173,7 @@ class NeighborsClassifier(VotingClassifier):
             self._check_parameters()
             self._forget()
             self._start(X, y, None, sample_weight)
+            self._check_class_weight(self.classes_)
             self._build()
         return self
 
@@ -210,6 +211,7 @@ class NeighborsClassifier(VotingClassifier):
         labels: list[NDArray] = []
         index = recipe.build_blocks(_rows_of(blocks, labels), self.metric)
         encoded = encode(joined(labels))
+        self._check_class_weight(encoded.classes)
         self.classes_ = encoded.classes
         self.n_features_in_ = index.n_features
         self.index_ = index
@@ -503,6 +505,11 @@ class NeighborsClassifier(VotingClassifier):
         pick_vote(self.weights).weigh(np.ones((1, 1)), metric)  # raises if the metric lacks what the vote needs
         pick_ties(self.ties, np.ones(1))
         as_target(self.agreement)
+
+    def _check_class_weight(self, classes: NDArray) -> None:
+        """Raise InputError if a dict has other labels than the classes; `partial_fit` may add their rows later."""
+        if isinstance(self.class_weight, dict):
+            weight_per_class(self.class_weight, classes, classes)
 
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         check_is_fitted(self, "index_")
