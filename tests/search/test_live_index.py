@@ -39,6 +39,7 @@ def test_save_load_add_and_repr(tmp_path, recipe):
         assert type(index).__name__ in shown
         assert str(recipe) in shown
         assert "300 rows x 2 columns" in shown
+        assert "200 rows" not in shown  # `why_` does not repeat the number of rows at the build
         assert "'euclidean'" in shown
         assert index.why_ in shown
 
