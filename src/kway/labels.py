@@ -154,16 +154,22 @@ def class_weighted(weight: NDArray | None, labels: Labels, class_weight: Any) ->
         totals = np.bincount(codes, weight, minlength=len(classes))
         each = weight.sum() / (len(classes) * np.maximum(totals, np.finfo(float).tiny))
     else:
-        try:
-            each = compute_class_weight(class_weight, classes=classes, y=classes[codes])
-        except (ValueError, TypeError) as error:
-            raise InputError(f"class_weight does not fit the labels: {error}") from error
+        each = weight_per_class(class_weight, classes, classes[codes])
         if not (np.isfinite(each) & (each >= 0)).all():
             raise InputError(f"class_weight must map labels to finite weights >= 0, got {class_weight!r:.100}")
     found = each[codes] if weight is None else weight * each[codes]
     if not found.any():
         raise InputError(f"class_weight={class_weight!r:.100} leaves no row with a weight; give some class a weight")
     return found
+
+
+def weight_per_class(class_weight: Any, classes: NDArray, y: NDArray) -> NDArray[np.float64]:
+    """Return the weight of each class (K,); raise InputError if a dict has other labels and lacks a class."""
+    try:
+        each: NDArray[np.float64] = compute_class_weight(class_weight, classes=classes, y=y)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"class_weight does not fit the labels: {error}") from error
+    return each
 
 
 def check_width(rows: Any, width: int | None) -> int:

@@ -39,6 +39,19 @@ def test_neighbors_as_a_grid_search_finds_them(digits):
     assert len(found.to_pandas()) == len(records)
 
 
+@pytest.mark.parametrize("ties", ["nearest", "smallest", "prior"])
+def test_neighbors_are_scored_with_the_ties_of_the_estimator(ties):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 2))
+    y = np.r_[rng.permutation(60) < 32, rng.permutation(30) < 5]  # True is more frequent only in the training rows
+    folds = fold_numbers(y, 3, order=np.arange(90))
+    records = kway.tune(kway.NeighborsClassifier(ties=ties), X, y, folds=3, order=np.arange(90)).records()
+    for k in (2, 3, 4, 6):
+        model = kway.NeighborsClassifier(k, ties=ties).fit(X[folds != 0], y[folds != 0])
+        scores = [r["accuracy"] for r in records if r["n_neighbors"] == k and r["weights"] == "uniform"]
+        assert scores == [pytest.approx(model.score(X[folds == 0], y[folds == 0]))]
+
+
 @pytest.mark.parametrize("metric", ["euclidean", "manhattan", "cosine"])
 @pytest.mark.parametrize("split", ["folds", "order", "groups"])
 def test_one_search_of_all_folds_predicts_as_a_search_per_fold(digits, metric, split):

@@ -229,6 +229,24 @@ def test_named_classes_are_kept_and_others_refused():
     assert model.predict_proba([[0.0]]).tolist() == [[1, 0, 0]]
     with pytest.raises(InputError, match="'z'"):
         model.partial_fit([[1.0]], ["z"], classes=["a", "b", "c"])
+    assert model.partial_fit([[1.0]], ["z"]).classes_.tolist() == ["a", "b", "c", "z"]
+
+
+def test_class_weights_of_unknown_labels_are_refused_by_fit_but_may_come_in_later_batches():
+    X, y = [[0.0], [1.0]], ["ham", "spam"]
+    model = NeighborsClassifier(1, class_weight={"Spam": 100})
+    with pytest.raises(InputError, match=r"class_weight does not fit the labels: .*ham"):
+        model.fit(X, y)
+    with pytest.raises(InputError, match=r"class_weight does not fit the labels: .*ham"):
+        model.fit_blocks([(np.array(X), np.array(y))])
+    assert model.partial_fit(X, y).partial_fit([[2.0]], ["Spam"]).classes_.tolist() == ["Spam", "ham", "spam"]
+
+
+@pytest.mark.parametrize("classes", [None, [0, 1]])
+def test_weights_that_cannot_fill_the_neighbors_are_refused_in_the_first_batch(classes):
+    X, y = clouds(0, n=30)
+    with pytest.raises(InputError, match="sample_weight sums to 1"):
+        NeighborsClassifier(3).partial_fit(X, y % 2, classes=classes, sample_weight=np.full(30, 1 / 30))
 
 
 def test_neighbors_of_the_training_rows_are_others(digits):

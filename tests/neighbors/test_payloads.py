@@ -1,6 +1,7 @@
 """Transfer: every rule against its definition, with the row that the payload came from."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import kway
@@ -64,6 +65,13 @@ def test_records_keep_their_identity():
     index = kway.search.Flat().build(np.array(X))
     records = [{"id": i} for i in range(4)]
     assert transfer(index, [[0.1]], records).payloads[0] is records[0]
+
+
+def test_payloads_of_pandas_are_read_by_position():
+    index = kway.search.Flat().build(np.array(X))
+    payloads = pd.Series(["cat", "dog", "ship", "car"], index=[3, 0, 2, 1])
+    assert transfer(index, [[0.1], [9.0]], payloads).payloads == ["cat", "car"]
+    assert transfer(index, [[9.0]], payloads.to_frame(0)).payloads[0].tolist() == ["car"]
 
 
 def test_nobody_near_enough_gives_nothing():

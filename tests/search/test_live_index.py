@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kway
-from kway.errors import ModelFileError
+from kway.errors import InputError, ModelFileError
 from kway.search import LSH, Bits, Flat, Int8, KDTree, Landmarks, Sharded
 from kway.search.metrics import METRICS, Euclidean, Gaussian, Laplacian
 
@@ -39,8 +39,19 @@ def test_save_load_add_and_repr(tmp_path, recipe):
         assert type(index).__name__ in shown
         assert str(recipe) in shown
         assert "300 rows x 2 columns" in shown
+        assert "200 rows" not in shown  # `why_` does not repeat the number of rows at the build
         assert "'euclidean'" in shown
         assert index.why_ in shown
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=str)
+def test_an_index_without_rows_is_refused_at_save(tmp_path, recipe):
+    index = recipe.build(ROWS)
+    index.save(tmp_path / "index.kway")
+    index.remove(index.ids)
+    with pytest.raises(InputError, match="without rows"):
+        index.save(tmp_path / "index.kway")
+    assert kway.load(tmp_path / "index.kway").n_rows == 300  # the file was not replaced
 
 
 @pytest.mark.parametrize("metric", [*METRICS.values(), Gaussian(0.5), Laplacian(0.5)], ids=str)

@@ -43,6 +43,14 @@ def test_equal_rows_lose_nothing():
     np.testing.assert_array_equal(kept[:], 2.5)
 
 
+def test_rows_next_to_the_center_are_encoded_without_a_warning():
+    given = np.array([[0.0, 0.0], [1e-44, 0.0], [1.0, 1.0], [-1.0, -1.0]], np.float32)
+    with np.errstate(all="raise", under="ignore"):
+        kept = Int8().encode(given, EUCLIDEAN)
+    assert (kept.scale > 0).all()
+    np.testing.assert_allclose(kept[:], given, atol=1e-6)
+
+
 def test_errors_under_cosine_are_of_unit_rows():
     given = rows()
     kept = Int8().encode(given, COSINE)

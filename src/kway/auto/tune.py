@@ -118,7 +118,7 @@ def tune(estimator: Any, X: Any, y: Any, folds: int = 5, groups: Any = None, ord
     data = FoldedRows(rows, labels.codes, numbers)
     settings = family.settings(data)
     runner = Runner(family, data, settings, ACCURACY, list(range(len(settings))))
-    if isinstance(family, NeighborsFamily):
+    if isinstance(family, NeighborsFamily) and estimator.ties != "prior":  # the prior is that of the training folds
         for fold, predictions in enumerate(family.predict_folds(data, settings)):
             runner.add(predictions, labels.codes[numbers == fold], len(labels.codes))
     else:
@@ -151,7 +151,7 @@ def _neighbors(estimator: Any) -> NeighborsFamily:
             "tune does not support class_weight or max_distance of neighbors; use scikit-learn's GridSearchCV"
         )
     votes = ("uniform", "distance") if estimator.weights in ("uniform", "distance") else (estimator.weights,)
-    return NeighborsFamily("neighbors", estimator.metric, votes)
+    return NeighborsFamily("neighbors", estimator.metric, votes, params={"ties": estimator.ties})
 
 
 def _linear(estimator: Any) -> LinearFamily:

@@ -206,8 +206,8 @@ def tune(
 ) -> TunedIndex:
     """Set the probes of an approximate index to the fewest that reach the target, or return the exact index.
 
-    `rows` (n, d) with `ids` (None: 0..n-1) are those in the index. A sample of the rows serves as queries, each without
-    itself.
+    `rows` (n, d) are the full rows that the index was built over, and `ids` (n,) their ids; None stands for 0..n-1. A
+    sample of the rows serves as queries, each without itself.
     """
     target = target or Target()
     result = _find_probes(index, rows, ids, k, winners_of, target)

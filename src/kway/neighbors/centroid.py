@@ -170,7 +170,9 @@ class CentroidClassifier(Classifier):
         X, y, sample_weight
             As in `fit`.
         classes : array-like or None, default=None
-            All labels that may occur; if None, new classes may come at any time.
+            All labels that may occur in this call. In the first call they become `classes_`, also those without rows.
+            In every call that passes them, a label that is not in `classes_` raises an error. In a call without them,
+            it becomes a class.
 
         Returns
         -------

@@ -22,7 +22,7 @@ from kway import validation
 from kway.base.classifier import on_own_threads, reads
 from kway.base.wrappers import add_prefix, remove_prefix
 from kway.errors import CombinationError, InputError
-from kway.labels import encode, joined
+from kway.labels import encode, joined, weight_per_class
 from kway.neighbors.agreement import Agreement, Target, as_target, needs_tuning, tune, without_self
 from kway.neighbors.training_rows import MergedClasses, TrainingRows, merge_classes, named_classes
 from kway.neighbors.votes import (
@@ -172,13 +172,20 @@ class NeighborsClassifier(VotingClassifier):
         with at_most(self._threads()):
             self._check_parameters()
             self._forget()
-            device = self._device_of_rows(X)
-            X, labels = validation.rows_and_labels(self, X, y, sparse=self._takes_sparse(), device=device)
-            self.classes_ = labels.classes
-            self._training = TrainingRows.of(X, labels.codes, validation.weights(sample_weight, X), labels.n_classes)
-            self._training.check_weights(self.n_neighbors)
+            self._start(X, y, None, sample_weight)
+            self._check_class_weight(self.classes_)
             self._build()
         return self
+
+    def _start(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> None:
+        """Check the first rows and store them; `classes` are all labels, None for those of `y`."""
+        device = self._device_of_rows(X)
+        X, labels = validation.rows_and_labels(self, X, y, sparse=self._takes_sparse(), device=device)
+        known = labels.classes if classes is None else named_classes(classes)
+        merged = merge_classes(known, labels, fixed=True)
+        self.classes_ = merged.classes
+        self._training = TrainingRows.of(X, merged.codes, validation.weights(sample_weight, X), len(merged.classes))
+        self._training.check_weights(self.n_neighbors)
 
     @on_own_threads
     def fit_blocks(self, blocks: Iterable[tuple[Any, Any]]) -> NeighborsClassifier:
@@ -204,6 +211,7 @@ class NeighborsClassifier(VotingClassifier):
         labels: list[NDArray] = []
         index = recipe.build_blocks(_rows_of(blocks, labels), self.metric)
         encoded = encode(joined(labels))
+        self._check_class_weight(encoded.classes)
         self.classes_ = encoded.classes
         self.n_features_in_ = index.n_features
         self.index_ = index
@@ -238,32 +246,23 @@ class NeighborsClassifier(VotingClassifier):
         X, y, sample_weight
             As in `fit`.
         classes : array-like or None, default=None
-            All labels that may occur. If given in the first call, other labels raise an error later; if None, new
-            classes may come at any time.
+            All labels that may occur in this call. In the first call they become `classes_`, also those without rows.
+            In every call that passes them, a label that is not in `classes_` raises an error. In a call without them,
+            it becomes a class.
 
         Returns
         -------
         NeighborsClassifier
             The fitted classifier.
         """
-        if not hasattr(self, "index_"):
-            if classes is None:
-                return self.fit(X, y, sample_weight)
-            known = named_classes(classes)
-        else:
-            known = self.classes_
         self._check_parameters()
-        X, labels = validation.rows_and_labels(
-            self, X, y, sparse=self._takes_sparse(), reset=not hasattr(self, "index_")
-        )
-        weights = validation.weights(sample_weight, X)
-        merged = merge_classes(known, labels, fixed=classes is not None)
         if not hasattr(self, "index_"):
-            self.classes_ = merged.classes
-            self._training = TrainingRows.of(X, merged.codes, weights, len(merged.classes))
+            self._start(X, y, classes, sample_weight)
             self._build()
-        else:
-            self._add(X, merged, weights)
+            return self
+        X, labels = validation.rows_and_labels(self, X, y, sparse=self._takes_sparse(), reset=False)
+        merged = merge_classes(self.classes_, labels, fixed=classes is not None)
+        self._add(X, merged, validation.weights(sample_weight, X))
         return self
 
     def _add(self, X: Any, merged: MergedClasses, weights: NDArray | None) -> None:
@@ -506,6 +505,11 @@ class NeighborsClassifier(VotingClassifier):
         pick_vote(self.weights).weigh(np.ones((1, 1)), metric)  # raises if the metric lacks what the vote needs
         pick_ties(self.ties, np.ones(1))
         as_target(self.agreement)
+
+    def _check_class_weight(self, classes: NDArray) -> None:
+        """Raise InputError if a dict has other labels than the classes; `partial_fit` may add their rows later."""
+        if isinstance(self.class_weight, dict):
+            weight_per_class(self.class_weight, classes, classes)
 
     def _fitted(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
         check_is_fitted(self, "index_")

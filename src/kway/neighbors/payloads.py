@@ -95,6 +95,7 @@ def transfer(
     n = int(rows.max(initial=-1)) + 1
     if len(payloads) < n:
         raise InputError(f"got {len(payloads)} payloads for at least {n} rows; pass one payload per row")
+    payloads = getattr(payloads, "iloc", payloads)  # a pandas Series reads payloads[i] as a label, not as a position
     choices = [_choose(payloads, ids, w, RULES[rule], distance) for ids, w in zip(rows, weights)]
     sources = np.array([ids[c.place] if c.place >= 0 else -1 for ids, c in zip(rows, choices)], dtype=np.int64)
     return Transferred([c.payload for c in choices], sources, rows, weights)

@@ -14,8 +14,9 @@ such rows are ordered by their distances in float64. Ids are positions 0..n-1 un
 A subclass implements `_nearest(queries, k, probes) -> Neighbors of positions`, `_append(rows)`, `_drop(positions)` and
 `_state() -> (facts, arrays)`, and `_search_tensors` if tensors can be searched on a GPU. `_nearest` sets `_touched`,
 the mean number of rows per query that it measured. `_append` and `_drop` replace attributes and change no array in
-place, so that threads may search while another adds rows (versions.py). They may set `_needs_rebuild`: the next search
-then calls `_rebuild` first, and clears the flag.
+place, so that threads may search while another adds rows (versions.py). They may set `_needs_rebuild`. The next search
+then calls `_rebuild` on a copy of the index, clears the flag of the copy, and publishes the copy as the current
+version. `_rebuild` also replaces attributes, so a search that began earlier goes on with the version that it has.
 """
 
 from __future__ import annotations
@@ -436,10 +437,18 @@ class Index(ABC):
             The file; an existing one is replaced.
         force : bool, default=False
             Whether to replace a file that is not a model file of kway.
+
+        Raises
+        ------
+        InputError
+            If the index has no rows.
         """
         from kway.modelfile import save_index
 
-        save_index(*self.parts(), path, force)
+        facts, arrays = self.parts()
+        if not facts["n_rows"]:
+            raise InputError("an index without rows cannot be saved; add rows first")
+        save_index(facts, arrays, path, force)
 
     def __repr__(self) -> str:
         size = f"{self.n_rows:,} rows x {self.n_features:,} columns"

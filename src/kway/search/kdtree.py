@@ -69,7 +69,7 @@ class KDTreeIndex(RowsIndex):
 
     def __init__(self, recipe: KDTree, metric: Metric, ids: Ids, rows: NDArray) -> None:
         super().__init__(recipe, metric, ids, rows)
-        self.why_ = f"a KD-tree over {len(rows):,} rows of {rows.shape[1]} columns"
+        self.why_ = f"a KD-tree over {rows.shape[1]} columns"
         self._rebuild()
 
     @property

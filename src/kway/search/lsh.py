@@ -121,7 +121,7 @@ class LSHIndex(RowsIndex):
         self._hashes = self._draw() if hashes is None else hashes
         self.probes: int = _PROBES if recipe.probes == "auto" else int(recipe.probes)
         n_bits = self._hashes.directions.shape[1] // recipe.n_tables
-        self.why_ = f"{recipe.n_tables} hash tables of {n_bits} bits over {len(rows):,} rows: approximate"
+        self.why_ = f"{recipe.n_tables} hash tables of {n_bits} bits: approximate"
         if recipe.probes == "auto":
             self.why_ += NO_GUARANTEE
         self._rebuild()

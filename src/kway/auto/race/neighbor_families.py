@@ -73,8 +73,7 @@ class NeighborsFamily(Family):
         X, codes = data.X[split.train], data.codes[split.train]
         held_out, held_out_codes = data.X[split.held_out], data.codes[split.held_out]
         predictions = Predictions.empty(len(held_out_codes), len(settings))
-        class_weight = self.params.get("class_weight")
-        electors = Electors(codes, self.votes, pick_metric(self.metric), class_weight=class_weight)
+        electors = self._electors(codes)
         active_kinds = {settings[at].get("map", NO_MAP) for at in active}
         for kind, map in _learn_maps(X, codes, [kind for kind in self.maps if kind in active_kinds]).items():
             if stop():
@@ -87,7 +86,8 @@ class NeighborsFamily(Family):
     def predict_folds(self, data: FoldedRows, settings: Sequence[dict[str, Any]]) -> list[Predictions]:
         """Return the predictions on every fold, from one index of all rows, for a family without learned maps.
 
-        They equal those of `fit_predict` on each fold. One index costs less than one per fold, but it needs all folds.
+        They equal those of `fit_predict` on each fold, except with ties="prior", where they use the frequencies of the
+        classes in all rows. One index costs less than one per fold, but it needs all folds.
         """
         begun = time.perf_counter()
         metric, held_out = pick_metric(self.metric), np.flatnonzero(data.folds >= 0)
@@ -95,11 +95,15 @@ class NeighborsFamily(Family):
         k_max = max(setting["n_neighbors"] for setting in settings)
         neighbors = OutsideSearch(data.X, data.folds, k_max, metric).nearest(held_out)
         predictions = Predictions.empty(len(held_out), len(settings))
-        electors = Electors(data.codes, self.votes, metric)
-        _count_votes(predictions, neighbors, data.codes[held_out], electors, settings, range(len(settings)))
+        every = range(len(settings))
+        _count_votes(predictions, neighbors, data.codes[held_out], self._electors(data.codes), settings, every)
         seconds = (time.perf_counter() - begun) / data.n_folds
         members = (data.folds[held_out] == fold for fold in range(data.n_folds))
         return [Predictions(predictions.predicted[rows], predictions.losses[rows], seconds) for rows in members]
+
+    def _electors(self, codes: NDArray[np.int64]) -> Electors:
+        ties, class_weight = self.params.get("ties", "nearest"), self.params.get("class_weight")
+        return Electors(codes, self.votes, pick_metric(self.metric), ties, class_weight)
 
     def _search(self, X: Rows, held_out: Rows) -> Neighbors:
         costs.check_fit("NeighborsClassifier", flat, costs.size_of(X, 2))

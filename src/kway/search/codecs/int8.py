@@ -160,8 +160,8 @@ def _encode(rows: NDArray, center: NDArray[np.float32]) -> ByteRows:
 
     def work(part: slice) -> None:
         centered = rows[part] - center
-        largest = np.abs(centered).max(axis=1)
-        scale[part] = np.where(largest > 0, largest / 127.0, 1.0)
+        steps = (np.abs(centered).max(axis=1) / 127.0).astype(np.float32)  # 0 at the center, and next to it
+        scale[part] = np.where(steps > 0, steps, 1.0)
         codes[part] = np.clip(np.rint(centered / scale[part][:, None]), -127, 127)
 
     pmap(work, spans(n, rows_per_block(8 * d, CACHE_BYTES)))
