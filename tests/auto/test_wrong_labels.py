@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -114,6 +115,18 @@ def test_nearly_equal_rows():
     distances, near = nearest_rows(X, np.arange(100))
     paired = close_pairs(X, near, distances)
     assert set(range(9, 19)) <= set(paired.ravel().tolist())
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-8, 1e8])
+def test_nearly_equal_rows_in_any_unit_and_beside_a_huge_value(unit):
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    X[1] = X[0] + 1e-9
+    X[7, 2] = 1e9
+    distances, near = nearest_rows(X * unit, np.arange(300))
+    assert close_pairs(X * unit, near, distances).tolist() == [[0, 1]]
+    assert shared_rows(X * unit, np.stack([X[50], X[3] + 3.0]) * unit).tolist() == [[50, 0]]
+    sparse = sp.csr_matrix(X * unit)
+    assert close_pairs(sparse, *nearest_rows(sparse, np.arange(300))[::-1]).tolist() == [[0, 1]]
 
 
 def test_the_job_judges_its_training_rows():

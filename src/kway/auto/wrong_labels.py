@@ -45,6 +45,7 @@ from kway.pipelines import features_of
 from kway.planning import costs
 from kway.planning.rates import Rates
 from kway.rows.blocks import count_rows, take_rows
+from kway.rows.matrices import row_squares
 from kway.search.results import Neighbors
 from kway.tables.read_options import ReadOptions
 from kway.tables.sources.frames import n_rows
@@ -200,18 +201,26 @@ def close_pairs(X: Any, neighbors: NDArray[np.int64], distances: NDArray, share:
 
     Two rows are nearly equal if their distance is at most `share` of the median distance to the nearest other row.
     """
-    i, j = np.nonzero(distances <= _radius(distances[:, 0], share))
+    i, j = np.nonzero(distances <= _radius(X, distances[:, 0], share))
     pairs = np.sort(np.stack([i, neighbors[i, j]], axis=1), axis=1)
     return np.unique(pairs, axis=0)
 
 
-def _radius(nearest: NDArray, share: float) -> float:
-    """Return the distance up to which rows are near-duplicates, from the distances (n,) to the nearest rows.
+def _radius(X: Any, nearest: NDArray, share: float) -> float:
+    """Return the distance up to which rows of X are near-duplicates, from the distances (m,) to the nearest rows.
 
-    Distances that are zero up to rounding do not count in the median.
+    Distances that are zero up to rounding, relative to the median norm of centered rows, do not count in the median.
     """
-    positive = nearest[nearest > 1e-6 * max(1.0, float(nearest.max(initial=0.0)))]
+    rows = take_rows(X, _sample(X))
+    squares = row_squares(rows if hasattr(rows, "tocsr") else rows - np.median(rows, axis=0))
+    positive = nearest[nearest > 1e-6 * float(np.median(np.sqrt(squares)))]
     return share * float(np.median(positive)) if len(positive) else 0.0
+
+
+def _sample(X: Any) -> NDArray[np.int64]:
+    """Return the numbers of some rows of X, evenly spaced."""
+    n = count_rows(X)
+    return np.arange(n)[:: max(1, n // FEW_ROWS)]
 
 
 def shared_rows(X: Any, test_X: Any, share: float = 0.01) -> NDArray[np.int64]:
@@ -219,9 +228,8 @@ def shared_rows(X: Any, test_X: Any, share: float = 0.01) -> NDArray[np.int64]:
     n = count_rows(X)
     model = NeighborsClassifier(1).fit(X, np.arange(n) % 2)
     distances, neighbors = (np.asarray(values)[:, 0] for values in model.kneighbors(test_X, 1))
-    sample = np.arange(n)[:: max(1, n // FEW_ROWS)]
-    sample_distances, _ = nearest_rows(X, sample, 1)
-    close = np.flatnonzero(distances <= _radius(sample_distances[:, 0], share))
+    sample_distances, _ = nearest_rows(X, _sample(X), 1)
+    close = np.flatnonzero(distances <= _radius(X, sample_distances[:, 0], share))
     return np.stack([neighbors[close], close], axis=1)
 
 
