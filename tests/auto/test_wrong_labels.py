@@ -1,6 +1,7 @@
 """Confident learning against its definition in plain loops, and on drawn rows with labels that were changed."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
@@ -91,6 +92,28 @@ def test_a_class_of_one_row_is_not_judged():
     assert found.wrong.judged == 399
     assert 5 not in found.rows
     assert any("1 of 400 rows were not judged" in note for note in found.notes)
+
+
+def with_empty_cells(n=300):
+    """A table in which trees win, with 8% empty cells, and its labels."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 4))
+    y = np.array(["a", "b"])[(X[:, 0] * X[:, 1] > 0).astype(int)]
+    X[rng.random(X.shape) < 0.08] = np.nan
+    return pa.table({f"x{j}": pa.array(X[:, j], from_pandas=True) for j in range(4)}), X, y
+
+
+def test_empty_cells_when_trees_win():
+    table, X, y = with_empty_cells()
+    models = ["naive-bayes", "extra-trees"]
+    found = kway.inspect(table, y, models=models)
+    assert found.model == "extra-trees"
+    assert np.isfinite(found.wrong.distances).all()
+    fitted = kway.fit(table, y, models=models, budget=60)
+    assert fitted.leaderboard.best.model == "extra-trees"
+    assert fitted.result.wrong_labels is not None
+    for model, rows in (fitted, table), (kway.TreesClassifier(n_trees=5).fit(X, y), X):
+        assert kway.inspect(rows, np.roll(y, 1), by=model, rows=5).wrong.near.shape == (5, 5)
 
 
 def test_nearest_rows_are_those_of_brute_force():

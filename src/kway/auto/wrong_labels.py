@@ -47,8 +47,10 @@ from kway.planning.rates import Rates
 from kway.rows.blocks import count_rows, take_rows
 from kway.rows.matrices import row_squares
 from kway.search.results import Neighbors
+from kway.tables.features.features import Features
+from kway.tables.features.numbers import missing_counts
 from kway.tables.read_options import ReadOptions
-from kway.tables.sources.frames import n_rows
+from kway.tables.sources.frames import is_table, n_rows
 from kway.tables.sources.labels import joined_labels
 from kway.text_tables import Printed, Table, count
 
@@ -387,7 +389,7 @@ def inspect_rows(
             f"the budget of {clock.budget:.3g} s was used up before any row was judged; pass a larger budget="
         )
     with progress.portion(0.95, 1.0), progress.stage("nearest rows"):
-        view = chosen.view(single)
+        view = chosen.views[""]  # without missing values, unlike the view of trees
         wrong = find_wrong_labels(predictions, data_rows.labels.codes, view.X, max_rows)
         shared = _NO_PAIRS
         if data_rows.test_rows is not None:
@@ -467,10 +469,18 @@ def inspect_by(
     labels = Labels(joint.classes, joint.codes[len(known) :])
     p = model.predict_proba(X)
     predictions = OutOfFold(np.arange(len(y)), spread(p, encode_as(known, labels.classes), labels.n_classes), judged)
-    features = features_of(model)
-    numbers = features[0].transform(X) if features else X
+    numbers = _numbers(model, X)
     wrong, conflicts = find_wrong_labels(predictions, labels.codes, numbers, max_rows), find_conflicts(numbers, labels)
     notes = [f"not judged: {count(unseen, 'row')} whose label is not a class of the model"] * (unseen > 0)
     ids = _ids(kept or {}, next(iter(kept or {}), None), len(y))
     notes += _too_slow(conflicts)
     return Inspection(name, type(model).__name__, labels, wrong, conflicts, _NO_PAIRS, ids=ids, notes=tuple(notes))
+
+
+def _numbers(model: Any, X: Any) -> Any:
+    """Return the rows X as numbers without missing values, by the features of the model if these give such numbers."""
+    scaled = [features for features in features_of(model) if features.form != "columns"]
+    if scaled:
+        return scaled[0].transform(X)
+    has_gaps = is_table(X) or (not hasattr(X, "tocsr") and missing_counts(X).any())
+    return Features().fit_transform(X) if has_gaps else X
