@@ -94,6 +94,17 @@ def test_a_class_of_one_row_is_not_judged():
     assert any("1 of 400 rows were not judged" in note for note in found.notes)
 
 
+def test_rows_that_no_fold_held_out_have_their_own_reason():
+    X, y, _ = blobs(changed=0)
+    options = FitOptions(models=["softmax"], alpha=1e-2)
+    data = RowsInMemory(pa.table({**{f"x{j}": X[:, j] for j in range(4)}, "day": np.arange(400), "kind": y}))
+    found = inspect_rows(data, ReadOptions(target="kind", order="day"), options)
+    assert 0 < found.wrong.judged < 400
+    note = f"{400 - found.wrong.judged} of 400 rows were not judged, because the comparison held them out in no fold"
+    assert note in found.notes
+    assert not any("no other rows" in note for note in found.notes)
+
+
 def with_empty_cells(n=300):
     """A table in which trees win, with 8% empty cells, and its labels."""
     rng = np.random.default_rng(0)

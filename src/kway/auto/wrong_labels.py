@@ -431,10 +431,11 @@ def find_conflicts(X: Any, labels: Labels, seconds: float = 60.0) -> NDArray[np.
 
 
 def _unjudged(n: int, predictions: OutOfFold) -> list[str]:
-    unjudged = n - int(predictions.judged.sum())
-    return [f"{unjudged:,} of {n:,} rows were not judged, because their class has no other rows to learn from"] * (
-        unjudged > 0
-    )
+    reasons = {
+        "their class has no other rows to learn from": int((~predictions.judged).sum()),
+        "the comparison held them out in no fold": n - len(predictions.rows),
+    }
+    return [f"{m:,} of {n:,} rows were not judged, because {why}" for why, m in reasons.items() if m > 0]
 
 
 def _too_slow(conflicts: NDArray | None) -> list[str]:
