@@ -326,6 +326,22 @@ def test_inspect_by_a_classifier_names_a_missing_target():
         kway.inspect(frame, by=judge)
 
 
+@pytest.mark.parametrize("model", [SoftmaxClassifier(), NeighborsClassifier(), kway.TreesClassifier(n_trees=5)])
+def test_rows_as_lists_and_tables(model):
+    X, y = load_iris(return_X_y=True)
+    judge = clone(model).fit(X, y)
+    found = kway.inspect(X, y, by=judge, rows=7)
+    np.testing.assert_array_equal(kway.inspect(X.tolist(), y.tolist(), by=judge, rows=7).rows, found.rows)
+    assert str(kway.explain(judge, X.tolist(), y.tolist())) == str(kway.explain(judge, X, y))
+    table = pa.table({f"x{j}": X[:, j] for j in range(4)})
+    np.testing.assert_array_equal(kway.inspect(table, y, by=clone(model).fit(table, y), rows=7).rows, found.rows)
+
+
+def test_inspect_refuses_a_negative_number_of_rows():
+    with pytest.raises(InputError, match="rows must be a whole number of at least 0, got -1"):
+        kway.inspect(*load_iris(return_X_y=True), rows=-1)
+
+
 def test_explain_refuses_no_rows_and_missing_labels():
     X, y = np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2
     model = kway.NeighborsClassifier(3).fit(X, y)

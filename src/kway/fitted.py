@@ -40,12 +40,13 @@ from kway.confidence.conformal import PredictionSets
 from kway.declared_options import options_of, refuse_unknown
 from kway.errors import InputError
 from kway.modelfile.container import model_path
+from kway.parameters import whole
 from kway.search.results import TopK
 from kway.suggest import nearest
 from kway.tables.outputs import is_model, is_report, python_output, refuse_foreign, refuse_inputs
 from kway.tables.read_options import ReadOptions
 from kway.tables.reading import RowsInMemory
-from kway.tables.sources.frames import as_table, is_table
+from kway.tables.sources.frames import as_table, is_table, without_lists
 from kway.text_tables import Printed, Table
 
 
@@ -383,13 +384,15 @@ def inspect(
     begun = time.perf_counter()
     fit_names, read_names = options_of(FitOptions, "inspect"), options_of(ReadOptions, "inspect")
     refuse_unknown(options, [*fit_names, *read_names])
+    if rows is not None and not whole(0).allows(rows):
+        raise InputError(whole(0).message("rows", rows))
     column = str(target) if isinstance(target, str) or (is_table(data) and np.isscalar(target)) else None
     if by is not None:
         if isinstance(data, str | Path) or test is not None or options:
             raise InputError("with by, give a table or a matrix as data, and neither test rows nor options")
         if target is None:
             raise InputError("target is missing; pass the labels, or the name of their column")
-        table = as_table(data) if is_table(data) else data
+        table = as_table(data) if is_table(data) else without_lists(data)
         if column is not None and column not in table.column_names:
             raise InputError(f"the data has no column {column!r}{nearest(column, table.column_names)}")
         y = target if column is None else table.column(column).to_numpy(zero_copy_only=False)

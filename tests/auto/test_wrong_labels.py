@@ -1,7 +1,9 @@
 """Confident learning against its definition in plain loops, and on drawn rows with labels that were changed."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -92,6 +94,39 @@ def test_a_class_of_one_row_is_not_judged():
     assert any("1 of 400 rows were not judged" in note for note in found.notes)
 
 
+def test_rows_that_no_fold_held_out_have_their_own_reason():
+    X, y, _ = blobs(changed=0)
+    options = FitOptions(models=["softmax"], alpha=1e-2)
+    data = RowsInMemory(pa.table({**{f"x{j}": X[:, j] for j in range(4)}, "day": np.arange(400), "kind": y}))
+    found = inspect_rows(data, ReadOptions(target="kind", order="day"), options)
+    assert 0 < found.wrong.judged < 400
+    note = f"{400 - found.wrong.judged} of 400 rows were not judged, because the comparison held them out in no fold"
+    assert note in found.notes
+    assert not any("no other rows" in note for note in found.notes)
+
+
+def with_empty_cells(n=300):
+    """A table in which trees win, with 8% empty cells, and its labels."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 4))
+    y = np.array(["a", "b"])[(X[:, 0] * X[:, 1] > 0).astype(int)]
+    X[rng.random(X.shape) < 0.08] = np.nan
+    return pa.table({f"x{j}": pa.array(X[:, j], from_pandas=True) for j in range(4)}), X, y
+
+
+def test_empty_cells_when_trees_win():
+    table, X, y = with_empty_cells()
+    models = ["naive-bayes", "extra-trees"]
+    found = kway.inspect(table, y, models=models)
+    assert found.model == "extra-trees"
+    assert np.isfinite(found.wrong.distances).all()
+    fitted = kway.fit(table, y, models=models, budget=60)
+    assert fitted.leaderboard.best.model == "extra-trees"
+    assert fitted.result.wrong_labels is not None
+    for model, rows in (fitted, table), (kway.TreesClassifier(n_trees=5).fit(X, y), X):
+        assert kway.inspect(rows, np.roll(y, 1), by=model, rows=5).wrong.near.shape == (5, 5)
+
+
 def test_nearest_rows_are_those_of_brute_force():
     X = np.random.default_rng(0).normal(size=(60, 3))
     away = np.linalg.norm(X[:, None] - X[None], axis=2)
@@ -114,6 +149,18 @@ def test_nearly_equal_rows():
     distances, near = nearest_rows(X, np.arange(100))
     paired = close_pairs(X, near, distances)
     assert set(range(9, 19)) <= set(paired.ravel().tolist())
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-8, 1e8])
+def test_nearly_equal_rows_in_any_unit_and_beside_a_huge_value(unit):
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    X[1] = X[0] + 1e-9
+    X[7, 2] = 1e9
+    distances, near = nearest_rows(X * unit, np.arange(300))
+    assert close_pairs(X * unit, near, distances).tolist() == [[0, 1]]
+    assert shared_rows(X * unit, np.stack([X[50], X[3] + 3.0]) * unit).tolist() == [[50, 0]]
+    sparse = sp.csr_matrix(X * unit)
+    assert close_pairs(sparse, *nearest_rows(sparse, np.arange(300))[::-1]).tolist() == [[0, 1]]
 
 
 def test_the_job_judges_its_training_rows():

@@ -100,3 +100,13 @@ def test_whole_weights_are_repeated_rows():
     assert weighted.temperature == pytest.approx(repeated.temperature, rel=1e-6)
     assert weighted.temperature != pytest.approx(best_temperature(z, codes).temperature, rel=1e-6)
     assert weighted.certified
+
+
+def test_rows_of_weight_0_change_nothing():
+    z = np.eye(3)[np.arange(30) % 3] * 2.0
+    codes = np.arange(30) % 3
+    fit = best_temperature(z, codes, max_if_correct=1.0)
+    weights = np.repeat([1.0, 0.0], [30, 3])
+    wrong = best_temperature(np.vstack([z, z[:3]]), np.append(codes, [1, 2, 0]), max_if_correct=1.0, weights=weights)
+    assert wrong == fit
+    assert best_temperature(z, codes, weights=np.zeros(30)).temperature == 1.0

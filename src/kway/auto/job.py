@@ -364,7 +364,7 @@ def _wrong_labels(winner: Winner, chosen: DataComparison, clock: Clock) -> Wrong
         ):
             return None
     predictions = out_of_fold(chosen, winner.candidate_pool)
-    return None if predictions is None or clock.up() else find_wrong_labels(predictions, codes, winner.view.X)
+    return None if predictions is None or clock.up() else find_wrong_labels(predictions, codes, chosen.views[""].X)
 
 
 def _test_results(winner: Winner, chosen: DataComparison) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from kway.errors import InputError
 from kway.pipelines import label_separator
 from kway.rows.matrices import column_spread
 from kway.tables.features.shapes import LEAST_SIDE, likely_form
-from kway.tables.sources.frames import as_table, n_rows, take_rows
+from kway.tables.sources.frames import as_table, n_rows, take_rows, without_lists
 from kway.tables.sources.images import ImageForm
 from kway.text_tables import Printed, Table
 
@@ -148,7 +148,7 @@ def explain(model: Any, X: Any = None, y: Any = None, n_columns: int = 8, second
         raise InputError(
             "explain does not support several labels per row; fit one of the labels alone, as a column of true/false"
         )
-    stored = getattr(model, "reasons_", None)
+    X, stored = without_lists(X), getattr(model, "reasons_", None)
     if X is None and stored is not None:
         columns = tuple(map(tuple, stored["columns"]))
         reasons = Reasons(tuple(stored["classes"]), columns, np.array(stored["pulls"]), stored["how"], measured=True)

@@ -45,9 +45,12 @@ from kway.pipelines import features_of
 from kway.planning import costs
 from kway.planning.rates import Rates
 from kway.rows.blocks import count_rows, take_rows
+from kway.rows.matrices import row_squares
 from kway.search.results import Neighbors
+from kway.tables.features.features import Features
+from kway.tables.features.numbers import missing_counts
 from kway.tables.read_options import ReadOptions
-from kway.tables.sources.frames import n_rows
+from kway.tables.sources.frames import is_table, n_rows
 from kway.tables.sources.labels import joined_labels
 from kway.text_tables import Printed, Table, count
 
@@ -200,18 +203,26 @@ def close_pairs(X: Any, neighbors: NDArray[np.int64], distances: NDArray, share:
 
     Two rows are nearly equal if their distance is at most `share` of the median distance to the nearest other row.
     """
-    i, j = np.nonzero(distances <= _radius(distances[:, 0], share))
+    i, j = np.nonzero(distances <= _radius(X, distances[:, 0], share))
     pairs = np.sort(np.stack([i, neighbors[i, j]], axis=1), axis=1)
     return np.unique(pairs, axis=0)
 
 
-def _radius(nearest: NDArray, share: float) -> float:
-    """Return the distance up to which rows are near-duplicates, from the distances (n,) to the nearest rows.
+def _radius(X: Any, nearest: NDArray, share: float) -> float:
+    """Return the distance up to which rows of X are near-duplicates, from the distances (m,) to the nearest rows.
 
-    Distances that are zero up to rounding do not count in the median.
+    Distances that are zero up to rounding, relative to the median norm of centered rows, do not count in the median.
     """
-    positive = nearest[nearest > 1e-6 * max(1.0, float(nearest.max(initial=0.0)))]
+    rows = take_rows(X, _sample(X))
+    squares = row_squares(rows if hasattr(rows, "tocsr") else rows - np.median(rows, axis=0))
+    positive = nearest[nearest > 1e-6 * float(np.median(np.sqrt(squares)))]
     return share * float(np.median(positive)) if len(positive) else 0.0
+
+
+def _sample(X: Any) -> NDArray[np.int64]:
+    """Return the numbers of some rows of X, evenly spaced."""
+    n = count_rows(X)
+    return np.arange(n)[:: max(1, n // FEW_ROWS)]
 
 
 def shared_rows(X: Any, test_X: Any, share: float = 0.01) -> NDArray[np.int64]:
@@ -219,9 +230,8 @@ def shared_rows(X: Any, test_X: Any, share: float = 0.01) -> NDArray[np.int64]:
     n = count_rows(X)
     model = NeighborsClassifier(1).fit(X, np.arange(n) % 2)
     distances, neighbors = (np.asarray(values)[:, 0] for values in model.kneighbors(test_X, 1))
-    sample = np.arange(n)[:: max(1, n // FEW_ROWS)]
-    sample_distances, _ = nearest_rows(X, sample, 1)
-    close = np.flatnonzero(distances <= _radius(sample_distances[:, 0], share))
+    sample_distances, _ = nearest_rows(X, _sample(X), 1)
+    close = np.flatnonzero(distances <= _radius(X, sample_distances[:, 0], share))
     return np.stack([neighbors[close], close], axis=1)
 
 
@@ -379,7 +389,7 @@ def inspect_rows(
             f"the budget of {clock.budget:.3g} s was used up before any row was judged; pass a larger budget="
         )
     with progress.portion(0.95, 1.0), progress.stage("nearest rows"):
-        view = chosen.view(single)
+        view = chosen.views[""]  # without missing values, unlike the view of trees
         wrong = find_wrong_labels(predictions, data_rows.labels.codes, view.X, max_rows)
         shared = _NO_PAIRS
         if data_rows.test_rows is not None:
@@ -421,10 +431,11 @@ def find_conflicts(X: Any, labels: Labels, seconds: float = 60.0) -> NDArray[np.
 
 
 def _unjudged(n: int, predictions: OutOfFold) -> list[str]:
-    unjudged = n - int(predictions.judged.sum())
-    return [f"{unjudged:,} of {n:,} rows were not judged, because their class has no other rows to learn from"] * (
-        unjudged > 0
-    )
+    reasons = {
+        "their class has no other rows to learn from": int((~predictions.judged).sum()),
+        "the comparison held them out in no fold": n - len(predictions.rows),
+    }
+    return [f"{m:,} of {n:,} rows were not judged, because {why}" for why, m in reasons.items() if m > 0]
 
 
 def _too_slow(conflicts: NDArray | None) -> list[str]:
@@ -459,10 +470,18 @@ def inspect_by(
     labels = Labels(joint.classes, joint.codes[len(known) :])
     p = model.predict_proba(X)
     predictions = OutOfFold(np.arange(len(y)), spread(p, encode_as(known, labels.classes), labels.n_classes), judged)
-    features = features_of(model)
-    numbers = features[0].transform(X) if features else X
+    numbers = _numbers(model, X)
     wrong, conflicts = find_wrong_labels(predictions, labels.codes, numbers, max_rows), find_conflicts(numbers, labels)
     notes = [f"not judged: {count(unseen, 'row')} whose label is not a class of the model"] * (unseen > 0)
     ids = _ids(kept or {}, next(iter(kept or {}), None), len(y))
     notes += _too_slow(conflicts)
     return Inspection(name, type(model).__name__, labels, wrong, conflicts, _NO_PAIRS, ids=ids, notes=tuple(notes))
+
+
+def _numbers(model: Any, X: Any) -> Any:
+    """Return the rows X as numbers without missing values, by the features of the model if these give such numbers."""
+    scaled = [features for features in features_of(model) if features.form != "columns"]
+    if scaled:
+        return scaled[0].transform(X)
+    has_gaps = is_table(X) or (not hasattr(X, "tocsr") and missing_counts(X).any())
+    return Features().fit_transform(X) if has_gaps else X

@@ -381,8 +381,11 @@ def best_temperature(
 ) -> TemperatureFit:
     """Return the T that minimizes the log loss of softmax(z / T) for z (m, K), classes (m,) and weights (m,).
 
-    Without `weights`, all rows have the same weight. If every row is correct, T is at most `max_if_correct`.
+    Without `weights`, all rows have the same weight; rows of weight 0 do not count. If every row is correct, T is at
+    most `max_if_correct`.
     """
+    if weights is not None and not np.all(weights):
+        z, codes, weights = z[weights != 0], codes[weights != 0], weights[weights != 0]
     m, size = len(z), mean_top_margin(z)
     if not size > 0:  # no rows, or all scores are equal: every T gives the same loss
         return TemperatureFit(1.0, 1.0, 1.0, 0.0, 0.0, m)

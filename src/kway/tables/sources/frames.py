@@ -40,6 +40,11 @@ def _are_records(X: Any) -> bool:
     return isinstance(X, list) and len(X) > 0 and all(isinstance(row, Mapping) for row in X)
 
 
+def without_lists(X: Any) -> Any:
+    """Return X, or an array if X is a list of rows that are not records."""
+    return np.asarray(X) if isinstance(X, (list, tuple)) and not _are_records(X) else X
+
+
 def as_table(X: Any, name: str = "the table") -> pa.Table:
     """Return X as a pyarrow Table; a column of mixed Python objects becomes text."""
     if isinstance(X, pa.RecordBatch):
