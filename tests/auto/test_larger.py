@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kway.auto import larger_than_memory
+from kway.auto.larger_than_memory import read_what_fits
 from kway.auto.train_test import read_train_test
 from kway.tables.read_options import ReadOptions
 
@@ -30,6 +31,18 @@ def test_a_part_of_a_table(tmp_path, scarce):
     order = np.concatenate([parts.y, parts.test_y])
     at = np.concatenate([r.column("b").to_numpy() for r in (parts.rows, parts.test_rows)])
     np.testing.assert_array_equal(order, names[at])
+
+
+def test_a_part_has_its_positions_and_ids(tmp_path, scarce):
+    rng = np.random.default_rng(0)
+    table = pa.table(
+        {"a": rng.normal(size=4000), "b": np.arange(4000), "kind": np.array(["u", "v"])[np.arange(4000) % 2]}
+    )
+    pq.write_table(table, tmp_path / "t.parquet")
+    rows, larger = read_what_fits(str(tmp_path / "t.parquet"), ReadOptions("kind", id="b"))
+    assert larger is not None
+    assert rows.kept_columns["b"].to_pylist() == rows.positions.tolist()
+    assert (np.array(["u", "v"])[rows.positions % 2] == rows.y).all()
 
 
 def test_a_part_of_arrays(tmp_path, scarce):

@@ -127,6 +127,13 @@ def test_empty_cells_when_trees_win():
         assert kway.inspect(rows, np.roll(y, 1), by=model, rows=5).wrong.near.shape == (5, 5)
 
 
+def test_ids_of_a_table_in_memory():
+    X, y, _ = blobs()
+    table = {"name": [f"r{i}" for i in range(len(y))], "a": X[:, 0], "b": X[:, 1], "y": y}
+    found = kway.inspect(table, "y", id="name", models=["softmax"], alpha=1e-2, rows=5)
+    assert [each["id"] for each in found.records()[:5]] == [f"r{row}" for row in found.rows]
+
+
 def test_nearest_rows_are_those_of_brute_force():
     X = np.random.default_rng(0).normal(size=(60, 3))
     away = np.linalg.norm(X[:, None] - X[None], axis=2)

@@ -66,6 +66,53 @@ def test_a_saved_model_judges(table, cli, answer):
     assert "leave it out with --by" in err
 
 
+def test_rows_have_their_numbers_and_ids_in_the_file(table, cli, answer, read_csv):
+    """Neither a column `split` nor rows without a label change the numbers of the other rows."""
+    table["split"] = np.where(np.isin(np.arange(300), [2, 7, 20, 200]) | (np.arange(300) % 9 == 1), "test", "train")
+    table.loc[[4, 5, 30], ["a", "b"]] = table.loc[2, ["a", "b"]].tolist()  # train rows equal to test row 2
+    table.loc[[0, 3], "kind"] = None
+    table.to_csv("split.csv", index=False)
+    numbers = {code: row for row, code in enumerate(table["code"])}
+    kinds, is_test = table["kind"].tolist(), (table["split"] == "test").tolist()
+    for name, options in {"divided.csv": (), "whole.csv": ("--drop", "split")}.items():
+        common = ("-t", "kind", "--id", "code", "--skip-bad", *options, *QUICK)
+        answer("inspect", "split.csv", *common, "--rows", "40", "-o", name)
+        for line in read_csv(name):
+            near = [int(row) for row in line["neighbors"].split("|")]
+            assert int(line["row"]) == numbers[line["id"]]
+            assert line["label"] == kinds[int(line["row"])]
+            assert line["neighbor_labels"].split("|") == [kinds[row] for row in near]
+            if not options:
+                assert is_test[int(line["row"])] == (line["problem"] == "shared")
+                assert not any(is_test[row] for row in near)
+    assert {"4", "5", "30"} & {
+        e["neighbors"] for e in read_csv("divided.csv") if (e["problem"], e["row"]) == ("shared", "2")
+    }
+    answer("fit", "split.csv", "-t", "kind", "--drop", "code", "--skip-bad", *QUICK)
+    found = answer("inspect", "split.csv", "--by", "model.kway", "--id", "code", "--skip-bad", "--rows", "30")
+    wrong = [each for each in found["problems"] if each["problem"] == "wrong label"]
+    assert len(wrong) == 30
+    assert all(numbers[each["id"]] == each["row"] for each in wrong)
+
+
+def test_ids_of_arrays(cli, answer):
+    """Training rows and test rows have ids of their own; if only test rows have them, an inspection refuses."""
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 2
+    arrays = {"x_train": rng.normal(size=(120, 2)) + 6 * y[:, None], "y_train": y, "y_test": y[:60]}
+    arrays |= {"x_test": arrays["x_train"][:60] + 0.5, "id_test": np.arange(60) + 1000}
+    np.savez("tests.npz", **arrays)
+    np.savez("both.npz", **arrays, id_train=np.arange(120) + 100)
+    code, _, err = cli("inspect", "tests.npz", "--id", "id", *QUICK)
+    assert code != 0
+    assert "for its test rows only" in err
+    found = answer("inspect", "both.npz", "--id", "id", "--rows", "5", *QUICK)
+    assert [each["id"] - each["row"] for each in found["problems"][:5]] == [100] * 5
+    answer("fit", "both.npz", *QUICK)
+    found = answer("inspect", "both.npz", "--by", "model.kway", "--id", "id", "--rows", "5")
+    assert [each["id"] - each["row"] for each in found["problems"][:5]] == [1000] * 5
+
+
 def test_foreign_files_stay(table, cli):
     with open("mine.csv", "w") as file:
         file.write("a,b\n1,2\n")

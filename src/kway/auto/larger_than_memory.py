@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from kway.auto.race.folds import FEW_ROWS
@@ -112,7 +113,7 @@ def read_what_fits(data: Any, reading: ReadOptions) -> tuple[LabeledRows, LargeD
     larger = LargeData(
         data, reading.in_form(sample.form), sample.requirements(), n_read, state, np.concatenate(numbers)
     )
-    return replace(sample, notes=(*sample.notes, note)), larger
+    return replace(sample, notes=(*sample.notes, note), positions=larger.read), larger
 
 
 def _bytes_of(path: Path, reading: ReadOptions) -> float:
@@ -147,4 +148,7 @@ def _joined(parts: list[LabeledRows]) -> LabeledRows:
         name: None if getattr(first, name) is None else np.concatenate([getattr(part, name) for part in parts])
         for name in ("y", "groups", "order", "weights")
     }
+    if first.kept_columns:
+        kept = join_tables([pa.table(dict(part.kept_columns)) for part in parts], first.name)
+        arrays["kept_columns"] = dict(zip(kept.column_names, kept.columns))
     return replace(first, rows=rows, **arrays)

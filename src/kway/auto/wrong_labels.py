@@ -50,7 +50,7 @@ from kway.search.results import Neighbors
 from kway.tables.features.features import Features
 from kway.tables.features.numbers import missing_counts
 from kway.tables.read_options import ReadOptions
-from kway.tables.sources.frames import is_table, n_rows
+from kway.tables.sources.frames import is_table
 from kway.tables.sources.labels import joined_labels
 from kway.text_tables import Printed, Table, count
 
@@ -242,6 +242,8 @@ def shared_rows(X: Any, test_X: Any, share: float = 0.01) -> NDArray[np.int64]:
 class Inspection(Printed):
     """Problems of labeled rows. Rows are counted from 0, in the order of the data.
 
+    `wrong`, `conflicts` and `shared` count the inspected rows and the test rows separately, without rows left out.
+
     Attributes
     ----------
     name : str
@@ -260,6 +262,10 @@ class Inspection(Printed):
         Labels of the test rows.
     ids : tuple (str, ndarray) or None
         Column that names the rows, and its values.
+    test_ids : ndarray or None
+        Values of this column in the test rows.
+    positions, test_positions : ndarray or None
+        Row numbers of the inspected rows and of the test rows in the data; None if these are 0, 1, 2, ...
     notes : tuple of str
         Notes on the data.
     """
@@ -272,12 +278,18 @@ class Inspection(Printed):
     shared: NDArray[np.int64]
     test_y: NDArray | None = None
     ids: tuple[str, Any] | None = None
+    test_ids: Any = None
+    positions: NDArray[np.int64] | None = None
+    test_positions: NDArray[np.int64] | None = None
     notes: tuple[str, ...] = ()
 
     @property
     def rows(self) -> NDArray[np.int64]:
         """Numbers of the rows whose label is probably wrong, most suspicious first."""
-        return self.wrong.suspects.rows
+        return self._numbers(self.wrong.suspects.rows)
+
+    def _numbers(self, rows: Any) -> NDArray[np.int64]:
+        return np.asarray(rows) if self.positions is None else self.positions[rows]
 
     def records(self) -> list[dict[str, Any]]:
         """Return one record per problem: wrong labels, then conflicts, then shared rows."""
@@ -302,12 +314,12 @@ class Inspection(Printed):
             row, label, suggested, p_label, p_suggested, _ = suspect
             yield {
                 "problem": WRONG,
-                **self._place(int(row)),
+                **_place(row, self.positions, self.ids and self.ids[1]),
                 "label": classes[label],
                 "suggested": classes[suggested],
                 "p_label": float(p_label),
                 "p_suggested": float(p_suggested),
-                "neighbors": near,
+                "neighbors": self._numbers(near).tolist(),
                 "neighbor_labels": [classes[code] for code in self.labels.codes[near]],
             }
 
@@ -317,17 +329,12 @@ class Inspection(Printed):
         for i, j in [] if pairs is None else pairs.tolist():
             if problem == SHARED:
                 label = None if self.test_y is None else self.test_y[j : j + 1].tolist()[0]
-                place, other = {"row": j}, i
+                place, other = _place(j, self.test_positions, self.test_ids), i
             else:
-                label, place, other = y[i : i + 1].tolist()[0], self._place(i), j
-            labels = y[other : other + 1].tolist()
-            yield {"problem": problem, **place, "label": label, "neighbors": [other], "neighbor_labels": labels}
-
-    def _place(self, row: int) -> dict[str, Any]:
-        if self.ids is None:
-            return {"row": row}
-        value = self.ids[1][row]
-        return {"row": row, "id": value.as_py() if hasattr(value, "as_py") else value}
+                label, other = y[i : i + 1].tolist()[0], j
+                place = _place(i, self.positions, self.ids and self.ids[1])
+            near, labels = self._numbers([other]).tolist(), y[other : other + 1].tolist()
+            yield {"problem": problem, **place, "label": label, "neighbors": near, "neighbor_labels": labels}
 
     def summary(self) -> dict[str, Any]:
         """Return the numbers of rows and problems."""
@@ -348,6 +355,15 @@ class Inspection(Printed):
         title = f"{self.summary()['wrong']:,} of {self.wrong.judged:,} labels of {self.name} are suspicious"
         more = f"… {len(records) - max_rows:,} more rows" if len(records) > max_rows else ""
         return Table(title, SUSPECT_COLUMNS, lines, more)
+
+
+def _place(row: int, positions: NDArray[np.int64] | None, ids: Any) -> dict[str, Any]:
+    """Return the number of a row in the data and, if there are ids, its id."""
+    place: dict[str, Any] = {"row": int(row if positions is None else positions[row])}
+    if ids is not None:
+        value = ids[int(row)]
+        place["id"] = value.as_py() if hasattr(value, "as_py") else value
+    return place
 
 
 SUSPECT_COLUMNS = ("row", "label", "suggested", "p label", "p suggested", "labels of the nearest rows")
@@ -396,6 +412,7 @@ def inspect_rows(
             shared = shared_rows(view.X, view.features.transform(data_rows.test_rows))
         conflicts = find_conflicts(view.X, data_rows.labels)
     name = single if pool is None else ", ".join(f"{n} {w:.2f}" for n, w in pool.weights.items())
+    ids = _ids(data_rows.kept_columns, reading.id, data_rows.name)
     return Inspection(
         name=data_rows.name,
         model=name,
@@ -404,7 +421,10 @@ def inspect_rows(
         conflicts=conflicts,
         shared=shared,
         test_y=data_rows.test_y,
-        ids=_ids(data_rows.kept_columns, reading.id, data_rows.n),
+        ids=ids,
+        test_ids=None if ids is None else data_rows.test_kept_columns.get(ids[0]),
+        positions=data_rows.positions,
+        test_positions=data_rows.test_positions,
         notes=(*chosen.notes, *_unjudged(data_rows.n, predictions), *_too_slow(conflicts)),
     )
 
@@ -416,7 +436,10 @@ def _read(data: Any, reading: ReadOptions, test: Any) -> TrainTest:
     labels, notes = checked_labels(y, f"target {reading.target!r} of {rows.name}")
     if test is not None:
         other = read_test_rows(test, reading, rows)
-        rows = replace(rows, test_rows=other.rows, test_y=other.y)
+        rows = replace(
+            rows, test_rows=other.rows, test_y=other.y, test_kept_columns=other.kept_columns,
+            test_positions=other.positions,
+        )  # fmt: skip
     return as_training_rows(rows, reading, y, labels, notes)
 
 
@@ -442,10 +465,13 @@ def _too_slow(conflicts: NDArray | None) -> list[str]:
     return [] if conflicts is not None else ["near-duplicates were not searched, because that would take minutes"]
 
 
-def _ids(kept: Mapping[str, Any], id: str | None, n: int) -> tuple[str, Any] | None:
-    """Return the column with the names of the rows, if there is one value per row."""
-    name = id if id in kept else "file" if "file" in kept else None
-    return (name, kept[name]) if name is not None and n_rows(kept[name]) == n else None
+def _ids(kept: Mapping[str, Any], id: str | None, name: str) -> tuple[str, Any] | None:
+    """Return the column `id` with the names of the rows, or the file names of images; None if there is neither."""
+    if id is None:
+        return ("file", kept["file"]) if "file" in kept else None
+    if id not in kept:
+        raise InputError(f"{name} has {id!r} for its test rows only; leave out id=")
+    return id, kept[id]
 
 
 # ---- by a model
@@ -458,8 +484,12 @@ def inspect_by(
     name: str = "the rows",
     max_rows: int | None = None,
     kept: Mapping[str, Any] | None = None,
+    positions: NDArray[np.int64] | None = None,
 ) -> Inspection:
-    """Inspect rows X with labels y (n,) by a model that was not trained on them."""
+    """Inspect rows X with labels y (n,) by a model that was not trained on them.
+
+    `kept` are columns of the rows, of which the first names them, and `positions` (n,) are their row numbers.
+    """
     if not hasattr(model, "predict_proba"):
         raise InputError(f"{type(model).__name__} gives no probabilities; pass a model that does, as `kway fit` writes")
     labels, known = encode(y), np.asarray(model.classes_)
@@ -473,9 +503,12 @@ def inspect_by(
     numbers = _numbers(model, X)
     wrong, conflicts = find_wrong_labels(predictions, labels.codes, numbers, max_rows), find_conflicts(numbers, labels)
     notes = [f"not judged: {count(unseen, 'row')} whose label is not a class of the model"] * (unseen > 0)
-    ids = _ids(kept or {}, next(iter(kept or {}), None), len(y))
+    ids = next(iter((kept or {}).items()), None)
     notes += _too_slow(conflicts)
-    return Inspection(name, type(model).__name__, labels, wrong, conflicts, _NO_PAIRS, ids=ids, notes=tuple(notes))
+    return Inspection(
+        name, type(model).__name__, labels, wrong, conflicts, _NO_PAIRS, ids=ids, positions=positions,
+        notes=tuple(notes),
+    )  # fmt: skip
 
 
 def _numbers(model: Any, X: Any) -> Any:

@@ -86,7 +86,8 @@ def _by(model: str, data: str, reading: ReadOptions, options: FitOptions, rows: 
 
     fitted, found = read_all(model, data, reading, needs_labels=True, embed=options.embed)
     assert found.y is not None
-    return inspect_by(fitted, found.X, found.y, "stdin" if data == "-" else data, rows, found.kept)
+    name = "stdin" if data == "-" else data
+    return inspect_by(fitted, found.X, found.y, name, rows, found.kept, found.positions)
 
 
 def show_inspection(inspection: Inspection, max_lines: int = 20) -> None:

@@ -15,11 +15,15 @@ if TYPE_CHECKING:
 
 
 class ModelRows(NamedTuple):
-    """Rows as the model takes them, their labels if DATA has any, and the columns to write next to the predictions."""
+    """Rows as the model takes them, their labels if DATA has any, and the columns to write next to the predictions.
+
+    `positions` (n,) are the positions of the rows in DATA; None if these are 0, 1, 2, ...
+    """
 
     X: Any
     y: NDArray | None
     kept: Mapping[str, Any]
+    positions: NDArray | None = None
 
 
 class ModelAndBlocks(NamedTuple):
@@ -97,8 +101,8 @@ class ModelReader:
             self._check_image(rows)
             rows = number_rows(rows, self.requirements.columns)
         if rows.test_rows is not None:
-            return ModelRows(rows.test_rows, self._spelled(rows.test_y), rows.kept_columns)
-        return ModelRows(rows.rows, self._spelled(rows.y), rows.kept_columns)
+            return ModelRows(rows.test_rows, self._spelled(rows.test_y), rows.test_kept_columns, rows.test_positions)
+        return ModelRows(rows.rows, self._spelled(rows.y), rows.kept_columns, rows.positions)
 
     def _spelled(self, y: NDArray | None) -> NDArray | None:
         """Return labels in the spelling of the classes of the model, with --join-labels."""

@@ -102,7 +102,11 @@ class LabeledRows:
     written : tuple of ColumnFormat
         The formats of converted columns.
     kept_columns : mapping of str to pyarrow column or ndarray
-        Columns to return with the predictions, of the test rows if there are any.
+        Columns to return with the predictions, such as the id.
+    test_kept_columns : mapping of str to pyarrow column or ndarray
+        The same columns of the test rows.
+    positions, test_positions : ndarray of shape (n,), or None
+        Positions of the rows and of the test rows in the source; None if these are 0, 1, 2, ...
     skipped : tuple of str
         Files that could not be read and were left out (skip_bad).
     """
@@ -124,6 +128,9 @@ class LabeledRows:
     form: TextForm = UNKNOWN_FORM
     written: tuple[ColumnFormat, ...] = ()
     kept_columns: Mapping[str, Any] = field(default_factory=dict)
+    test_kept_columns: Mapping[str, Any] = field(default_factory=dict)
+    positions: NDArray[np.int64] | None = None
+    test_positions: NDArray[np.int64] | None = None
     skipped: tuple[str, ...] = ()
 
     @property
@@ -133,8 +140,11 @@ class LabeledRows:
 
     def at(self, rows: NDArray) -> Self:
         """Select rows, by position or by a mask (n,); the test part stays as it is."""
+        rows = np.flatnonzero(rows) if rows.dtype == bool else rows
         arrays = {name: getattr(self, name) for name in ("y", "groups", "order", "weights")}
         selected: dict[str, Any] = {name: array[rows] for name, array in arrays.items() if array is not None}
+        selected["positions"] = rows if self.positions is None else self.positions[rows]
+        selected["kept_columns"] = {name: column.take(rows) for name, column in self.kept_columns.items()}
         return replace(self, rows=take_rows(self.rows, rows), **selected)
 
     def required_labels(self) -> NDArray:

@@ -202,7 +202,8 @@ def _from_arrays(data: Dataset, options: ReadOptions) -> LabeledRows:
     if options.target not in (None, *_USUAL_LABELS) and not options.target_from_model:
         raise UsageError(f"{data.name} is a file of arrays that contains its labels; leave out target=")
     data = data.named()
-    ids = _named_array(data, options.id, "id", "train" if data.x_test is None else "test")
+    test_ids = None if data.x_test is None else _named_array(data, options.id, "id", "test")
+    ids = _named_array(data, options.id, "id", "train", is_required=data.x_test is None)
     return LabeledRows(
         data.name,
         _flat(data.x_train),
@@ -215,8 +216,13 @@ def _from_arrays(data: Dataset, options: ReadOptions) -> LabeledRows:
         test_weights=None if data.x_test is None else _named_array(data, options.weight, "weight", "test"),
         feature_names=data.feature_names,
         image=_image_form(data.x_train.shape),
-        kept_columns={} if ids is None or options.id is None else {options.id: ids},
+        kept_columns=_ids(options, ids),
+        test_kept_columns=_ids(options, test_ids),
     )
+
+
+def _ids(options: ReadOptions, values: NDArray | None) -> dict[str, NDArray]:
+    return {} if values is None or options.id is None else {options.id: values}
 
 
 def _image_form(shape: tuple[int, ...]) -> ImageForm | None:
@@ -230,13 +236,15 @@ def _flat(x: Any) -> Any:
     return x.reshape(len(x), -1) if x.ndim > 2 else x
 
 
-def _named_array(data: Dataset, key: str | None, role: str, part: str) -> NDArray | None:
+def _named_array(data: Dataset, key: str | None, role: str, part: str, is_required: bool = True) -> NDArray | None:
     """Return the array `key`, or `key_train` or `key_test`, of an npz file, one value per row of that part."""
     if key is None:
         return None
     rows = data.x_train if part == "train" else data.x_test
     values = data.extras.get(f"{key}_{part}", data.extras.get(key))
     if values is None or rows is None or values.shape[:1] != (rows.shape[0],):
+        if not is_required:
+            return None
         raise UsageError(
             f"{data.name} has no array {key!r} with one value per row for {role}; it has {listing(data.extras)}"
         )

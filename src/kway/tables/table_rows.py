@@ -76,7 +76,8 @@ def frame_rows(
     refuse_unknown_columns(columns, checked, name)
     if table.num_rows == 0:
         raise InputError(f"{name} has no rows; give at least one row")
-    rows = _separate_columns(LoadedTable(table), name, options, requirements, True, options.decimal, {})
+    kept_columns = {} if options.id is None else {options.id: table.column(options.id)}
+    rows = _separate_columns(LoadedTable(table), name, options, requirements, True, options.decimal, kept_columns)
     y = rows.y if options.target is not None else y
     weights = rows.weights if options.weight is not None else weights
     return _divide_by_split(replace(rows, y=y, weights=weights))
@@ -116,11 +117,12 @@ def _separate_columns(
     `has_types` states whether text and numbers differ in the source. If `decimal` is None, the columns decide the
     decimal mark.
     """
-    table, unlabeled = loaded.table, tuple[str, ...]()
+    table, unlabeled, positions = loaded.table, tuple[str, ...](), None
     # with several labels per row, no label is the empty set, which is valid
     if options.skip_bad and options.target is not None and options.multilabel is None:
         table, has_label, unlabeled = rows_with_labels(table, options.target)
         kept_columns = {c: column.filter(has_label) for c, column in kept_columns.items()}
+        positions = np.flatnonzero(has_label)
     y = None if options.target is None else _labels(table, name, options, requirements, has_types)
     features = _feature_columns(list(table.column_names), options, requirements, name)
     roles = [c for c in (options.group, options.order, options.weight) if c is not None]
@@ -140,6 +142,7 @@ def _separate_columns(
         written=converted.written,
         left_out=(*unlabeled, *converted.strays),
         kept_columns=kept_columns,
+        positions=positions,
     )
 
 
@@ -228,4 +231,7 @@ def _divide_by_split(rows: LabeledRows) -> LabeledRows:
     note = f"column split divides the rows: {int(train.sum()):,} for training, {int(test.sum()):,} for testing"
     rows = replace(rows, rows=rows.rows.drop_columns(["split"]), notes=(*rows.notes, note))
     test_rows = rows.at(test)
-    return replace(rows.at(train), test_rows=test_rows.rows, test_y=test_rows.y, test_weights=test_rows.weights)
+    return replace(
+        rows.at(train), test_rows=test_rows.rows, test_y=test_rows.y, test_weights=test_rows.weights,
+        test_kept_columns=test_rows.kept_columns, test_positions=test_rows.positions,
+    )  # fmt: skip
