@@ -21,7 +21,10 @@ def test_labels_that_look_like_numbers_in_one_file_only(answer, cli):
     answer("fit", "some.csv", "-t", "y", "--model", "centroid")
     code, _, err = cli("evaluate", "model.kway", "train.csv")
     assert code == 1
-    assert "the labels are text such as" in err
+    assert "labels that are not plain numbers: 'other' in rows 3, 6, 9, 12, 15 and 5 more; " in err
+    assert "the classes of the model are 1, 2; " in err
+    write("words.csv", ["one", "two"])
+    assert "the labels are text such as 'one'" in cli("evaluate", "model.kway", "words.csv")[2]
 
 
 def test_evaluate_names_the_classes(iris, answer, cli):

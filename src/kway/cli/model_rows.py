@@ -75,7 +75,10 @@ class ModelReader:
             self.reading = replace(
                 reading, target=reading.target or notes.get("target"), target_from_model=reading.target is None
             )
-        self.requirements = _in_training_format(_requirements_of(self.model), notes.get("reading"))
+        required = _requirements_of(self.model)
+        if self.model.classes_.dtype.kind in "iuf":
+            required = required._replace(number_classes=tuple(self.model.classes_.tolist()))
+        self.requirements = _in_training_format(required, notes.get("reading"))
         self.hierarchy = notes.get("hierarchy")
         self._check_drop(self.requirements.columns)
         self._needs_labels = needs_labels

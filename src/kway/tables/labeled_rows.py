@@ -45,6 +45,8 @@ class RowRequirements(NamedTuple):
         The form of the training file.
     id : str or None
         The column with the names of the rows.
+    number_classes : tuple
+        The classes of a model if they are numbers; labels must then be numbers, too.
     """
 
     columns: tuple[str, ...] | None = None
@@ -55,6 +57,7 @@ class RowRequirements(NamedTuple):
     earlier: EarlierRows = NO_EARLIER_ROWS
     form: TextForm = UNKNOWN_FORM
     id: str | None = None
+    number_classes: tuple[Any, ...] = ()
 
 
 def joined_requirements(required: Sequence[RowRequirements]) -> RowRequirements:

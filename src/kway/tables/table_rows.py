@@ -30,6 +30,7 @@ from kway.tables.sources.labels import (
     UnlabeledError,
     column_labels,
     label_sets,
+    refuse_words,
     rows_with_labels,
     split_masks,
 )
@@ -118,6 +119,9 @@ def _separate_columns(
     decimal mark.
     """
     table, unlabeled, positions = loaded.table, tuple[str, ...](), None
+    if options.target is not None and requirements.number_classes and not has_types:
+        what = f"target {options.target!r} of {name}"
+        refuse_words(table.column(options.target), what, requirements.number_classes, requirements.earlier.n_rows)
     # with several labels per row, no label is the empty set, which is valid
     if options.skip_bad and options.target is not None and options.multilabel is None:
         table, has_label, unlabeled = rows_with_labels(table, options.target)

@@ -234,6 +234,11 @@ def number_type(words: Any) -> str | None:
     return None
 
 
+def are_numbers(words: Any) -> Any:
+    """Return the mask (n,) of the words that are plain numbers."""
+    return pc.or_(pc.match_substring_regex(words, _INTEGER), pc.match_substring_regex(words, _FLOAT))
+
+
 def plain_numbers(column: Any) -> Any:
     """Return a text column as numbers if all its values, apart from missing ones, are plain numbers.
 

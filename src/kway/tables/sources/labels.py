@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from kway.errors import InputError
 from kway.suggest import listing
-from kway.tables.sources.frames import holds_text, number_type, whole_column
+from kway.tables.sources.frames import are_numbers, holds_text, number_type, whole_column
+from kway.tables.sources.values import words_in_rows
 from kway.text_tables import count
 
 _MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")  # missing among numbers; among text only ""
@@ -75,6 +76,18 @@ def column_labels(column: Any, what: str, typed: bool, advice: str = _LABEL_ROWS
     if labels.dtype.kind not in "iufb":
         raise InputError(f"{what} has type {column.type}; labels must be text, numbers or true/false")
     return labels
+
+
+def refuse_words(column: Any, what: str, classes: Iterable[Any], n_rows_before: int) -> None:
+    """Raise InputError if some labels of a csv are numbers, as the classes of the model are, and others words."""
+    text = pc.utf8_trim_whitespace(column.cast("string"))
+    is_number = are_numbers(text)
+    is_word = pc.invert(pc.or_(is_number, pc.is_in(text, pa.array(_MISSING))))
+    if pc.any(is_number).as_py() and pc.any(is_word).as_py():
+        raise InputError(
+            f"{what} has labels that are not plain numbers: {words_in_rows(text, is_word, n_rows_before)}; the classes "
+            f"of the model are {listing(classes)}; correct or drop these rows"
+        )
 
 
 class LabeledTable(NamedTuple):

@@ -244,13 +244,19 @@ def _refuse_strays(what: str, words: Any, stray: Any, kind: str) -> None:
 
 def _stray_note(name: str, words: Any, stray: Any, kind: str, n_rows_before: int) -> str:
     """Return a note on words that count as missing, with the numbers of the first such rows, counted from 1."""
-    rows = pc.indices_nonzero(stray).to_pylist()
-    cells = "1 cell is" if len(rows) == 1 else f"{len(rows):,} cells are"
-    where = f"row{'s' if len(rows) > 1 else ''} {listing((f'{n_rows_before + row + 1:,}' for row in rows), 5)}"
+    n_stray = pc.sum(stray).as_py()
+    cells = "1 cell is" if n_stray == 1 else f"{n_stray:,} cells are"
     return (
-        f"column {name!r}: {cells} not {_KINDS[kind]} and read as missing: {_samples(words, stray)} in {where} "
-        f"({len(rows) / len(words):.1%} of the rows)"
+        f"column {name!r}: {cells} not {_KINDS[kind]} and read as missing: "
+        f"{words_in_rows(words, stray, n_rows_before)} ({n_stray / len(words):.1%} of the rows)"
     )
+
+
+def words_in_rows(words: Any, stray: Any, n_rows_before: int) -> str:
+    """Return the first of the words in the mask `stray` (n,), and the numbers of their rows: 'n/a' in rows 3, 7."""
+    rows = pc.indices_nonzero(stray).to_pylist()
+    where = f"row{'s' if len(rows) > 1 else ''} {listing((f'{n_rows_before + row + 1:,}' for row in rows), 5)}"
+    return f"{_samples(words, stray)} in {where}"
 
 
 def _samples(words: Any, stray: Any) -> str:
