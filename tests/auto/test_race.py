@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+import scipy.sparse as sp
 
 import kway
 from kway.auto import job
@@ -18,7 +19,7 @@ from kway.auto.race.family import Runner
 from kway.auto.race.folds import fold_numbers, stratified_order
 from kway.auto.race.pool import BLEND, _is_worse, _predictions, pool_of
 from kway.auto.race.rounds import Race, Round, plan_rounds
-from kway.auto.race.scoring import ACCURACY, MEASURES, FoldedRows, Predictions
+from kway.auto.race.scoring import ACCURACY, MEASURES, FoldedRows, Predictions, are_embeddings
 from kway.auto.train_test import read_train_test
 from kway.confidence.splits import Split
 from kway.labels import encode
@@ -87,6 +88,18 @@ def test_a_loser_leaves_when_it_has_no_room_left():
     assert notes["good"] == "no other family is left in the race"
     assert [rows for rows, _ in good.learned] == [1000, 2000, 4000, 8000, 8000]  # two folds are enough
     assert found.rows[0].folds_run == "2 of 5"
+
+
+def test_wide_rows_of_length_1_are_taken_for_embeddings():
+    X, y = np.random.default_rng(0).normal(size=(300, 129)).astype(np.float32), np.arange(300) % 3
+    rows = X / np.linalg.norm(X, axis=1, keepdims=True)
+    assert are_embeddings(rows)
+    assert not are_embeddings(X)  # pixels, or a wide table
+    assert not are_embeddings(rows[:, :128] / np.linalg.norm(rows[:, :128], axis=1, keepdims=True))
+    assert not are_embeddings(sp.csr_matrix(rows))
+    found = kway.fit(rows, y, budget=20).result
+    assert found.best.model != BLEND
+    assert found.comparison.skipped["extra-trees"].startswith("it is for tables and images")
 
 
 def test_a_family_that_runs_alone_learns_all_folds():

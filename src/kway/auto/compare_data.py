@@ -23,11 +23,11 @@ from kway.auto.fit_options import FitOptions
 from kway.auto.leaks import Leak, find_leaks
 from kway.auto.race.clock import Clock, default_budget
 from kway.auto.race.compare import Comparison, compare_rows
-from kway.auto.race.families import COLUMNS, EDGES, NO_TEXT, TEXT, are_embeddings
+from kway.auto.race.families import COLUMNS, EDGES, NO_TEXT, TEXT
 from kway.auto.race.folds import few_rows_note
 from kway.auto.race.paired import CLEAR, paired_difference
 from kway.auto.race.rounds import TOO_LATE, TOO_SLOW, Race, Store
-from kway.auto.race.scoring import MOST_POOLED, LeaderboardRow
+from kway.auto.race.scoring import MOST_POOLED, LeaderboardRow, are_embeddings
 from kway.auto.train_test import TrainTest
 from kway.errors import InputError
 from kway.planning import costs
@@ -90,11 +90,12 @@ def compare_data(
         on_features(features)
     with progress.stage("looking for leaks"):
         X = views[""].X
-        budget = default_budget(costs.size_of(X, data.labels.n_classes)) if clock.budget is None else clock.budget
+        default = default_budget(costs.size_of(X, data.labels.n_classes), are_embeddings(X))
+        budget = default if clock.budget is None else clock.budget
         leaks = find_leaks(data, features, X, budget, options.seed)
     if options.models is None or "naive-bayes" in options.models:
         views |= dict(other_views(features, data.rows, X))
-    blend = can_blend(data, options, views)
+    blend = can_blend(data, options, X)
     comparison = compare_rows(
         X, data.labels, options, data.groups, data.order, clock, weights=data.weights,
         views={name: view.X for name, view in views.items()}, blend=blend, store=store,
@@ -107,15 +108,14 @@ def compare_data(
     return DataComparison(data, options, views, comparison, tuple(notes), blend, leaks)
 
 
-def can_blend(data: TrainTest, options: FitOptions, views: dict[str, View]) -> bool:
+def can_blend(data: TrainTest, options: FitOptions, X: Any) -> bool:
     """Return whether the job may end in a blend: all families, not too many classes, dense rows in memory.
 
     On embeddings, a linear model is nearly as good as a blend and far faster.
     """
-    X = views[""].X
     wanted = options.models is None and not options.single and not options.guarantees
-    suits = not hasattr(X, "tocsr") and not are_embeddings(views, X)
-    return wanted and suits and data.larger is None and data.labels.n_classes <= MOST_POOLED
+    suits = not hasattr(X, "tocsr") and not are_embeddings(X) and data.labels.n_classes <= MOST_POOLED
+    return wanted and suits and data.larger is None
 
 
 def other_views(main: Features, rows: Any, X: Any) -> Iterator[tuple[str, View]]:

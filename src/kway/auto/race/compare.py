@@ -17,7 +17,6 @@ from kway.auto.race.families import (
     COLUMNS,
     FAMILIES,
     LinearFamily,
-    are_embeddings,
     families_of_views,
     weighted_neighbors,
 )
@@ -31,6 +30,7 @@ from kway.auto.race.scoring import (
     LeaderboardRow,
     Measure,
     Scan,
+    are_embeddings,
     pick_measure,
     setting_in_words,
     with_spread,
@@ -135,7 +135,7 @@ def compare_rows(
     if COLUMNS in forms:
         forms[COLUMNS] = forms[COLUMNS]._replace(categories=tuple(categories))
     clock = clock or Clock(options.budget)
-    clock.use_default(forms[""].size(), are_embeddings(forms, rows))
+    clock.use_default(forms[""].size(), are_embeddings(rows))
     families, skip_reasons = _families(options, forms)
     if not families:
         raise InputError(_nothing_scored(skip_reasons))
@@ -169,8 +169,6 @@ def _families(options: FitOptions, views: Mapping[str, FoldedRows]) -> tuple[dic
     skip_reasons = dict[str, str]()
     if options.models is None:
         skip_reasons = {family.name: family.skip_reason(views.get(family.view, views[""])) for family in chosen}
-        if are_embeddings(views, views[""].X):
-            skip_reasons |= {family.name: "it is for tables and images" for family in chosen if family.view == COLUMNS}
     if views[""].weights is not None:
         chosen = [_weighted(family, len(views[""].codes)) for family in chosen]
         skip_reasons |= {family.name: CANNOT_WEIGH for family in chosen if not family.weighs_rows}

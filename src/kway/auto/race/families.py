@@ -13,7 +13,7 @@ is a `Family` (family.py).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,14 @@ from kway.auto.fit_options import FAMILY_DESCRIPTIONS
 from kway.auto.race.family import Family, Stop
 from kway.auto.race.folds import FEW_ROWS, weights_to_fit
 from kway.auto.race.neighbor_families import SIGMA, NeighborsFamily
-from kway.auto.race.scoring import CATEGORIES, MOST_POOLED, TABLE_COLUMNS, FoldedRows, Predictions, predict_held_out
+from kway.auto.race.scoring import (
+    CATEGORIES,
+    MOST_POOLED,
+    FoldedRows,
+    Predictions,
+    are_embeddings,
+    predict_held_out,
+)
 from kway.confidence.splits import Split
 from kway.labels import Labels
 from kway.linear.classifier import LinearClassifier
@@ -139,9 +146,9 @@ def _dual_seconds(size: Size) -> float:
 
 
 def _perceptron_seconds(size: Size) -> float:
-    """Return the expected seconds of 100 epochs, whose operations are those of half a pass.
+    """Return the expected seconds of 100 epochs.
 
-    They take ten times as long, because one row at a time is multiplied.
+    An epoch has half the operations of a pass, at a tenth of the rate, because one row at a time is multiplied.
     """
     return 0.01 + 100 * 10 * costs.pass_operations(size) / 2 / Rates().product
 
@@ -250,9 +257,11 @@ class PlainFamily(Family):
         return predictions._replace(seconds=time.perf_counter() - begun)
 
     def skip_reason(self, data: FoldedRows) -> str:
-        """Leave out naive Bayes on rows that are not counts, and trees on sparse rows and very many classes."""
+        """Leave out naive Bayes on rows that are not counts, and trees on sparse rows, embeddings and many classes."""
         if self.counts and not (data.sparse and data.X.data.min(initial=0) >= 0):
             return "it is for word counts and TF-IDF: sparse rows without negative values"
+        if self.dense and are_embeddings(data.X):
+            return "it is for tables and images, and these rows are taken for embeddings"
         return _sparse_or_many_classes(data) if self.dense else ""
 
     def planned_seconds(self, size: Size) -> float:
@@ -373,11 +382,6 @@ CLASS_NUMBER = PlainFamily(
     ({"targets": "number"},),
     description=FAMILY_DESCRIPTIONS["least-squares-number"],
 )
-
-
-def are_embeddings(views: Mapping[str, Any], rows: Rows) -> bool:
-    """Return whether rows (n, d) with these other views are dense and wide, and neither a table nor images."""
-    return not hasattr(rows, "tocsr") and rows.shape[1] > TABLE_COLUMNS and not {COLUMNS, EDGES} & set(views)
 
 
 def families_of_views(views: Iterable[str]) -> list[Any]:

@@ -144,6 +144,7 @@ class Race:
         try:
             for number, each in enumerate(rounds):
                 if each.splits > ENOUGH_FOLDS and self._is_decided():
+                    self.runners[self._in_order()[0]].note = "no other family is left in the race"
                     break
                 self._run_round(each, number * total // len(rounds), total)
                 if self.on_round is not None and self.ranking():
@@ -155,12 +156,7 @@ class Race:
 
     def _is_decided(self) -> bool:
         """Return whether all families but one have left; its setting is then that of the folds so far."""
-        remaining = self._in_order()
-        if self.blend or len(remaining) > 1 or len(self.scored()) == 1:
-            return False
-        for name in remaining:
-            self.runners[name].note = "no other family is left in the race"
-        return True
+        return not self.blend and len(self._in_order()) == 1 and len(self.scored()) > 1
 
     # ---- one round
 

@@ -134,14 +134,25 @@ class FoldedRows(NamedTuple):
     @property
     def unit(self) -> bool:
         """Whether nearly all rows have length 1, as hashed text and most embeddings do."""
-        rows = self.X[:: max(1, self.X.shape[0] // FEW_ROWS)]
-        squares = rows.multiply(rows).sum(axis=1) if self.sparse else np.square(rows, dtype=np.float64).sum(axis=1)
-        return bool((np.abs(np.sqrt(np.asarray(squares)) - 1) < 0.01).mean() > 0.99)
+        return have_unit_length(self.X)
 
     def size(self, n: int | None = None) -> Size:
         """Return the size for cost formulas, by default of all rows."""
         size = size_of(self.X, self.n_classes)
         return size if n is None else replace(size, n=n)
+
+
+def have_unit_length(X: Rows) -> bool:
+    """Return whether nearly all of a sample of the rows (n, d) have length 1."""
+    rows = X[:: max(1, X.shape[0] // FEW_ROWS)]
+    sparse = hasattr(rows, "tocsr")
+    squares = rows.multiply(rows).sum(axis=1) if sparse else np.square(rows, dtype=np.float64).sum(axis=1)
+    return bool((np.abs(np.sqrt(np.asarray(squares)) - 1) < 0.01).mean() > 0.99)
+
+
+def are_embeddings(X: Rows) -> bool:
+    """Return whether rows (n, d) are taken for embeddings: dense, with more columns than a table, and of length 1."""
+    return not hasattr(X, "tocsr") and X.shape[1] > TABLE_COLUMNS and have_unit_length(X)
 
 
 class Predictions(NamedTuple):

@@ -202,7 +202,7 @@ def find_step_size(gap, margin_change, upper, half_width, penalty_slope, penalty
             high, high_slope, low_slope = t, t_slope, low_slope / 2.0
         else:
             low, low_slope, high_slope = t, t_slope, high_slope / 2.0
-        if high - low < 1e-9:
+        if high - low < 1e-6:
             break
     return t
 
